@@ -1,0 +1,19 @@
+import { TroupeError } from "./errors.js";
+
+export const MAX_SESSION_ID_LENGTH = 256;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: finding control characters is the point
+const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/;
+
+/** Throws `invalid_session_id` unless the id is a string of 1 to 256 characters without control characters. */
+export function checkSessionId(id: unknown): string {
+  const refuse = (why: string) =>
+    new TroupeError(
+      "invalid_session_id",
+      `A session id must be 1 to ${MAX_SESSION_ID_LENGTH} printable characters: ${why}.`,
+    );
+  if (typeof id !== "string") throw refuse(`got ${id === null ? "null" : typeof id}`);
+  if (id.length === 0) throw refuse("it is empty");
+  if (id.length > MAX_SESSION_ID_LENGTH) throw refuse(`it has ${id.length}`);
+  if (CONTROL.test(id)) throw refuse("it contains a control character");
+  return id;
+}

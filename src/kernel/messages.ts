@@ -1,0 +1,44 @@
+import type { Json, JsonObject } from "./json.js";
+
+export type Role = "user" | "assistant" | "system" | "tool";
+
+/** Opaque to Troupe: kept with the part and handed back to the provider that minted it. */
+export type ProviderMetadata = { readonly [provider: string]: JsonObject };
+
+export type Part =
+  | { readonly type: "text"; readonly text: string }
+  | { readonly type: "reasoning"; readonly text: string; readonly metadata?: ProviderMetadata }
+  | {
+      readonly type: "tool_call";
+      readonly callId: string;
+      readonly toolName: string;
+      readonly args: Json;
+      readonly metadata?: ProviderMetadata;
+    }
+  | {
+      readonly type: "tool_result";
+      readonly callId: string;
+      readonly toolName: string;
+      readonly status: "success" | "failure" | "cancelled";
+      /** As the model sees it. */
+      readonly text: string;
+    };
+
+/** Who put a message into the history when it was not the model. */
+export type Origin =
+  | { readonly kind: "turn_input"; readonly turnId: string }
+  | { readonly kind: "plugin"; readonly pluginId: string };
+
+export interface Message {
+  readonly id: string;
+  readonly role: Role;
+  readonly parts: readonly Part[];
+  readonly origin?: Origin;
+}
+
+/** The text parts of a message, joined. */
+export function textOf(message: Message): string {
+  let text = "";
+  for (const part of message.parts) if (part.type === "text") text += part.text;
+  return text;
+}

@@ -1,0 +1,55 @@
+import type { Message } from "./messages.js";
+import type { Usage } from "./usage.js";
+
+/**
+ * History is a graph of segments. A segment holds the messages one commit added and is never changed;
+ * a node is one message of it, named `<segment id>.<index>`. A session is a head over a node, so a fork is another
+ * head over the same node and writes no history.
+ */
+export interface Segment {
+  readonly id: string;
+  /** The node this segment continues, or null at the root. */
+  readonly parent: string | null;
+  readonly messages: readonly Message[];
+}
+
+/** The mutable part of a session: one small record, replaced by every commit. */
+export interface Head {
+  readonly sessionId: string;
+  /** Grows by one with every commit; the compare-and-set guard. */
+  readonly revision: number;
+  /** The last node of the active path, or null while the history is empty. */
+  readonly leaf: string | null;
+  readonly turnIndex: number;
+  readonly usage: Usage;
+  /** Component name (`plugin:<id>`, `tools`) → content hash. */
+  readonly components: Readonly<Record<string, string>>;
+  /** The operation that wrote this head: repeating it is answered, not repeated. */
+  readonly operation: string;
+  readonly parent?: { readonly sessionId: string; readonly leaf: string | null };
+}
+
+/** One atomic write: everything a turn (or a fork) changed. */
+export interface Commit {
+  readonly head: Head;
+  /** The revision the head must have before; 0 for a session that does not exist yet. */
+  readonly expectedRevision: number;
+  /** Encoded segment, or absent when no message was added. */
+  readonly segment?: { readonly id: string; readonly bytes: Uint8Array };
+  /** Only components whose content is not stored yet. */
+  readonly components: readonly { readonly hash: string; readonly bytes: Uint8Array }[];
+}
+
+export function segmentId(sessionId: string, revision: number): string {
+  return `${sessionId}@${revision}`;
+}
+
+export function nodeId(segment: string, index: number): string {
+  return `${segment}.${index}`;
+}
+
+/** Splits a node id into its segment and its index; a session id may itself contain dots. */
+export function parseNodeId(node: string): { segment: string; index: number } {
+  const dot = node.lastIndexOf(".");
+  return { segment: node.slice(0, dot), index: Number(node.slice(dot + 1)) };
+}

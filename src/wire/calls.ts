@@ -1,0 +1,161 @@
+import * as Comlink from "comlink";
+import nodeEndpoint from "comlink/dist/esm/node-adapter.mjs";
+import { TroupeError } from "../kernel/index.js";
+import { Deadlines } from "./deadlines.js";
+import { decodeError, type ErrorData, encodeError } from "./errors.js";
+import { aborted, workerLost } from "./lane.js";
+
+/**
+ * Comlink for everything that is not hot, with its edges rounded off once: a call in flight settles when its worker
+ * dies, has a deadline, carries cancellation as a message, and keeps its proxy alive until it settles.
+ */
+
+/** A table of functions served to another thread. Each gets one argument of plain data and a signal. */
+// biome-ignore lint/suspicious/noExplicitAny: the argument's type is each service's own
+export type Service = { readonly [method: string]: (argument: any, signal: AbortSignal) => unknown };
+
+type Endpoint = Parameters<typeof nodeEndpoint>[0];
+
+/** What really crosses by Comlink. Errors travel as data because Comlink keeps only name, message and stack. */
+interface Exposed {
+  call(id: number, method: string, argument: unknown): Promise<Answer>;
+  cancel(id: number): void;
+}
+type Answer = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly error: ErrorData };
+
+/** Serves `service` on a port (a worker's `parentPort`). */
+export function serve(port: Endpoint, service: Service): void {
+  const running = new Map<number, AbortController>();
+  const exposed: Exposed = {
+    async call(id, method, argument) {
+      const controller = new AbortController();
+      running.set(id, controller);
+      try {
+        const served = Object.hasOwn(service, method) ? service[method] : undefined;
+        if (served === undefined)
+          throw new TroupeError("unknown_method", `There is no method ${method} on this thread.`);
+        const value = await served(argument, controller.signal);
+        return withTransfers(value);
+      } catch (error) {
+        return { ok: false, error: encodeError(error) };
+      } finally {
+        running.delete(id);
+      }
+    },
+    cancel(id) {
+      running.get(id)?.abort();
+    },
+  };
+  Comlink.expose(exposed, nodeEndpoint(port));
+}
+
+/** Marks buffers inside a service's result to be moved instead of copied. */
+export function moving<T extends object>(value: T, buffers: readonly ArrayBuffer[]): T {
+  moves.set(value, buffers);
+  return value;
+}
+const moves = new WeakMap<object, readonly ArrayBuffer[]>();
+
+function withTransfers(value: unknown): Answer {
+  const answer: Answer = { ok: true, value };
+  const buffers = typeof value === "object" && value !== null ? moves.get(value) : undefined;
+  return buffers === undefined ? answer : Comlink.transfer(answer, [...buffers]);
+}
+
+export interface CallOptions {
+  readonly deadlineMs?: number;
+  readonly signal?: AbortSignal | undefined;
+  readonly transfer?: readonly Transferable[];
+}
+type Transferable = ArrayBuffer | import("node:worker_threads").MessagePort;
+
+type Remote<S extends Service> = {
+  readonly [M in keyof S]: (argument: Parameters<S[M]>[0], options?: CallOptions) => Promise<Awaited<ReturnType<S[M]>>>;
+};
+
+/** The calling side of a {@link Service}: every call settles, also when the other side dies. */
+export class Caller<S extends Service> {
+  readonly #remote: Comlink.Remote<Exposed>;
+  readonly #name: string;
+  readonly #defaultDeadlineMs: number;
+  readonly #pending = new Map<number, (error: TroupeError) => void>();
+  readonly #deadlines = new Deadlines();
+  #nextId = 1;
+  #lost: TroupeError | undefined;
+
+  constructor(endpoint: Endpoint, options: { readonly name: string; readonly deadlineMs: number }) {
+    this.#remote = Comlink.wrap<Exposed>(nodeEndpoint(endpoint));
+    this.#name = options.name;
+    this.#defaultDeadlineMs = options.deadlineMs;
+  }
+
+  /** `caller.to.open({ id })` calls `open` on the other thread. */
+  readonly to: Remote<S> = new Proxy({} as Remote<S>, {
+    get: (_, method) => (argument: unknown, options?: CallOptions) =>
+      this.#call(String(method), argument, options ?? {}),
+  });
+
+  get pending(): number {
+    return this.#pending.size;
+  }
+
+  /** The other side is dead: rejects every pending call with `worker_lost`, and every later one. */
+  lose(cause?: unknown): void {
+    if (this.#lost !== undefined) return;
+    this.#lost = workerLost(this.#name, cause);
+    this.#deadlines.clear();
+    for (const reject of [...this.#pending.values()]) reject(this.#lost);
+    this.#pending.clear();
+  }
+
+  #call(method: string, argument: unknown, options: CallOptions): Promise<never> {
+    if (this.#lost !== undefined) return Promise.reject(this.#lost);
+    const { signal } = options;
+    if (signal?.aborted) return Promise.reject(aborted(signal));
+    const id = this.#nextId++;
+    const deadlineMs = options.deadlineMs ?? this.#defaultDeadlineMs;
+    return new Promise<never>((resolve, reject) => {
+      const settle = (end: () => void) => {
+        if (!this.#pending.delete(id)) return;
+        this.#deadlines.cancel(deadline);
+        signal?.removeEventListener("abort", onAbort);
+        end();
+      };
+      const giveUp = (error: TroupeError) =>
+        settle(() => {
+          reject(error);
+          this.#remote.cancel(id).catch(ignore);
+        });
+      const onAbort = () => giveUp(aborted(signal as AbortSignal));
+      const deadline = this.#deadlines.add(deadlineMs, () =>
+        giveUp(
+          new TroupeError("call_timeout", `${this.#name}: ${method} did not answer within ${deadlineMs} ms.`, {
+            retryable: true,
+            details: { method, deadlineMs },
+          }),
+        ),
+      );
+      signal?.addEventListener("abort", onAbort, { once: true });
+      this.#pending.set(id, (error) => settle(() => reject(error)));
+      const sent =
+        options.transfer === undefined ? argument : Comlink.transfer(argument as object, [...options.transfer]);
+      this.#remote.call(id, method, sent).then(
+        (answer) =>
+          settle(() => {
+            if (answer.ok) resolve(answer.value as never);
+            else reject(decodeError(answer.error));
+          }),
+        (error: unknown) =>
+          settle(() =>
+            reject(
+              new TroupeError("unserialisable", `${this.#name}: ${method} could not cross the thread.`, {
+                cause: error,
+              }),
+            ),
+          ),
+      );
+    });
+  }
+}
+
+function ignore(): void {}

@@ -1,0 +1,76 @@
+/**
+ * Many deadlines, few timers. Calls with the same time limit expire in the order they were made, so one timer per
+ * distinct limit is enough and adding a deadline costs a push, not a timer.
+ */
+export class Deadlines {
+  readonly #queues = new Map<number, Queue>();
+
+  /** Calls `expire` in `ms` from now unless the returned entry is cancelled. */
+  add(ms: number, expire: () => void): Deadline {
+    let queue = this.#queues.get(ms);
+    if (queue === undefined) {
+      queue = { entries: [], first: 0, timer: undefined };
+      this.#queues.set(ms, queue);
+    }
+    const entry: Deadline = { at: performance.now() + ms, expire, queue };
+    queue.entries.push(entry);
+    if (queue.timer === undefined) arm(queue, ms);
+    return entry;
+  }
+
+  cancel(entry: Deadline): void {
+    entry.expire = undefined;
+    dropSettled(entry.queue);
+  }
+
+  /** Forgets every deadline; none will fire. */
+  clear(): void {
+    for (const queue of this.#queues.values()) clearTimeout(queue.timer);
+    this.#queues.clear();
+  }
+}
+
+export interface Deadline {
+  readonly at: number;
+  readonly queue: Queue;
+  expire: (() => void) | undefined;
+}
+
+interface Queue {
+  entries: Deadline[];
+  /** Index of the oldest live entry; a moving start is cheaper than shifting the array. */
+  first: number;
+  timer: NodeJS.Timeout | undefined;
+}
+
+/** Settled calls leave from the front, so a busy queue stays as long as the number of calls in flight. */
+function dropSettled(queue: Queue): void {
+  const { entries } = queue;
+  while (queue.first < entries.length && entries[queue.first]?.expire === undefined) queue.first++;
+  if (queue.first > 256 && queue.first * 2 > entries.length) {
+    queue.entries = entries.slice(queue.first);
+    queue.first = 0;
+  }
+}
+
+// A deadline alone must not keep a process alive: the port of the call it guards does.
+function arm(queue: Queue, ms: number): void {
+  queue.timer = setTimeout(() => sweep(queue), Math.max(1, Math.ceil(ms)));
+  queue.timer.unref();
+}
+
+function sweep(queue: Queue): void {
+  queue.timer = undefined;
+  const now = performance.now();
+  const due: (() => void)[] = [];
+  for (let i = queue.first; i < queue.entries.length; i++) {
+    const entry = queue.entries[i] as Deadline;
+    if (entry.at > now) break;
+    if (entry.expire !== undefined) due.push(entry.expire);
+    entry.expire = undefined;
+  }
+  dropSettled(queue);
+  const next = queue.entries[queue.first];
+  if (next !== undefined) arm(queue, next.at - now);
+  for (const expire of due) expire();
+}

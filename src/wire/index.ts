@@ -1,0 +1,13 @@
+export { Caller, type CallOptions, moving, type Service, serve } from "./calls.js";
+export { contentHash, type DecodeLimits, decode, encode, encodeState } from "./codec.js";
+export { type Deadline, Deadlines } from "./deadlines.js";
+export { decodeError, type ErrorData, encodeError } from "./errors.js";
+export {
+  aborted,
+  Lane,
+  type LaneCallOptions,
+  type LaneOptions,
+  type LaneServer,
+  type ServedCall,
+  workerLost,
+} from "./lane.js";
