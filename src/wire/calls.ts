@@ -91,8 +91,11 @@ export class Caller<S extends Service> {
 
   /** `caller.to.open({ id })` calls `open` on the other thread. */
   readonly to: Remote<S> = new Proxy({} as Remote<S>, {
-    get: (_, method) => (argument: unknown, options?: CallOptions) =>
-      this.#call(String(method), argument, options ?? {}),
+    get: (_, method) => {
+      // `then` would make every `await` of this object a remote call.
+      if (typeof method !== "string" || method === "then") return undefined;
+      return (argument: unknown, options?: CallOptions) => this.#call(method, argument, options ?? {});
+    },
   });
 
   get pending(): number {

@@ -2,12 +2,13 @@ export { Caller, type CallOptions, moving, type Service, serve } from "./calls.j
 export { contentHash, type DecodeLimits, decode, encode, encodeState } from "./codec.js";
 export { type Deadline, Deadlines } from "./deadlines.js";
 export { decodeError, type ErrorData, encodeError } from "./errors.js";
+export { importDefault } from "./import-module.js";
 export {
   aborted,
   Lane,
   type LaneCallOptions,
   type LaneOptions,
   type LaneServer,
-  type ServedCall,
+  ServedCall,
   workerLost,
 } from "./lane.js";

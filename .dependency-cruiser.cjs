@@ -1,0 +1,59 @@
+/**
+ * The dependency rule of DESIGN §2: kernel ← plugin ← (tools, model, store, wire, trace) ← session ← runtime ← index.
+ * Rooms are entered by their door (index.ts) only.
+ */
+const room = (...names) => `^src/(${names.join("|")})/`;
+const only = (name, from, allowed) => ({
+  name,
+  severity: "error",
+  from: { path: from },
+  to: { path: "^(src|workers)/", pathNot: [from, ...allowed] },
+});
+
+module.exports = {
+  forbidden: [
+    { name: "no-cycles", severity: "error", from: {}, to: { circular: true } },
+    only("kernel-imports-no-room", room("kernel"), []),
+    only("plugin-imports-kernel", room("plugin"), [room("kernel")]),
+    only("wire-imports-below", room("wire"), [room("kernel", "plugin")]),
+    only("middle-rooms-import-below-and-wire", "^src/(?:tools|model|store|trace)/", [room("kernel", "plugin", "wire")]),
+    only("session-imports-below", room("session"), [
+      room("kernel", "plugin", "tools", "model", "store", "wire", "trace"),
+    ]),
+    only("runtime-imports-below", room("runtime"), [
+      room("kernel", "plugin", "tools", "model", "store", "wire", "trace", "session"),
+    ]),
+    {
+      name: "rooms-have-one-door",
+      comment: "Import another room from its index.ts.",
+      severity: "error",
+      from: { path: "^src/([^/]+)/" },
+      to: { path: "^src/[^/]+/.+", pathNot: ["^src/$1/", "^src/[^/]+/index\\.ts$"] },
+    },
+    {
+      name: "kernel-is-pure",
+      comment: "No I/O, clock, randomness or threads in the kernel.",
+      severity: "error",
+      from: { path: room("kernel") },
+      to: { dependencyTypes: ["core", "npm"] },
+    },
+    {
+      name: "workers-wire-only",
+      severity: "error",
+      from: { path: "^workers/" },
+      to: { path: "^src/.+", pathNot: "^src/[^/]+/index\\.ts$" },
+    },
+    {
+      name: "nothing-unresolved",
+      severity: "error",
+      from: {},
+      to: { couldNotResolve: true, pathNot: "^comlink/dist" },
+    },
+  ],
+  options: {
+    tsConfig: { fileName: "tsconfig.json" },
+    tsPreCompilationDeps: true,
+    doNotFollow: { path: "node_modules" },
+    enhancedResolveOptions: { conditionNames: ["import", "node", "default", "types"] },
+  },
+};

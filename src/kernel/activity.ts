@@ -1,0 +1,44 @@
+import type { PluginEvent } from "./directives.js";
+import type { Json } from "./json.js";
+import type { FinishReason } from "./model.js";
+import type { TurnIssue, TurnResult } from "./outcome.js";
+import type { ToolOutput } from "./tools.js";
+import type { Usage } from "./usage.js";
+
+/**
+ * What a host sees while a turn runs. Deltas of one block share a `blockId`; a tool's start and finish share its
+ * `callId`. Deltas may be merged on the way to a slow reader, never lost and never reordered. Only `turn_finished`
+ * proves that the turn is stored.
+ */
+export type Activity =
+  | { readonly type: "turn_started"; readonly turnId: string; readonly turnIndex: number }
+  | { readonly type: "model_call_started"; readonly step: number }
+  | { readonly type: "text_delta"; readonly blockId: string; readonly text: string }
+  | { readonly type: "reasoning_delta"; readonly blockId: string; readonly text: string }
+  | {
+      readonly type: "model_retry";
+      readonly step: number;
+      readonly attempt: number;
+      readonly code: string;
+      readonly delayMs: number;
+    }
+  | {
+      readonly type: "model_call_finished";
+      readonly step: number;
+      readonly reason: FinishReason;
+      readonly usage: Usage;
+    }
+  | { readonly type: "tool_call_started"; readonly callId: string; readonly toolName: string; readonly args: Json }
+  | {
+      readonly type: "tool_call_finished";
+      readonly callId: string;
+      readonly toolName: string;
+      readonly output: ToolOutput;
+      readonly durationMs: number;
+    }
+  | { readonly type: "messages_injected"; readonly pluginIds: readonly string[] }
+  | { readonly type: "plugin_event"; readonly pluginId: string; readonly event: PluginEvent }
+  | { readonly type: "issue"; readonly issue: TurnIssue }
+  /** Somebody began to listen so late that this many activities were no longer kept. */
+  | { readonly type: "gap"; readonly missed: number }
+  | { readonly type: "turn_finished"; readonly result: TurnResult };

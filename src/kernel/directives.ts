@@ -1,0 +1,99 @@
+import type { Json } from "./json.js";
+import type { ToolOutput } from "./tools.js";
+
+/** A message a plugin puts into the conversation. Assistant messages are the model's alone. */
+export interface EnqueuedMessage {
+  readonly role: "user" | "system";
+  readonly text: string;
+}
+
+/** Something a plugin tells the host: delivered as a `plugin_event` activity. */
+export interface PluginEvent {
+  readonly name: string;
+  readonly payload?: Json;
+}
+
+export interface AbortTurn {
+  readonly kind: "abort_turn";
+  readonly code: string;
+  readonly message: string;
+}
+export interface EnqueueMessages {
+  readonly kind: "enqueue_messages";
+  readonly messages: readonly EnqueuedMessage[];
+}
+export interface ReplaceToolArgs {
+  readonly kind: "replace_tool_args";
+  readonly args: Json;
+}
+export interface ShortCircuitTool {
+  readonly kind: "short_circuit_tool";
+  readonly output: ToolOutput;
+}
+export interface EmitEvents {
+  readonly kind: "emit_events";
+  readonly events: readonly PluginEvent[];
+}
+
+/** What a hook may ask of the runtime: data, never an action of its own. */
+export type Directive = AbortTurn | EnqueueMessages | ReplaceToolArgs | ShortCircuitTool | EmitEvents;
+
+export type TurnDirective = AbortTurn | EnqueueMessages | EmitEvents;
+export type AfterTurnDirective = EnqueueMessages | EmitEvents;
+export type BeforeToolDirective = AbortTurn | ReplaceToolArgs | ShortCircuitTool | EmitEvents;
+export type AfterToolDirective = AbortTurn | EnqueueMessages | ShortCircuitTool | EmitEvents;
+
+/** A value together with the plugin it came from. */
+export interface Owned<T> {
+  readonly pluginId: string;
+  readonly value: T;
+}
+
+/** Turn-level directives of one hook site, folded: the last abort wins, the rest keeps its order. */
+export interface TurnDirectives {
+  readonly abort: Owned<AbortTurn> | undefined;
+  readonly messages: readonly Owned<EnqueuedMessage>[];
+  readonly events: readonly Owned<PluginEvent>[];
+}
+
+export const NO_DIRECTIVES: TurnDirectives = Object.freeze({ abort: undefined, messages: [], events: [] });
+
+export function foldTurnDirectives(directives: readonly Owned<TurnDirective>[]): TurnDirectives {
+  if (directives.length === 0) return NO_DIRECTIVES;
+  let abort: Owned<AbortTurn> | undefined;
+  const messages: Owned<EnqueuedMessage>[] = [];
+  const events: Owned<PluginEvent>[] = [];
+  for (const { pluginId, value } of directives) {
+    switch (value.kind) {
+      case "abort_turn":
+        abort = { pluginId, value };
+        break;
+      case "enqueue_messages":
+        for (const message of value.messages) messages.push({ pluginId, value: message });
+        break;
+      case "emit_events":
+        for (const event of value.events) events.push({ pluginId, value: event });
+        break;
+    }
+  }
+  return { abort, messages, events };
+}
+
+/** A directive that decides a tool call without running it (before) or replaces its result (after). */
+export type ToolTerminal = Owned<AbortTurn | ShortCircuitTool>;
+
+/**
+ * The stronger of two terminals: success < denial < abort of the turn. A later plugin can therefore never undo a
+ * denial. Of equals the smaller plugin id wins, and of one plugin's own the first.
+ */
+export function strongerTerminal(current: ToolTerminal | undefined, next: ToolTerminal): ToolTerminal {
+  if (current === undefined) return next;
+  const difference = strength(next) - strength(current);
+  if (difference !== 0) return difference > 0 ? next : current;
+  return next.pluginId < current.pluginId ? next : current;
+}
+
+function strength({ value }: ToolTerminal): number {
+  if (value.kind === "abort_turn") return 2;
+  return value.output.status === "success" ? 0 : 1;
+}

@@ -1,0 +1,36 @@
+import type { ToolRecord } from "./tools.js";
+import type { Usage } from "./usage.js";
+
+export type StopReason = "cancelled" | "incomplete" | "max_turns" | "provider_error" | "plugin_abort" | "runtime_error";
+
+export type TurnOutcome =
+  | { readonly type: "finished"; readonly text: string }
+  | { readonly type: "stopped"; readonly reason: StopReason; readonly code: string; readonly message: string };
+
+/** Something that went wrong on the way without deciding the outcome alone. */
+export interface TurnIssue {
+  readonly kind: "model" | "plugin" | "runtime";
+  readonly code: string;
+  readonly message: string;
+  readonly pluginId?: string;
+}
+
+/** What a turn came to, before it is stored: what `afterTurn` hooks see. */
+export interface TurnSummary {
+  readonly turnId: string;
+  readonly turnIndex: number;
+  readonly outcome: TurnOutcome;
+  /** The final answer; empty unless the outcome is `finished`. */
+  readonly text: string;
+  readonly usage: Usage;
+  readonly modelCalls: number;
+  readonly toolCalls: readonly ToolRecord[];
+  readonly issues: readonly TurnIssue[];
+}
+
+/** What `await session.turn(…)` gives. It exists only after the commit is durable. */
+export interface TurnResult extends TurnSummary {
+  readonly sessionId: string;
+  /** The session's head revision with this turn in it. */
+  readonly revision: number;
+}

@@ -1,0 +1,365 @@
+import type { Activity } from "./activity.js";
+import type { TurnDirectives } from "./directives.js";
+import type { Message, Origin, Part, Role } from "./messages.js";
+import type { ModelResponse } from "./model.js";
+import type { StopReason, TurnIssue, TurnOutcome, TurnSummary } from "./outcome.js";
+import { renderToolOutput, type ToolCall, type ToolRecord } from "./tools.js";
+import { addUsage, NO_USAGE, type Usage } from "./usage.js";
+
+/**
+ * The turn as a pure machine: `stepTurn(state, event)` gives the next state and the effects it asks for. Exactly one
+ * effect is outstanding at a time, apart from `emit`, which needs no answer. The session worker performs the effects
+ * and feeds the answers back; replay and simulation can do the same with recorded ones.
+ *
+ *   before_turn → prompt → model ⇄ tools → checkpoint → … → after_turn → commit → deliver → done
+ */
+export interface TurnConfig {
+  readonly sessionId: string;
+  readonly turnId: string;
+  readonly turnIndex: number;
+  readonly input: string;
+  /** Model calls one turn may make. */
+  readonly maxSteps: number;
+}
+
+export type CheckpointKind = "after_work" | "before_completion";
+
+export type TurnPhase =
+  | "before_turn"
+  | "prompt"
+  | "model"
+  | "tools"
+  | "checkpoint"
+  | "after_turn"
+  | "commit"
+  | "deliver"
+  | "done"
+  | "failed";
+
+export interface TurnState {
+  readonly phase: TurnPhase;
+  readonly config: TurnConfig;
+  /** Index of the current or next model call. */
+  readonly step: number;
+  /** What this turn adds to the history; the history itself is never copied into the machine. */
+  readonly messages: readonly Message[];
+  readonly usage: Usage;
+  readonly toolCalls: readonly ToolRecord[];
+  readonly issues: readonly TurnIssue[];
+  readonly outcome: TurnOutcome | undefined;
+  readonly checkpoint: CheckpointKind | undefined;
+  /** A cancellation that has not been acted on yet. */
+  readonly cancel: string | undefined;
+  /** What may be told to the host only once the turn is stored. */
+  readonly deferred: readonly TurnEffect[];
+}
+
+export type TurnEffect =
+  | { readonly type: "emit"; readonly activity: Activity }
+  | { readonly type: "before_turn" }
+  | { readonly type: "prompt" }
+  | { readonly type: "model"; readonly step: number }
+  | {
+      readonly type: "tools";
+      readonly calls: readonly ToolCall[];
+      readonly brokenArgs: Readonly<Record<string, string>>;
+    }
+  | { readonly type: "checkpoint"; readonly checkpoint: CheckpointKind }
+  | { readonly type: "after_turn"; readonly summary: TurnSummary }
+  | { readonly type: "commit"; readonly summary: TurnSummary }
+  | { readonly type: "deliver"; readonly summary: TurnSummary };
+
+export type TurnEvent =
+  | { readonly type: "before_turn_done"; readonly directives: TurnDirectives }
+  | { readonly type: "prompt_done" }
+  | { readonly type: "prompt_failed"; readonly issue: TurnIssue }
+  | { readonly type: "model_done"; readonly response: ModelResponse }
+  | { readonly type: "model_failed"; readonly issue: TurnIssue }
+  | { readonly type: "tools_done"; readonly records: readonly ToolRecord[]; readonly directives: TurnDirectives }
+  | { readonly type: "checkpoint_done"; readonly directives: TurnDirectives }
+  | { readonly type: "checkpoint_failed"; readonly issue: TurnIssue }
+  | { readonly type: "after_turn_done"; readonly directives: TurnDirectives; readonly issues: readonly TurnIssue[] }
+  | { readonly type: "committed" }
+  | { readonly type: "delivered"; readonly issues: readonly TurnIssue[] }
+  /** The host or the runtime wants the turn to stop; acted on when the outstanding effect is answered. */
+  | { readonly type: "cancel"; readonly reason: string }
+  /** before_turn, after_turn or the commit failed: the call rejects and nothing is stored. */
+  | { readonly type: "refused" };
+
+export interface TurnStep {
+  readonly state: TurnState;
+  readonly effects: readonly TurnEffect[];
+}
+
+const NO_BROKEN_ARGS: Readonly<Record<string, string>> = Object.freeze({});
+
+export function startTurn(config: TurnConfig): TurnStep {
+  const state: TurnState = {
+    phase: "before_turn",
+    config,
+    step: 0,
+    messages: [],
+    usage: NO_USAGE,
+    toolCalls: [],
+    issues: [],
+    outcome: undefined,
+    checkpoint: undefined,
+    cancel: undefined,
+    deferred: [],
+  };
+  const origin: Origin = { kind: "turn_input", turnId: config.turnId };
+  return {
+    state: append(state, "user", [{ type: "text", text: config.input }], origin),
+    effects: [
+      emit({ type: "turn_started", turnId: config.turnId, turnIndex: config.turnIndex }),
+      { type: "before_turn" },
+    ],
+  };
+}
+
+/** An event that does not answer the outstanding effect changes nothing: late and repeated answers are harmless. */
+export function stepTurn(state: TurnState, event: TurnEvent): TurnStep {
+  if (event.type === "cancel") return onCancel(state, event.reason);
+  if (event.type === "refused") return { state: { ...state, phase: "failed" }, effects: [] };
+  switch (state.phase) {
+    case "before_turn":
+      return event.type === "before_turn_done" ? onBeforeTurn(state, event.directives) : ignore(state);
+    case "prompt":
+      if (event.type === "prompt_failed") return stopWith(state, "runtime_error", event.issue);
+      return event.type === "prompt_done" ? callModel(state) : ignore(state);
+    case "model":
+      if (event.type === "model_failed") return stopWith(state, "provider_error", event.issue);
+      return event.type === "model_done" ? onResponse(state, event.response) : ignore(state);
+    case "tools":
+      return event.type === "tools_done" ? onTools(state, event.records, event.directives) : ignore(state);
+    case "checkpoint":
+      if (event.type === "checkpoint_failed") return stopWith(state, "runtime_error", event.issue);
+      return event.type === "checkpoint_done" ? onCheckpoint(state, event.directives) : ignore(state);
+    case "after_turn":
+      return event.type === "after_turn_done" ? onAfterTurn(state, event) : ignore(state);
+    case "commit":
+      return event.type === "committed" ? onCommitted(state) : ignore(state);
+    case "deliver":
+      return event.type === "delivered" ? onDelivered(state, event.issues) : ignore(state);
+    case "done":
+    case "failed":
+      return ignore(state);
+  }
+}
+
+export function summarise(state: TurnState): TurnSummary {
+  const outcome: TurnOutcome = state.outcome ?? {
+    type: "stopped",
+    reason: "runtime_error",
+    code: "no_outcome",
+    message: "The turn has no outcome.",
+  };
+  return {
+    turnId: state.config.turnId,
+    turnIndex: state.config.turnIndex,
+    outcome,
+    text: outcome.type === "finished" ? outcome.text : "",
+    usage: state.usage,
+    modelCalls: state.step,
+    toolCalls: state.toolCalls,
+    issues: state.issues,
+  };
+}
+
+function onBeforeTurn(state: TurnState, directives: TurnDirectives): TurnStep {
+  const { state: next, effects } = applyDirectives(state, directives);
+  if (directives.abort !== undefined) return abort(next, directives.abort, effects);
+  if (next.cancel !== undefined) return cancelled(next, effects);
+  return { state: { ...next, phase: "prompt" }, effects: [...effects, { type: "prompt" }] };
+}
+
+function callModel(state: TurnState): TurnStep {
+  if (state.cancel !== undefined) return cancelled(state, []);
+  return {
+    state: { ...state, phase: "model" },
+    effects: [emit({ type: "model_call_started", step: state.step }), { type: "model", step: state.step }],
+  };
+}
+
+function onResponse(before: TurnState, response: ModelResponse): TurnStep {
+  const state = { ...before, step: before.step + 1, usage: addUsage(before.usage, response.usage) };
+  const effects: TurnEffect[] = [
+    emit({ type: "model_call_finished", step: before.step, reason: response.reason, usage: response.usage }),
+  ];
+  if (state.cancel !== undefined) return cancelled(state, effects);
+  switch (response.reason) {
+    case "length":
+      return stop(
+        state,
+        "incomplete",
+        { kind: "model", code: "output_limit", message: "The model reached its output limit." },
+        effects,
+      );
+    case "content_filter":
+      return stop(
+        state,
+        "provider_error",
+        { kind: "model", code: "content_filter", message: "The provider filtered the answer." },
+        effects,
+      );
+    case "error":
+      return stop(
+        state,
+        "provider_error",
+        { kind: "model", code: "provider_error", message: "The provider reported an error." },
+        effects,
+      );
+    default:
+      break;
+  }
+  const calls = response.parts.filter((part) => part.type === "tool_call");
+  const text = response.parts.reduce((all, part) => (part.type === "text" ? all + part.text : all), "");
+  const empty = calls.length === 0 && text === "";
+  if (empty && !response.parts.some((part) => part.type === "reasoning") && last(state)?.role !== "tool") {
+    return stop(
+      state,
+      "provider_error",
+      { kind: "model", code: "empty_response", message: "The model answered with nothing." },
+      effects,
+    );
+  }
+  const answered = response.parts.length === 0 ? state : append(state, "assistant", response.parts);
+  if (calls.length > 0) {
+    effects.push({
+      type: "tools",
+      calls: calls.map(({ callId, toolName, args }) => ({ callId, toolName, args })),
+      brokenArgs: response.brokenArgs ?? NO_BROKEN_ARGS,
+    });
+    return { state: { ...answered, phase: "tools" }, effects };
+  }
+  effects.push({ type: "checkpoint", checkpoint: "before_completion" });
+  return {
+    state: { ...answered, phase: "checkpoint", checkpoint: "before_completion", outcome: { type: "finished", text } },
+    effects,
+  };
+}
+
+function onTools(before: TurnState, records: readonly ToolRecord[], directives: TurnDirectives): TurnStep {
+  const parts: Part[] = records.map(({ callId, toolName, output }) => ({
+    type: "tool_result",
+    callId,
+    toolName,
+    status: output.status,
+    text: renderToolOutput(output),
+  }));
+  // Every call has its result before anything else happens, so the history stays acceptable to every provider.
+  const withResults = append({ ...before, toolCalls: [...before.toolCalls, ...records] }, "tool", parts);
+  const { state, effects } = applyDirectives(withResults, directives);
+  if (directives.abort !== undefined) return abort(state, directives.abort, effects);
+  if (state.cancel !== undefined) return cancelled(state, effects);
+  if (state.step >= state.config.maxSteps) return turnLimit(state, effects);
+  return {
+    state: { ...state, phase: "checkpoint", checkpoint: "after_work" },
+    effects: [...effects, { type: "checkpoint", checkpoint: "after_work" }],
+  };
+}
+
+function onCheckpoint(before: TurnState, directives: TurnDirectives): TurnStep {
+  const { state: next, effects } = applyDirectives(before, directives);
+  const state = { ...next, checkpoint: undefined };
+  if (directives.abort !== undefined) return abort(state, directives.abort, effects);
+  if (state.cancel !== undefined) return cancelled(state, effects);
+  const reopened = directives.messages.length > 0;
+  if (before.checkpoint === "before_completion" && !reopened)
+    return finish(state, state.outcome as TurnOutcome, effects);
+  if (state.step >= state.config.maxSteps) return turnLimit(state, effects);
+  const call = callModel({ ...state, outcome: undefined });
+  return { state: call.state, effects: [...effects, ...call.effects] };
+}
+
+function onAfterTurn(before: TurnState, event: Extract<TurnEvent, { type: "after_turn_done" }>): TurnStep {
+  const { state, effects: deferred } = applyDirectives(before, event.directives);
+  const next = { ...state, phase: "commit" as const, issues: [...state.issues, ...event.issues], deferred };
+  return { state: next, effects: [{ type: "commit", summary: summarise(next) }] };
+}
+
+function onCommitted(state: TurnState): TurnStep {
+  const next = { ...state, phase: "deliver" as const };
+  return { state: next, effects: [...state.deferred, { type: "deliver", summary: summarise(next) }] };
+}
+
+function onDelivered(state: TurnState, issues: readonly TurnIssue[]): TurnStep {
+  return { state: { ...state, phase: "done", issues: [...state.issues, ...issues] }, effects: [] };
+}
+
+function onCancel(state: TurnState, reason: string): TurnStep {
+  const closing =
+    state.phase === "commit" || state.phase === "deliver" || state.phase === "done" || state.phase === "failed";
+  if (closing || state.phase === "after_turn" || state.cancel !== undefined) return ignore(state);
+  return { state: { ...state, cancel: reason }, effects: [] };
+}
+
+function cancelled(state: TurnState, effects: readonly TurnEffect[]): TurnStep {
+  const message = state.cancel ?? "The turn was cancelled.";
+  return finish(state, { type: "stopped", reason: "cancelled", code: "cancelled", message }, effects);
+}
+
+function abort(
+  state: TurnState,
+  { pluginId, value }: NonNullable<TurnDirectives["abort"]>,
+  effects: readonly TurnEffect[],
+): TurnStep {
+  return stop(state, "plugin_abort", { kind: "plugin", pluginId, code: value.code, message: value.message }, effects);
+}
+
+function turnLimit(state: TurnState, effects: readonly TurnEffect[]): TurnStep {
+  const message = `The turn reached its limit of ${state.config.maxSteps} model calls.`;
+  return stop(state, "max_turns", { kind: "runtime", code: "max_turns", message }, effects);
+}
+
+/** A failure while a cancellation waits is the cancellation's doing. */
+function stopWith(state: TurnState, reason: StopReason, issue: TurnIssue): TurnStep {
+  return state.cancel === undefined ? stop(state, reason, issue, []) : cancelled(state, []);
+}
+
+function stop(state: TurnState, reason: StopReason, issue: TurnIssue, effects: readonly TurnEffect[]): TurnStep {
+  return finish(
+    { ...state, issues: [...state.issues, issue] },
+    { type: "stopped", reason, code: issue.code, message: issue.message },
+    [...effects, emit({ type: "issue", issue })],
+  );
+}
+
+function finish(state: TurnState, outcome: TurnOutcome, effects: readonly TurnEffect[]): TurnStep {
+  const next: TurnState = { ...state, phase: "after_turn", outcome };
+  return { state: next, effects: [...effects, { type: "after_turn", summary: summarise(next) }] };
+}
+
+function applyDirectives(
+  state: TurnState,
+  { messages, events }: TurnDirectives,
+): { state: TurnState; effects: TurnEffect[] } {
+  const effects: TurnEffect[] = events.map(({ pluginId, value }) =>
+    emit({ type: "plugin_event", pluginId, event: value }),
+  );
+  if (messages.length === 0) return { state, effects };
+  let next = state;
+  for (const { pluginId, value } of messages) {
+    next = append(next, value.role, [{ type: "text", text: value.text }], { kind: "plugin", pluginId });
+  }
+  effects.push(emit({ type: "messages_injected", pluginIds: messages.map(({ pluginId }) => pluginId) }));
+  return { state: next, effects };
+}
+
+function append(state: TurnState, role: Role, parts: readonly Part[], origin?: Origin): TurnState {
+  const id = `${state.config.turnId}.${state.messages.length}`;
+  const message: Message = origin === undefined ? { id, role, parts } : { id, role, parts, origin };
+  return { ...state, messages: [...state.messages, message] };
+}
+
+function last(state: TurnState): Message | undefined {
+  return state.messages[state.messages.length - 1];
+}
+
+function emit(activity: Activity): TurnEffect {
+  return { type: "emit", activity };
+}
+
+function ignore(state: TurnState): TurnStep {
+  return { state, effects: [] };
+}

@@ -1,0 +1,104 @@
+import type {
+  JSONSchema7,
+  LanguageModelV3CallOptions,
+  LanguageModelV3FunctionTool,
+  LanguageModelV3Message,
+  LanguageModelV3ToolCallPart,
+  SharedV3ProviderOptions,
+} from "@ai-sdk/provider";
+import {
+  type Json,
+  type Message,
+  type ModelRequest,
+  type Part,
+  type ProviderMetadata,
+  type ToolSpec,
+  textOf,
+} from "../kernel/index.js";
+
+type AssistantContent = Extract<LanguageModelV3Message, { role: "assistant" }>["content"];
+type ToolContent = Extract<LanguageModelV3Message, { role: "tool" }>["content"];
+
+/** A request as an AI SDK model takes it. Versions 2, 3 and 4 agree on everything used here. */
+export function callOptions(request: ModelRequest, abortSignal: AbortSignal): LanguageModelV3CallOptions {
+  const prompt: LanguageModelV3Message[] = [];
+  if (request.system !== "") prompt.push({ role: "system", content: request.system });
+  for (const message of request.history) add(prompt, message);
+  for (const message of request.turn) add(prompt, message);
+  const tools = request.tools.map(functionTool);
+  return { prompt, abortSignal, ...(tools.length > 0 && { tools, toolChoice: { type: "auto" } }) };
+}
+
+/** Messages that say nothing are left out: several providers refuse empty content. */
+function add(prompt: LanguageModelV3Message[], message: Message): void {
+  switch (message.role) {
+    case "system": {
+      const content = textOf(message);
+      if (content !== "") prompt.push({ role: "system", content });
+      return;
+    }
+    case "user": {
+      const content = message.parts.flatMap((part) =>
+        part.type === "text" && part.text !== "" ? [{ type: "text" as const, text: part.text }] : [],
+      );
+      if (content.length > 0) prompt.push({ role: "user", content });
+      return;
+    }
+    case "assistant": {
+      const content = message.parts.flatMap(assistantPart);
+      if (content.length > 0) prompt.push({ role: "assistant", content });
+      return;
+    }
+    case "tool": {
+      const content = message.parts.flatMap(toolPart);
+      if (content.length > 0) prompt.push({ role: "tool", content });
+      return;
+    }
+    default:
+      message.role satisfies never;
+  }
+}
+
+function assistantPart(part: Part): AssistantContent {
+  switch (part.type) {
+    case "text":
+      return part.text === "" ? [] : [{ type: "text", text: part.text }];
+    case "reasoning":
+      // Text may be empty: redacted reasoning is all metadata.
+      return [{ type: "reasoning", text: part.text, ...providerOptions(part.metadata) }];
+    case "tool_call":
+      return [
+        {
+          type: "tool-call",
+          toolCallId: part.callId,
+          toolName: part.toolName,
+          input: inputOf(part.args),
+          ...providerOptions(part.metadata),
+        },
+      ];
+    case "tool_result":
+      return [];
+  }
+}
+
+function toolPart(part: Part): ToolContent {
+  if (part.type !== "tool_result") return [];
+  const { callId, toolName, status, text } = part;
+  const output = { type: status === "success" ? ("text" as const) : ("error-text" as const), value: text };
+  return [{ type: "tool-result", toolCallId: callId, toolName, output }];
+}
+
+/** Providers refuse arguments that are no object. A call that had such failed, and its result says why. */
+function inputOf(args: Json): LanguageModelV3ToolCallPart["input"] {
+  return typeof args === "object" && args !== null && !Array.isArray(args) ? args : {};
+}
+
+function providerOptions(metadata: ProviderMetadata | undefined): { providerOptions?: SharedV3ProviderOptions } {
+  // The same JSON; only the readonly marks differ.
+  return metadata === undefined ? {} : { providerOptions: metadata as unknown as SharedV3ProviderOptions };
+}
+
+function functionTool({ name, description, inputSchema }: ToolSpec): LanguageModelV3FunctionTool {
+  // A JSON Schema by contract of ToolSpec; checked where tools are registered.
+  return { type: "function", name, description, inputSchema: inputSchema as unknown as JSONSchema7 };
+}

@@ -1,0 +1,170 @@
+import type { LanguageModelV3StreamPart } from "@ai-sdk/provider";
+import { type FinishReason, type ModelEvent, type ProviderMetadata, TroupeError, type Usage } from "../kernel/index.js";
+import { modelError, streamCut } from "./errors.js";
+
+type StreamPart<T extends LanguageModelV3StreamPart["type"]> = Extract<LanguageModelV3StreamPart, { type: T }>;
+
+const REASONS: Readonly<Record<string, FinishReason>> = {
+  stop: "stop",
+  length: "length",
+  error: "error",
+  "tool-calls": "tool_calls",
+  "content-filter": "content_filter",
+};
+
+/** Turns the parts of an AI SDK stream into model events. Stops after `finish`; throws when the parts end without one. */
+export async function* modelEvents(parts: AsyncIterable<unknown>): AsyncGenerator<ModelEvent> {
+  const blocks = new Blocks();
+  const calls = new ToolCalls();
+  for await (const value of parts) {
+    const part = streamPart(value);
+    switch (part.type) {
+      case "text-start":
+        blocks.open("text", part);
+        break;
+      case "text-delta":
+        if (part.delta !== "") yield { type: "text_delta", blockId: blocks.idOf("text", part), text: part.delta };
+        break;
+      case "reasoning-start":
+        blocks.open("reasoning", part);
+        break;
+      case "reasoning-delta":
+        blocks.note(part);
+        if (part.delta !== "") {
+          yield { type: "reasoning_delta", blockId: blocks.idOf("reasoning", part), text: part.delta };
+        }
+        break;
+      case "reasoning-end": {
+        blocks.note(part);
+        const metadata = blocks.takeMetadata(part);
+        if (metadata) yield { type: "reasoning_end", blockId: blocks.idOf("reasoning", part), metadata };
+        break;
+      }
+      case "tool-input-start":
+        calls.start(part);
+        break;
+      case "tool-input-delta":
+        calls.extend(part);
+        break;
+      case "tool-call":
+        yield* calls.finish(part);
+        break;
+      case "finish":
+        yield* calls.finishRest();
+        yield { type: "finish", reason: reasonOf(part.finishReason), usage: usageOf(part.usage) };
+        return;
+      case "error":
+        throw modelError(part.error, "streaming");
+      default: // Sources, files, raw chunks and provider-executed results are not part of a turn.
+    }
+  }
+  throw streamCut();
+}
+
+/** Gives every block its own id, though providers may reuse theirs, and gathers the metadata of reasoning blocks. */
+class Blocks {
+  readonly #opened = new Map<string, number>();
+  readonly #metadata = new Map<string, ProviderMetadata>();
+
+  open(kind: "text" | "reasoning", part: StreamPart<"text-start" | "reasoning-start">): void {
+    const key = `${kind}-${part.id}`;
+    this.#opened.set(key, (this.#opened.get(key) ?? 0) + 1);
+    if (kind === "reasoning") this.note(part);
+  }
+
+  idOf(kind: "text" | "reasoning", { id }: { readonly id: string }): string {
+    const times = this.#opened.get(`${kind}-${id}`) ?? 1;
+    return times === 1 ? `${kind}-${id}` : `${kind}-${id}-${times}`;
+  }
+
+  /** Anthropic sends a signature with the last delta and redacted content with the start, so every part may add. */
+  note({
+    id,
+    providerMetadata,
+  }: StreamPart<"reasoning-start" | "reasoning-delta" | "reasoning-end" | "text-start">): void {
+    if (!providerMetadata) return;
+    const merged = { ...this.#metadata.get(id) };
+    for (const [provider, fields] of Object.entries(providerMetadata as ProviderMetadata)) {
+      merged[provider] = { ...merged[provider], ...fields };
+    }
+    this.#metadata.set(id, merged);
+  }
+
+  takeMetadata({ id }: { readonly id: string }): ProviderMetadata | undefined {
+    const metadata = this.#metadata.get(id);
+    this.#metadata.delete(id);
+    return metadata;
+  }
+}
+
+/** Most providers send a whole `tool-call`; some only the pieces of its input. One event per call either way. */
+class ToolCalls {
+  readonly #open = new Map<string, { readonly start: StreamPart<"tool-input-start">; text: string }>();
+  readonly #finished = new Set<string>();
+
+  start(start: StreamPart<"tool-input-start">): void {
+    this.#open.set(start.id, { start, text: "" });
+  }
+
+  extend({ id, delta }: StreamPart<"tool-input-delta">): void {
+    const call = this.#open.get(id);
+    if (call) call.text += delta;
+  }
+
+  *finish({ toolCallId, toolName, input, ...rest }: StreamPart<"tool-call">): Generator<ModelEvent> {
+    this.#open.delete(toolCallId);
+    if (rest.providerExecuted || this.#finished.has(toolCallId)) return;
+    this.#finished.add(toolCallId);
+    const metadata = rest.providerMetadata as ProviderMetadata | undefined; // the same JSON, readonly
+    yield {
+      type: "tool_call",
+      callId: toolCallId,
+      toolName,
+      argsText: input.trim() === "" ? "{}" : input,
+      ...(metadata && { metadata }),
+    };
+  }
+
+  *finishRest(): Generator<ModelEvent> {
+    for (const { start, text } of [...this.#open.values()]) {
+      const { id, toolName, inputEncoding, providerExecuted = false } = start;
+      const input = inputEncoding === "text" ? JSON.stringify(text) : text;
+      yield* this.finish({ type: "tool-call", toolCallId: id, toolName, input, providerExecuted });
+    }
+  }
+}
+
+function streamPart(value: unknown): LanguageModelV3StreamPart {
+  if (typeof value === "object" && value !== null && "type" in value) return value as LanguageModelV3StreamPart;
+  throw new TroupeError("model_stream_malformed", "The model's stream holds something that is no stream part.", {
+    retryable: true,
+  });
+}
+
+/** A word in version 2, `{ unified, raw }` since version 3. */
+function reasonOf(reason: unknown): FinishReason {
+  const word = typeof reason === "object" && reason !== null ? (reason as { unified?: unknown }).unified : reason;
+  return (typeof word === "string" ? REASONS[word] : undefined) ?? "unknown";
+}
+
+/** Flat numbers in version 2, `{ inputTokens: { total, … }, … }` since version 3. What a provider omits counts as 0. */
+function usageOf(usage: unknown): Usage {
+  const { inputTokens, outputTokens, cachedInputTokens, reasoningTokens } = (usage ?? {}) as Record<string, unknown>;
+  const input = nested(inputTokens);
+  const output = nested(outputTokens);
+  return {
+    inputTokens: count(input ? input.total : inputTokens),
+    outputTokens: count(output ? output.total : outputTokens),
+    cacheReadTokens: count(input ? input.cacheRead : cachedInputTokens),
+    cacheWriteTokens: count(input?.cacheWrite),
+    reasoningTokens: count(output ? output.reasoning : reasoningTokens),
+  };
+}
+
+function nested(value: unknown): Record<string, unknown> | undefined {
+  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
+}
+
+function count(value: unknown): number {
+  return typeof value === "number" && Number.isFinite(value) ? value : 0;
+}

@@ -1,0 +1,116 @@
+import type { ReadableStream, ReadableStreamDefaultReader } from "node:stream/web";
+import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
+import type { ModelEvent, ModelRequest } from "../kernel/index.js";
+import { callOptions } from "./ai-sdk-prompt.js";
+import { modelEvents } from "./ai-sdk-stream.js";
+import { type Moment, modelError } from "./errors.js";
+import type { Model } from "./model.js";
+import { aborted } from "./pause.js";
+
+/** How long a finished response may take to end before its connection is dropped instead of reused. */
+const DRAIN_MS = 1000;
+
+const SPECIFICATIONS = ["v2", "v3", "v4"];
+
+/** What is needed of an AI SDK language model, of any version from 2 to 4. Its own types are an optional peer. */
+export interface AiSdkLanguageModel {
+  readonly specificationVersion: string;
+  readonly provider: string;
+  readonly modelId: string;
+  // `never`: each version types its options differently, and all take what `callOptions` makes.
+  doStream(options: never): PromiseLike<{ readonly stream: ReadableStream<unknown> }>;
+}
+
+/** Is this a language model of a version the adapter understands? */
+export function isAiSdkLanguageModel(value: unknown): value is AiSdkLanguageModel {
+  if (typeof value !== "object" || value === null) return false;
+  const { specificationVersion, doStream } = value as Partial<AiSdkLanguageModel>;
+  return typeof doStream === "function" && SPECIFICATIONS.includes(specificationVersion ?? "");
+}
+
+/**
+ * Makes any AI SDK language model a Troupe model.
+ *
+ * @example
+ * import { createAnthropic } from "@ai-sdk/anthropic";
+ * const model = createAiSdkModel(createAnthropic()("claude-sonnet-4-5"));
+ */
+export function createAiSdkModel(model: AiSdkLanguageModel): Model {
+  return { id: `${model.provider}:${model.modelId}`, stream: (request, signal) => stream(model, request, signal) };
+}
+
+async function* stream(
+  model: AiSdkLanguageModel,
+  request: ModelRequest,
+  signal: AbortSignal,
+): AsyncGenerator<ModelEvent> {
+  if (signal.aborted) throw aborted(signal);
+  // Our own controller: aborting it is the only way to free a connection a provider opened and then gave up on.
+  const call = new AbortController();
+  const giveUp = () => call.abort(signal.reason);
+  signal.addEventListener("abort", giveUp, { once: true });
+  let moment: Moment = "opening";
+  let reader: ReadableStreamDefaultReader<unknown> | undefined;
+  let finished = false;
+  try {
+    reader = (await open(model, callOptions(request, call.signal))).getReader();
+    moment = "streaming";
+    for await (const event of modelEvents(partsOf(reader, signal))) {
+      finished = event.type === "finish";
+      yield event;
+    }
+  } catch (thrown) {
+    throw signal.aborted ? aborted(signal) : modelError(thrown, moment);
+  } finally {
+    signal.removeEventListener("abort", giveUp);
+    if (finished && reader) void drain(reader, call);
+    else drop(reader, call);
+  }
+}
+
+/** Starts the call; an abort ends the wait even when the model ignores its signal. */
+function open(model: AiSdkLanguageModel, options: LanguageModelV3CallOptions): Promise<ReadableStream<unknown>> {
+  const signal = options.abortSignal as AbortSignal; // callOptions always sets it
+  return new Promise((resolve, reject) => {
+    const opening = (async () => (await model.doStream(options as never)).stream)();
+    const onAbort = () => {
+      reject(signal.reason);
+      opening.then((late) => late.cancel()).catch(() => undefined);
+    };
+    signal.addEventListener("abort", onAbort, { once: true });
+    opening.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+  });
+}
+
+async function* partsOf(reader: ReadableStreamDefaultReader<unknown>, signal: AbortSignal): AsyncGenerator<unknown> {
+  // Cancelling resolves a pending read, so this ends the wait even when the model ignores its signal.
+  const stop = () => void reader.cancel(signal.reason).catch(() => undefined);
+  signal.addEventListener("abort", stop, { once: true });
+  try {
+    while (true) {
+      const { done, value } = await reader.read();
+      if (signal.aborted) throw aborted(signal);
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    signal.removeEventListener("abort", stop);
+  }
+}
+
+/** Reads a finished response to its end, so that its connection can be used again. */
+async function drain(reader: ReadableStreamDefaultReader<unknown>, call: AbortController): Promise<void> {
+  const timer = setTimeout(() => drop(reader, call), DRAIN_MS).unref();
+  try {
+    while (!(await reader.read()).done);
+  } catch {
+    // The answer is already complete.
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function drop(reader: ReadableStreamDefaultReader<unknown> | undefined, call: AbortController): void {
+  reader?.cancel().catch(() => undefined);
+  call.abort();
+}

@@ -1,0 +1,6 @@
+export { type AiSdkLanguageModel, createAiSdkModel, isAiSdkLanguageModel } from "./ai-sdk.js";
+export { loadModel } from "./load.js";
+export type { Model, ModelSource } from "./model.js";
+export { type RetryNotice, type RetryOptions, streamWithRetry } from "./retry.js";
+export type { Script, ScriptFailure, ScriptStep, ScriptToolCall } from "./script.js";
+export { createScriptedModel, defaultModel, scriptedModel } from "./scripted.js";

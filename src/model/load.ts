@@ -1,0 +1,104 @@
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { messageOf, TroupeError } from "../kernel/index.js";
+import { createAiSdkModel, isAiSdkLanguageModel } from "./ai-sdk.js";
+import type { Model, ModelSource } from "./model.js";
+import type { Script } from "./script.js";
+import { createScriptedModel, defaultModel } from "./scripted.js";
+
+const WHAT_TO_EXPORT =
+  "Export an AI SDK language model, an object with id and stream(), the result of scriptedModel(), or a function that returns one of these";
+
+/**
+ * The model a source names. Without a source: the scripted model that repeats what the user said.
+ * Throws `model_module_not_found`, `model_module_invalid` or `invalid_script`.
+ *
+ * @example
+ * const model = await loadModel({ kind: "module", url: new URL("./model.js", import.meta.url).href });
+ */
+export async function loadModel(source: ModelSource = defaultModel): Promise<Model> {
+  switch (source.kind) {
+    case "scripted":
+      return createScriptedModel(source.script);
+    case "module":
+      return modelOf(await exportedBy(source.url), source.url);
+    default:
+      source satisfies never;
+      throw new TroupeError("model_module_invalid", "A model source has the kind 'scripted' or 'module'.");
+  }
+}
+
+/** What the module's default export is, or returns when it is a function. */
+async function exportedBy(url: string): Promise<unknown> {
+  const module = await importModule(url);
+  if (!("default" in module)) throw invalid(url, `it has no default export. ${WHAT_TO_EXPORT}`);
+  const exported = await module.default;
+  if (isProvider(exported)) {
+    throw invalid(url, "it exports an AI SDK provider. Export one of its models: export default provider('model-id')");
+  }
+  if (typeof exported !== "function") return exported;
+  try {
+    return await exported();
+  } catch (cause) {
+    throw invalid(url, `the function it exports threw: ${messageOf(cause)}`, cause);
+  }
+}
+
+async function importModule(url: string): Promise<Record<string, unknown>> {
+  if (!URL.canParse(url)) {
+    throw invalid(url, "it is not a URL. Write new URL('./model.js', import.meta.url) to name a file beside your own");
+  }
+  try {
+    return await import(url);
+  } catch (cause) {
+    // The loader's own error does not tell a missing module from one whose imports are missing.
+    if (url.startsWith("file:") && !existsSync(fileURLToPath(url))) {
+      throw new TroupeError("model_module_not_found", `There is no model module at ${url}. Check the path.`, {
+        details: { url },
+        cause,
+      });
+    }
+    throw invalid(url, `importing it failed: ${messageOf(cause)}`, cause);
+  }
+}
+
+function modelOf(exported: unknown, url: string): Model {
+  if (isAiSdkLanguageModel(exported)) return createAiSdkModel(exported);
+  if (isModel(exported)) return exported;
+  if (isScripted(exported)) return createScriptedModel(exported.script);
+  throw invalid(url, whyNot(exported));
+}
+
+function whyNot(exported: unknown): string {
+  const { specificationVersion, stream } = (exported ?? {}) as Record<string, unknown>;
+  if (typeof specificationVersion === "string") {
+    return `its AI SDK model has specification ${specificationVersion}; v2, v3 and v4 are understood. Install a matching version of the provider package`;
+  }
+  if (typeof stream === "function") return "its model has no id. Add a string id that names it";
+  return `its default export is no model. ${WHAT_TO_EXPORT}`;
+}
+
+function isModel(value: unknown): value is Model {
+  if (typeof value !== "object" || value === null) return false;
+  const { id, stream } = value as Partial<Model>;
+  return typeof id === "string" && typeof stream === "function";
+}
+
+function isScripted(value: unknown): value is { readonly kind: "scripted"; readonly script: Script } {
+  return (
+    typeof value === "object" && value !== null && "kind" in value && value.kind === "scripted" && "script" in value
+  );
+}
+
+/** AI SDK providers are functions too, but want a model id. */
+function isProvider(value: unknown): boolean {
+  if ((typeof value !== "function" && typeof value !== "object") || value === null) return false;
+  return "languageModel" in value && typeof value.languageModel === "function";
+}
+
+function invalid(url: string, why: string, cause?: unknown): TroupeError {
+  return new TroupeError("model_module_invalid", `The model module ${url} cannot be used: ${why}.`, {
+    details: { url },
+    cause,
+  });
+}

@@ -1,0 +1,30 @@
+import type { ModelEvent, ModelRequest } from "../kernel/index.js";
+import type { Script } from "./script.js";
+
+/**
+ * The one thing a session needs from a language model. A successful stream ends with exactly one `finish`;
+ * a failed one throws a TroupeError; an aborted one throws `aborted`.
+ *
+ * @example
+ * const model: Model = {
+ *   id: "shout",
+ *   async *stream(request) {
+ *     yield { type: "text_delta", blockId: "0", text: "HELLO" };
+ *     yield { type: "finish", reason: "stop", usage: NO_USAGE };
+ *   },
+ * };
+ */
+export interface Model {
+  readonly id: string;
+  stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelEvent>;
+}
+
+/**
+ * Where a session worker gets its model from. Plain data, because it crosses threads: code is named by module URL.
+ *
+ * @example
+ * const source: ModelSource = { kind: "module", url: new URL("./model.js", import.meta.url).href };
+ */
+export type ModelSource =
+  | { readonly kind: "scripted"; readonly script: Script }
+  | { readonly kind: "module"; readonly url: string };

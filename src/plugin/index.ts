@@ -1,0 +1,41 @@
+export type {
+  AbortTurn,
+  AfterToolDirective,
+  AfterTurnDirective,
+  BeforeToolDirective,
+  Directive,
+  EmitEvents,
+  EnqueuedMessage,
+  EnqueueMessages,
+  Json,
+  JsonObject,
+  ModelResponse,
+  PluginEvent,
+  PromptContribution,
+  PromptSlot,
+  ReplaceToolArgs,
+  ShortCircuitTool,
+  ToolCall,
+  ToolOutput,
+  TurnDirective,
+  TurnSummary,
+} from "../kernel/index.js";
+export { TroupeError } from "../kernel/index.js";
+export { definePlugin, type PluginDefinition, type PluginTool } from "./define.js";
+export { abortTurn, deny, emitEvents, enqueueMessages, replaceToolArgs, shortCircuitTool } from "./directives.js";
+export {
+  HOOK_KINDS,
+  type Hook,
+  type HookContext,
+  type HookFacts,
+  type HookKind,
+  type HookName,
+  type HookResults,
+  type Hooks,
+  type ResponseTransform,
+  type StreamTransform,
+  type TurnFacts,
+} from "./hooks.js";
+export { type AnyHook, type AnyPluginTool, type LoadedPlugin, loadPlugin, type PluginManifest } from "./load.js";
+export * from "./schema.js";
+export * from "./tool.js";

@@ -1,0 +1,114 @@
+import { type ToolSpec, TroupeError } from "../kernel/index.js";
+import type { PluginTool } from "./define.js";
+import { HOOK_KINDS, type HookContext, type HookKind, type HookName } from "./hooks.js";
+import { jsonSchemaOf, parseWith, type Schema } from "./schema.js";
+import { checkToolName } from "./tool.js";
+
+/** What the rest of the runtime knows of a plugin: enough to call only the hooks that exist. */
+export interface PluginManifest {
+  readonly id: string;
+  readonly version: string;
+  readonly hooks: readonly HookKind[];
+  readonly stateful: boolean;
+  readonly tools: readonly { readonly spec: ToolSpec; readonly timeoutMs?: number }[];
+}
+
+export type AnyHook = (context: HookContext<HookKind, unknown, unknown>) => unknown;
+export type AnyPluginTool = PluginTool<Schema, unknown, unknown>;
+
+/** A plugin that was checked and given its options; makes one instance per session. */
+export interface LoadedPlugin {
+  readonly manifest: PluginManifest;
+  readonly options: unknown;
+  readonly hooks: ReadonlyMap<HookKind, AnyHook>;
+  readonly tools: ReadonlyMap<string, AnyPluginTool>;
+  readonly initialState: ((init: { sessionId: string; options: unknown }) => unknown) | undefined;
+}
+
+const ID = /^[A-Za-z0-9][A-Za-z0-9._\-/@]{0,127}$/;
+
+/** Checks a module's default export and the host's options for it. `source` names the module in errors. */
+export async function loadPlugin(exported: unknown, options: unknown, source: string): Promise<LoadedPlugin> {
+  if (typeof exported !== "object" || exported === null) {
+    throw invalid(source, "its default export is not a plugin. Write `export default definePlugin({ … })`");
+  }
+  const definition = exported as Record<string, unknown>;
+  const { id, version } = definition;
+  if (typeof id !== "string" || !ID.test(id))
+    throw invalid(source, 'it has no usable id. Give it one like "acme.budget"');
+  if (typeof version !== "string" || version === "")
+    throw invalid(source, `plugin ${id} has no version. Give it one like "1.0.0"`);
+  const { state } = definition;
+  if (state !== undefined && typeof state !== "function")
+    throw invalid(source, `the state of plugin ${id} is not a function that makes it`);
+  const hooks = hooksOf(definition.hooks, id, source);
+  const tools = toolsOf(definition.tools, id, source);
+  return {
+    manifest: {
+      id,
+      version,
+      hooks: [...hooks.keys()],
+      stateful: state !== undefined,
+      tools: [...tools].map(([name, tool]) => ({
+        spec: {
+          name,
+          description: tool.description,
+          inputSchema: jsonSchemaOf(tool.inputSchema, `tool ${name} of plugin ${id}`),
+        },
+        ...(tool.timeoutMs !== undefined && { timeoutMs: tool.timeoutMs }),
+      })),
+    },
+    options: await optionsOf(definition.options, options, id),
+    hooks,
+    tools,
+    initialState: state as LoadedPlugin["initialState"],
+  };
+}
+
+function hooksOf(hooks: unknown, id: string, source: string): Map<HookKind, AnyHook> {
+  const found = new Map<HookKind, AnyHook>();
+  if (hooks === undefined) return found;
+  if (typeof hooks !== "object" || hooks === null) throw invalid(source, `the hooks of plugin ${id} are not an object`);
+  for (const [name, hook] of Object.entries(hooks)) {
+    if (hook === undefined) continue;
+    if (!Object.hasOwn(HOOK_KINDS, name)) {
+      throw invalid(source, `plugin ${id} has a hook "${name}"; the hooks are ${Object.keys(HOOK_KINDS).join(", ")}`);
+    }
+    if (typeof hook !== "function") throw invalid(source, `hook ${name} of plugin ${id} is not a function`);
+    found.set(HOOK_KINDS[name as HookName], hook as AnyHook);
+  }
+  return found;
+}
+
+function toolsOf(tools: unknown, id: string, source: string): Map<string, AnyPluginTool> {
+  const found = new Map<string, AnyPluginTool>();
+  if (tools === undefined) return found;
+  if (typeof tools !== "object" || tools === null) throw invalid(source, `the tools of plugin ${id} are not an object`);
+  for (const [name, tool] of Object.entries(tools as Record<string, Partial<AnyPluginTool> | null>)) {
+    checkToolName(name);
+    if (typeof tool?.description !== "string" || typeof tool.execute !== "function" || tool.inputSchema === undefined) {
+      throw invalid(source, `tool ${name} of plugin ${id} needs a description, an inputSchema and an execute function`);
+    }
+    found.set(name, tool as AnyPluginTool);
+  }
+  return found;
+}
+
+async function optionsOf(schema: unknown, options: unknown, id: string): Promise<unknown> {
+  if (schema === undefined) return options ?? {};
+  const parsed = await parseWith(schema as Schema, options ?? {});
+  if (parsed.ok) return parsed.value;
+  throw new TroupeError(
+    "plugin_options_invalid",
+    `The options of plugin ${id} are not valid: ${parsed.issues.join("; ")}.`,
+    {
+      details: { pluginId: id, issues: parsed.issues },
+    },
+  );
+}
+
+function invalid(source: string, why: string): TroupeError {
+  return new TroupeError("plugin_invalid", `${source} cannot be used as a plugin: ${why}.`, {
+    details: { module: source },
+  });
+}

@@ -1,0 +1,4 @@
+export type { PluginEntry, PoolToolEntry, TroupeOptions } from "./options.js";
+export type { ForkOptions, Session } from "./session-handle.js";
+export { createTroupe, type Troupe, type TroupeStats } from "./troupe.js";
+export type { Turn } from "./turn.js";

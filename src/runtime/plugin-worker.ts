@@ -1,0 +1,142 @@
+import { MessageChannel } from "node:worker_threads";
+import { asTroupeError, TroupeError } from "../kernel/index.js";
+import type { PluginManifest } from "../plugin/index.js";
+import type { PluginWorkerService } from "../session/index.js";
+import type { ResolvedPlugin } from "./options.js";
+import type { SessionWorker } from "./session-worker.js";
+import { Thread } from "./threads.js";
+
+const PING_MS = 500;
+const FIRST_PAUSE_MS = 20;
+const LONGEST_PAUSE_MS = 2_000;
+/** Replacements in a row that fail to load before the plugin is given up. */
+const MAX_FAILED_STARTS = 5;
+
+/**
+ * One plugin's thread, kept alive: when it dies it is replaced and every session worker gets a lane to the new one.
+ * Sessions restore their instances from the last captured state when they next call it.
+ */
+export class PluginWorker {
+  readonly index: number;
+  readonly #entry: ResolvedPlugin;
+  readonly #sessionWorkers: () => readonly SessionWorker[];
+  #thread: Thread<PluginWorkerService> | undefined;
+  #manifest: PluginManifest | undefined;
+  #incarnation = 0;
+  #closed = false;
+  #checking = false;
+  /** The pause before a replacement, so that closing need not wait for it. */
+  #pause: { timer: NodeJS.Timeout; wake: () => void } | undefined;
+  #replacing: Promise<void> | undefined;
+  restarts = 0;
+
+  constructor(index: number, entry: ResolvedPlugin, sessionWorkers: () => readonly SessionWorker[]) {
+    this.index = index;
+    this.#entry = entry;
+    this.#sessionWorkers = sessionWorkers;
+  }
+
+  get manifest(): PluginManifest {
+    if (this.#manifest === undefined) throw new TroupeError("plugin_not_loaded", "The plugin has not been loaded yet.");
+    return this.#manifest;
+  }
+
+  get threadId(): number {
+    return this.#thread?.threadId ?? -1;
+  }
+
+  get messages(): number {
+    return this.#thread?.messages ?? 0;
+  }
+
+  /** Starts the thread and loads the plugin; throws what is wrong with it. */
+  async start(): Promise<void> {
+    const thread = new Thread<PluginWorkerService>({
+      kind: "plugin",
+      name: `Plugin worker ${this.index} (${this.#manifest?.id ?? this.#entry.module})`,
+      // A plugin gets nothing of the host's environment.
+      env: {},
+    });
+    this.#thread = thread;
+    try {
+      const { module, options } = this.#entry;
+      this.#manifest = await thread.caller.to.load({ module, options });
+    } catch (error) {
+      await thread.terminate();
+      throw error;
+    }
+    this.#incarnation++;
+    thread.exited.then(() => {
+      if (!this.#closed && this.#thread === thread) this.#replacing = this.#replace();
+    });
+  }
+
+  /** Opens the hook lane between this plugin and one session worker: a port of their own, past the main thread. */
+  async attachTo(worker: SessionWorker): Promise<void> {
+    const thread = this.#thread;
+    if (thread === undefined) return;
+    const { port1, port2 } = new MessageChannel();
+    const name = `Session worker ${worker.index}`;
+    await Promise.all([
+      thread.caller.to.attach({ port: port1, name }, { transfer: [port1] }),
+      worker.attachPlugin({ plugin: this.index, port: port2, incarnation: this.#incarnation }),
+    ]);
+  }
+
+  /** A hook missed its deadline: a thread that still answers is slow, one that does not is replaced. */
+  async suspect(incarnation: number): Promise<void> {
+    const thread = this.#thread;
+    if (incarnation !== this.#incarnation || thread === undefined || this.#checking) return;
+    this.#checking = true;
+    try {
+      await thread.caller.to.ping(undefined, { deadlineMs: PING_MS });
+    } catch {
+      await thread.terminate();
+    } finally {
+      this.#checking = false;
+    }
+  }
+
+  /** Ends the thread as an operator or a test would: it is replaced. */
+  async kill(): Promise<void> {
+    await this.#thread?.terminate();
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearTimeout(this.#pause?.timer);
+    this.#pause?.wake();
+    await this.#thread?.terminate();
+    await this.#replacing;
+  }
+
+  async #replace(): Promise<void> {
+    let pauseMs = FIRST_PAUSE_MS;
+    for (let failures = 0; failures < MAX_FAILED_STARTS; failures++) {
+      await this.#wait(pauseMs);
+      if (this.#closed) return;
+      try {
+        await this.start();
+        this.restarts++;
+        await Promise.all(this.#sessionWorkers().map((worker) => this.attachTo(worker)));
+        return;
+      } catch (error) {
+        if (this.#closed) return;
+        pauseMs = Math.min(LONGEST_PAUSE_MS, pauseMs * 4);
+        if (failures === MAX_FAILED_STARTS - 1) await this.#giveUp(error);
+      }
+    }
+  }
+
+  async #giveUp(error: unknown): Promise<void> {
+    const message = `Plugin ${this.manifest.id} could not be restarted: ${asTroupeError(error, "plugin_failed").message}`;
+    const failed = { plugin: this.index, code: "plugin_unavailable", message };
+    await Promise.allSettled(this.#sessionWorkers().map((worker) => worker.failPlugin(failed)));
+  }
+
+  #wait(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      this.#pause = { timer: setTimeout(resolve, ms), wake: resolve };
+    });
+  }
+}

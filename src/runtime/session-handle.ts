@@ -1,0 +1,78 @@
+import { TroupeError } from "../kernel/index.js";
+import type { Authority, SessionInfo } from "../session/index.js";
+import type { Turn } from "./turn.js";
+
+export interface ForkOptions {
+  /** The child's id. Default: the parent's with a random ending. */
+  readonly id?: string;
+  /** Where the child's history ends: at the parent's last stored turn. */
+  readonly at?: "leaf";
+  /** What the child may not do although its parent can. */
+  readonly authority?: Authority;
+}
+
+/** What a session handle needs of the runtime. */
+export interface SessionDriver {
+  turn(sessionId: string, input: string): Turn;
+  fork(sessionId: string, options: ForkOptions): Promise<Session>;
+  info(sessionId: string): Promise<SessionInfo>;
+  release(sessionId: string): Promise<void>;
+}
+
+export const MAX_INPUT_LENGTH = 4 * 1024 * 1024;
+
+/**
+ * A session as the host holds it: a name and what can be asked of it. The session itself lives on its worker.
+ *
+ * @example
+ * const session = await troupe.session("chat-42");
+ * const { text } = await session.turn("Hello");
+ */
+export class Session {
+  readonly id: string;
+  readonly #driver: SessionDriver;
+
+  constructor(id: string, driver: SessionDriver) {
+    this.id = id;
+    this.#driver = driver;
+  }
+
+  /** Asks for a turn. Turns of one session run one at a time, in the order they were asked for. */
+  turn(input: string): Turn {
+    return this.#driver.turn(this.id, checkInput(input));
+  }
+
+  /** A child that shares this session's history so far and goes its own way from here, on another worker. */
+  fork(options: ForkOptions = {}): Promise<Session> {
+    return this.#driver.fork(this.id, options);
+  }
+
+  info(): Promise<SessionInfo> {
+    return this.#driver.info(this.id);
+  }
+
+  /** Finishes the turns asked for, stores the session and frees its memory. It can be opened again. */
+  close(): Promise<void> {
+    return this.#driver.release(this.id);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}
+
+function checkInput(input: unknown): string {
+  if (typeof input !== "string") {
+    throw new TroupeError(
+      "invalid_turn_input",
+      `A turn's input is a string, not ${input === null ? "null" : typeof input}.`,
+    );
+  }
+  if (input.length > MAX_INPUT_LENGTH) {
+    throw new TroupeError(
+      "invalid_turn_input",
+      `A turn's input has at most ${MAX_INPUT_LENGTH} characters; this one has ${input.length}.`,
+    );
+  }
+  return input;
+}

@@ -1,0 +1,223 @@
+import { MessageChannel, type MessagePort } from "node:worker_threads";
+import { asTroupeError, type Json, TroupeError, type TurnResult } from "../kernel/index.js";
+import type {
+  ActivityNote,
+  Authority,
+  CancelNote,
+  HostToolCall,
+  PluginSetup,
+  SessionInfo,
+  SessionWorkerService,
+  SessionWorkerStats,
+  SuspectNote,
+  TurnCall,
+} from "../session/index.js";
+import { runHere } from "../tools/index.js";
+import { Lane, type ServedCall, workerLost } from "../wire/index.js";
+import type { ResolvedOptions } from "./options.js";
+import { Thread } from "./threads.js";
+
+const PAUSE_MS = 50;
+const MAX_FAILED_STARTS = 5;
+const CLOSE_GRACE_MS = 5_000;
+
+export interface SessionWorkerParts {
+  readonly index: number;
+  readonly options: ResolvedOptions;
+  /** Made anew for every incarnation: the manifests of isolated plugins may come from a restarted worker. */
+  readonly plugins: () => readonly PluginSetup[];
+  readonly storePort: () => Promise<MessagePort>;
+  /** Opens the hook lanes of a new incarnation. */
+  readonly attachPlugins: (worker: SessionWorker) => Promise<void>;
+  readonly onActivity: (note: ActivityNote) => void;
+  readonly onSuspect: (note: SuspectNote) => void;
+}
+
+/** One session worker as the main thread holds it. When its thread dies it is started again; sessions reopen on demand. */
+export class SessionWorker {
+  readonly index: number;
+  readonly #parts: SessionWorkerParts;
+  #thread: Thread<SessionWorkerService> | undefined;
+  #lane: Lane | undefined;
+  /** Pending while the worker is being (re)started. */
+  #ready: Promise<void> = Promise.resolve();
+  #closed = false;
+  #received = 0;
+  restarts = 0;
+  /** Ids of the inline plugins, in their order: only the session workers load them. */
+  inlinePlugins: readonly string[] = [];
+
+  constructor(parts: SessionWorkerParts) {
+    this.index = parts.index;
+    this.#parts = parts;
+  }
+
+  get threadId(): number {
+    return this.#thread?.threadId ?? -1;
+  }
+
+  /** Messages the main thread got from this worker: on the lane, and by Comlink. */
+  get messages(): { lane: number; control: number } {
+    return { lane: this.#received + (this.#lane?.counts.received ?? 0), control: this.#thread?.messages ?? 0 };
+  }
+
+  /** Starts and configures the thread; throws what is wrong with the configuration. */
+  async start(): Promise<void> {
+    const { options, index } = this.#parts;
+    const thread = new Thread<SessionWorkerService>({ kind: "session", name: `Session worker ${index}` });
+    this.#thread = thread;
+    const { port1: mainPort, port2: workerPort } = new MessageChannel();
+    const lane = new Lane(mainPort, {
+      name: `Session worker ${index}`,
+      serve: (_method, payload, call) => this.#runHostTool(payload as HostToolCall, call),
+      onNote: (topic, payload) => {
+        if (topic === "activity") this.#parts.onActivity(payload as ActivityNote);
+        else if (topic === "suspect") this.#parts.onSuspect(payload as SuspectNote);
+      },
+    });
+    thread.exited.then(({ error }) => {
+      this.#received += lane.counts.received;
+      if (this.#lane === lane) this.#lane = undefined;
+      lane.lose(workerLost(thread.name, error));
+      if (!this.#closed && this.#thread === thread && thread === this.#running) this.#ready = this.#restart();
+    });
+    try {
+      const storePort = await this.#parts.storePort();
+      const { inline } = await thread.caller.to.configure(
+        {
+          index,
+          store: { port: storePort, options: options.store },
+          mainPort: workerPort,
+          model: options.model,
+          plugins: this.#parts.plugins(),
+          hostTools: options.hostToolSpecs,
+          poolTools: options.poolTools,
+          pool: { maxThreads: options.toolThreads },
+          instructions: options.instructions,
+          maxSteps: options.maxSteps,
+          mailboxLimit: options.mailboxLimit,
+        },
+        { transfer: [storePort, workerPort] },
+      );
+      this.inlinePlugins = inline.map((manifest) => manifest.id);
+      await this.#parts.attachPlugins(this);
+    } catch (error) {
+      lane.lose(workerLost(thread.name, error));
+      await thread.terminate();
+      throw error;
+    }
+    this.#running = thread;
+    this.#lane = lane;
+  }
+
+  /** The incarnation that came up whole; only its death means a restart. */
+  #running: Thread<SessionWorkerService> | undefined;
+
+  turn(call: TurnCall): Promise<TurnResult> {
+    if (this.#lane !== undefined) return this.#lane.call<TurnResult>("turn", call);
+    return this.#whenReady().then(() => this.#liveLane().call<TurnResult>("turn", call));
+  }
+
+  listen(key: number): void {
+    this.#lane?.note("listen", key);
+  }
+
+  cancel(key: number, reason: string): void {
+    this.#lane?.note("cancel", [key, reason] satisfies CancelNote);
+  }
+
+  async open(sessionId: string): Promise<SessionInfo> {
+    return (await this.#service()).open({ sessionId });
+  }
+
+  async capture(sessionId: string): Promise<Uint8Array<ArrayBuffer>> {
+    return (await (await this.#service()).capture({ sessionId })).snapshot;
+  }
+
+  async adopt(sessionId: string, snapshot: Uint8Array<ArrayBuffer>, authority: Authority): Promise<SessionInfo> {
+    return (await this.#service()).adopt({ sessionId, snapshot, authority }, { transfer: [snapshot.buffer] });
+  }
+
+  async release(sessionId: string): Promise<void> {
+    return (await this.#service()).release({ sessionId });
+  }
+
+  async stats(): Promise<SessionWorkerStats> {
+    return (await this.#service()).stats(undefined);
+  }
+
+  async attachPlugin(lane: { plugin: number; port: MessagePort; incarnation: number }): Promise<void> {
+    await this.#caller().attachPlugin(lane, { transfer: [lane.port] });
+  }
+
+  async failPlugin(argument: { plugin: number; code: string; message: string }): Promise<void> {
+    await this.#caller().failPlugin(argument);
+  }
+
+  /** Ends the thread as a crash would. */
+  async kill(): Promise<void> {
+    await this.#thread?.terminate();
+  }
+
+  async close(drainMs: number): Promise<void> {
+    this.#closed = true;
+    await this.#ready.catch(ignore);
+    const thread = this.#thread;
+    if (thread === undefined) return;
+    await thread.caller.to.shutdown({ drainMs }, { deadlineMs: drainMs + CLOSE_GRACE_MS }).catch(ignore);
+    await thread.terminate();
+  }
+
+  async #restart(): Promise<void> {
+    for (let failures = 1; ; failures++) {
+      await new Promise<void>((resolve) => setTimeout(resolve, PAUSE_MS * failures));
+      if (this.#closed) return;
+      try {
+        await this.start();
+        this.restarts++;
+        return;
+      } catch (error) {
+        if (failures < MAX_FAILED_STARTS) continue;
+        const cause = asTroupeError(error, "worker_failed");
+        throw new TroupeError(
+          "worker_failed",
+          `Session worker ${this.index} could not be restarted: ${cause.message}`,
+          { cause },
+        );
+      }
+    }
+  }
+
+  async #whenReady(): Promise<void> {
+    await this.#ready;
+    if (this.#closed) throw new TroupeError("closed", "The runtime is closed.");
+  }
+
+  async #service(): Promise<Thread<SessionWorkerService>["caller"]["to"]> {
+    await this.#whenReady();
+    return this.#caller();
+  }
+
+  #caller(): Thread<SessionWorkerService>["caller"]["to"] {
+    if (this.#thread === undefined) throw workerLost(`Session worker ${this.index}`);
+    return this.#thread.caller.to;
+  }
+
+  #liveLane(): Lane {
+    if (this.#lane === undefined) throw workerLost(`Session worker ${this.index}`);
+    return this.#lane;
+  }
+
+  #runHostTool([name, args, facts]: HostToolCall, call: ServedCall): unknown {
+    const tool = this.#parts.options.hostTools.get(name);
+    if (tool === undefined) throw new TroupeError("tool_unavailable", `The host has no tool ${name}.`);
+    return runHere(tool, args as Json, {
+      ...facts,
+      get signal() {
+        return call.signal;
+      },
+    });
+  }
+}
+
+function ignore(): void {}

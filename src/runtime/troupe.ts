@@ -1,0 +1,300 @@
+import { randomUUID } from "node:crypto";
+import { asTroupeError, checkSessionId, TroupeError } from "../kernel/index.js";
+import type { PluginSetup, SessionInfo } from "../session/index.js";
+import type { StoreStats } from "../store/index.js";
+import { PhaseProbe, type PhaseStats } from "../trace/index.js";
+import { type ResolvedOptions, resolveOptions, type TroupeOptions } from "./options.js";
+import { leastLoaded, placeSession } from "./placement.js";
+import { PluginWorker } from "./plugin-worker.js";
+import { type ForkOptions, Session, type SessionDriver } from "./session-handle.js";
+import { SessionWorker } from "./session-worker.js";
+import { StoreWorker } from "./store-worker.js";
+import { Turn } from "./turn.js";
+
+export interface TroupeStats {
+  /** Microseconds per `plugin_hook.<kind>.<plugin>`. */
+  readonly hooks: Readonly<Record<string, PhaseStats>>;
+  readonly workers: readonly {
+    readonly index: number;
+    readonly threadId: number;
+    readonly sessions: number;
+    readonly restarts: number;
+  }[];
+  readonly plugins: readonly {
+    readonly id: string;
+    readonly tier: "worker" | "inline";
+    readonly threadId: number;
+    readonly restarts: number;
+  }[];
+  /** Every turn asked for is finished, refused or still running; none is lost. */
+  readonly turns: { readonly asked: number; readonly finished: number; readonly refused: number };
+  readonly forks: number;
+  readonly store: StoreStats;
+  /** Messages this thread received: on the lanes, and by Comlink (`stats()` itself causes some of those). */
+  readonly mainMessages: { readonly lane: number; readonly control: number };
+}
+
+/**
+ * Starts a runtime: session workers, plugin workers and the store worker. When something is wrong with the options, a
+ * module or the store, every thread already started is stopped and the error says what to do.
+ *
+ * @example
+ * await using troupe = await createTroupe({ store: { path: "./data" } });
+ * const session = await troupe.session("chat-42");
+ * console.log((await session.turn("Hello")).text);
+ */
+export async function createTroupe(options: TroupeOptions = {}): Promise<Troupe> {
+  const troupe = new Troupe(resolveOptions(options));
+  try {
+    await troupe.start();
+    return troupe;
+  } catch (error) {
+    await troupe.close();
+    throw asTroupeError(error, "start_failed");
+  }
+}
+
+export class Troupe implements AsyncDisposable {
+  readonly #options: ResolvedOptions;
+  readonly #sessionWorkers: SessionWorker[] = [];
+  readonly #pluginWorkers = new Map<number, PluginWorker>();
+  readonly #sessions = new Map<string, { readonly handle: Session; readonly worker: number }>();
+  readonly #turns = new Map<number, Turn>();
+  readonly #counts = { asked: 0, finished: 0, refused: 0, forks: 0 };
+  readonly #driver: SessionDriver;
+  #store: StoreWorker | undefined;
+  #nextTurn = 1;
+  #closing: Promise<void> | undefined;
+
+  /** Use {@link createTroupe}. */
+  constructor(options: ResolvedOptions) {
+    this.#options = options;
+    this.#driver = {
+      turn: (id, input) => this.#turn(id, input),
+      fork: (id, fork) => this.#fork(id, fork),
+      info: (id) => this.#info(id),
+      release: (id) => this.#release(id),
+    };
+  }
+
+  /** Starts every thread. */
+  async start(): Promise<void> {
+    this.#store = await StoreWorker.start(this.#options.store);
+    this.#options.plugins.forEach((plugin, index) => {
+      if (plugin.tier === "worker")
+        this.#pluginWorkers.set(index, new PluginWorker(index, plugin, () => this.#sessionWorkers));
+    });
+    await all([...this.#pluginWorkers.values()].map((worker) => worker.start()));
+    for (let index = 0; index < this.#options.sessionWorkers; index++) {
+      this.#sessionWorkers.push(this.#newSessionWorker(index));
+    }
+    await all(this.#sessionWorkers.map((worker) => worker.start()));
+  }
+
+  /** Opens a session, or resumes it when the store knows it. */
+  async session(id: string): Promise<Session> {
+    this.#checkOpen();
+    const { handle, worker } = this.#place(checkSessionId(id));
+    await this.#worker(worker).open(id);
+    return handle;
+  }
+
+  /** What has been measured so far. */
+  async stats(): Promise<TroupeStats> {
+    this.#checkOpen();
+    const workers = await Promise.all(this.#sessionWorkers.map((worker) => worker.stats()));
+    const probe = new PhaseProbe();
+    for (const { histograms } of workers) probe.merge(histograms);
+    const { asked, finished, refused, forks } = this.#counts;
+    return {
+      hooks: probe.stats(),
+      workers: workers.map(({ sessions, threadId }, index) => ({
+        index,
+        threadId,
+        sessions,
+        restarts: this.#worker(index).restarts,
+      })),
+      plugins: this.#pluginStats(),
+      turns: { asked, finished, refused },
+      forks,
+      store: await this.#openStore().stats(),
+      mainMessages: this.#messages(),
+    };
+  }
+
+  /** For tests and operators: ends a thread as a crash would. */
+  async kill(target: { readonly sessionWorker: number } | { readonly plugin: string }): Promise<void> {
+    this.#checkOpen();
+    if ("sessionWorker" in target) return this.#worker(target.sessionWorker).kill();
+    for (const worker of this.#pluginWorkers.values()) if (worker.manifest.id === target.plugin) return worker.kill();
+    throw new TroupeError("plugin_unknown", `There is no isolated plugin ${target.plugin}.`);
+  }
+
+  /**
+   * Stops intake, lets running turns finish (`drainMs`, then they are cancelled), stores the sessions and stops every
+   * thread. May be called twice; the second call waits for the first.
+   */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #close(): Promise<void> {
+    await Promise.all(this.#sessionWorkers.map((worker) => worker.close(this.#options.drainMs)));
+    await Promise.all([...this.#pluginWorkers.values()].map((worker) => worker.close()));
+    await this.#store?.close();
+    this.#sessions.clear();
+  }
+
+  #newSessionWorker(index: number): SessionWorker {
+    return new SessionWorker({
+      index,
+      options: this.#options,
+      plugins: () => this.#pluginSetups(),
+      storePort: () => this.#openStore().connect(),
+      attachPlugins: async (worker) => {
+        await Promise.all([...this.#pluginWorkers.values()].map((plugin) => plugin.attachTo(worker)));
+      },
+      onActivity: ([key, activity]) => this.#turns.get(key)?.receive(activity),
+      onSuspect: ([plugin, incarnation]) => void this.#pluginWorkers.get(plugin)?.suspect(incarnation),
+    });
+  }
+
+  #pluginSetups(): PluginSetup[] {
+    return this.#options.plugins.map(({ tier, module, options, deadlineMs }, index) =>
+      tier === "inline"
+        ? { tier, module, options, deadlineMs }
+        : { tier, manifest: (this.#pluginWorkers.get(index) as PluginWorker).manifest, deadlineMs },
+    );
+  }
+
+  #turn(sessionId: string, input: string): Turn {
+    this.#checkOpen();
+    const worker = this.#worker(this.#place(sessionId).worker);
+    const key = this.#nextTurn++;
+    this.#counts.asked++;
+    const turn = new Turn({
+      start: async (listen) => {
+        try {
+          const result = await worker.turn([key, sessionId, input, listen]);
+          this.#counts.finished++;
+          return result;
+        } catch (error) {
+          this.#counts.refused++;
+          throw error;
+        } finally {
+          this.#turns.delete(key);
+        }
+      },
+      listen: () => worker.listen(key),
+      cancel: (reason) => worker.cancel(key, reason),
+    });
+    this.#turns.set(key, turn);
+    return turn;
+  }
+
+  async #fork(parentId: string, options: ForkOptions): Promise<Session> {
+    this.#checkOpen();
+    const { at = "leaf", authority = {}, id = `${parentId.slice(0, 200)}/${randomUUID().slice(0, 8)}` } = options;
+    if (at !== "leaf") throw new TroupeError("invalid_fork", `A fork starts at "leaf", not at ${String(at)}.`);
+    const { hiddenTools } = authority;
+    if (
+      hiddenTools !== undefined &&
+      !(Array.isArray(hiddenTools) && hiddenTools.every((name) => typeof name === "string"))
+    ) {
+      throw new TroupeError("invalid_fork", "authority.hiddenTools must be a list of tool names.");
+    }
+    checkSessionId(id);
+    if (this.#sessions.has(id))
+      throw new TroupeError("session_exists", `There is already a session ${id}.`, { details: { sessionId: id } });
+    const parent = this.#place(parentId).worker;
+    const worker = leastLoaded(this.#loads(), parent);
+    const placed = { handle: new Session(id, this.#driver), worker };
+    this.#sessions.set(id, placed);
+    try {
+      const snapshot = await this.#worker(parent).capture(parentId);
+      await this.#worker(worker).adopt(id, snapshot, authority);
+    } catch (error) {
+      this.#sessions.delete(id);
+      throw error;
+    }
+    this.#counts.forks++;
+    return placed.handle;
+  }
+
+  #info(sessionId: string): Promise<SessionInfo> {
+    this.#checkOpen();
+    return this.#worker(this.#place(sessionId).worker).open(sessionId);
+  }
+
+  async #release(sessionId: string): Promise<void> {
+    this.#checkOpen();
+    const placed = this.#sessions.get(sessionId);
+    if (placed === undefined) return;
+    await this.#worker(placed.worker).release(sessionId);
+    if (this.#sessions.get(sessionId) === placed) this.#sessions.delete(sessionId);
+  }
+
+  #place(sessionId: string): { readonly handle: Session; readonly worker: number } {
+    let placed = this.#sessions.get(sessionId);
+    if (placed === undefined) {
+      placed = {
+        handle: new Session(sessionId, this.#driver),
+        worker: placeSession(sessionId, this.#sessionWorkers.length),
+      };
+      this.#sessions.set(sessionId, placed);
+    }
+    return placed;
+  }
+
+  #loads(): number[] {
+    const loads = this.#sessionWorkers.map(() => 0);
+    for (const { worker } of this.#sessions.values()) loads[worker] = (loads[worker] ?? 0) + 1;
+    return loads;
+  }
+
+  #pluginStats(): TroupeStats["plugins"] {
+    const inline = [...this.#worker(0).inlinePlugins];
+    return this.#options.plugins.map(({ tier }, index) => {
+      const worker = this.#pluginWorkers.get(index);
+      if (worker === undefined) return { id: inline.shift() ?? `plugins[${index}]`, tier, threadId: -1, restarts: 0 };
+      return { id: worker.manifest.id, tier, threadId: worker.threadId, restarts: worker.restarts };
+    });
+  }
+
+  #messages(): { lane: number; control: number } {
+    let lane = 0;
+    let control = this.#store?.messages ?? 0;
+    for (const worker of this.#sessionWorkers) {
+      lane += worker.messages.lane;
+      control += worker.messages.control;
+    }
+    for (const worker of this.#pluginWorkers.values()) control += worker.messages;
+    return { lane, control };
+  }
+
+  #worker(index: number): SessionWorker {
+    const worker = this.#sessionWorkers[index];
+    if (worker === undefined) throw new TroupeError("worker_unknown", `There is no session worker ${index}.`);
+    return worker;
+  }
+
+  #openStore(): StoreWorker {
+    if (this.#store === undefined) throw new TroupeError("closed", "The store is not open.");
+    return this.#store;
+  }
+
+  #checkOpen(): void {
+    if (this.#closing !== undefined) throw new TroupeError("closed", "This runtime is closed. Create another one.");
+  }
+}
+
+/** Waits for all of them also when one fails, so that nothing is still starting when the others are stopped. */
+async function all(starting: readonly Promise<void>[]): Promise<void> {
+  const settled = await Promise.allSettled(starting);
+  for (const result of settled) if (result.status === "rejected") throw result.reason;
+}

@@ -1,0 +1,152 @@
+import type { Activity, TroupeError, TurnResult } from "../kernel/index.js";
+import { joinDeltas } from "../session/index.js";
+
+/** What a turn needs of the runtime: start it once, and talk to it while it runs. */
+export interface TurnDriver {
+  /** Called once, a microtask after the turn was asked for: by then it is known whether somebody listens. */
+  start(listen: boolean): Promise<TurnResult>;
+  listen(): void;
+  cancel(reason: string): void;
+}
+
+/**
+ * A turn on its way: await it for the result, or iterate it for what happens meanwhile. Doing neither lets it run all
+ * the same. Leaving the loop does not cancel the turn; `cancel()` does.
+ *
+ * @example
+ * const turn = session.turn("What is the weather in Oslo?");
+ * for await (const activity of turn) {
+ *   if (activity.type === "text_delta") process.stdout.write(activity.text);
+ * }
+ * const { outcome } = await turn;
+ */
+export class Turn implements PromiseLike<TurnResult>, AsyncIterable<Activity> {
+  readonly #driver: TurnDriver;
+  readonly #result: Promise<TurnResult>;
+  #listeners: Listener[] = [];
+  #started = false;
+  #settled: { readonly error: TroupeError | undefined; readonly result: TurnResult | undefined } | undefined;
+
+  constructor(driver: TurnDriver) {
+    this.#driver = driver;
+    this.#result = Promise.resolve().then(() => {
+      this.#started = true;
+      return driver.start(this.#listeners.length > 0);
+    });
+    this.#result.then(
+      (result) => this.#settle(undefined, result),
+      (error: TroupeError) => this.#settle(error, undefined),
+    );
+  }
+
+  // biome-ignore lint/suspicious/noThenProperty: a turn is awaited for its result
+  then<A = TurnResult, B = never>(
+    onResult?: ((result: TurnResult) => A | PromiseLike<A>) | null,
+    onError?: ((error: TroupeError) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    return this.#result.then(onResult, onError);
+  }
+
+  catch<B = never>(onError: (error: TroupeError) => B | PromiseLike<B>): Promise<TurnResult | B> {
+    return this.#result.catch(onError);
+  }
+
+  finally(onEnd: () => void): Promise<TurnResult> {
+    return this.#result.finally(onEnd);
+  }
+
+  /** Asks the turn to stop: it ends with outcome `cancelled`, unless it has already finished. */
+  cancel(reason = "The host cancelled the turn."): void {
+    this.#driver.cancel(reason);
+  }
+
+  /**
+   * The activities from the start of the turn, as far as they were kept. Each iteration has its own place. Whoever comes
+   * after the end gets the last one.
+   */
+  [Symbol.asyncIterator](): AsyncIterator<Activity> {
+    const listener = new Listener((gone) => {
+      this.#listeners = this.#listeners.filter((other) => other !== gone);
+    });
+    if (this.#settled !== undefined) {
+      const { error, result } = this.#settled;
+      if (result !== undefined) listener.push({ type: "turn_finished", result });
+      listener.end(error);
+      return listener;
+    }
+    const first = this.#listeners.length === 0;
+    this.#listeners.push(listener);
+    if (first && this.#started) this.#driver.listen();
+    return listener;
+  }
+
+  /** The runtime delivers here. */
+  receive(activity: Activity): void {
+    for (const listener of this.#listeners) listener.push(activity);
+  }
+
+  #settle(error: TroupeError | undefined, result: TurnResult | undefined): void {
+    this.#settled = { error, result };
+    for (const listener of this.#listeners) listener.end(error);
+    this.#listeners = [];
+  }
+}
+
+/** One reader's place. A slow reader finds neighbouring deltas joined; it never slows the turn and loses nothing. */
+class Listener implements AsyncIterator<Activity> {
+  readonly #onReturn: (self: Listener) => void;
+  #queue: Activity[] = [];
+  #waiting: { resolve: (result: IteratorResult<Activity>) => void; reject: (error: unknown) => void } | undefined;
+  #ended = false;
+  #error: unknown;
+
+  constructor(onReturn: (self: Listener) => void) {
+    this.#onReturn = onReturn;
+  }
+
+  push(activity: Activity): void {
+    if (this.#waiting !== undefined) {
+      const { resolve } = this.#waiting;
+      this.#waiting = undefined;
+      resolve({ done: false, value: activity });
+      return;
+    }
+    const last = this.#queue[this.#queue.length - 1];
+    const joined = last === undefined ? undefined : joinDeltas(last, activity);
+    if (joined === undefined) this.#queue.push(activity);
+    else this.#queue[this.#queue.length - 1] = joined;
+  }
+
+  end(error: unknown): void {
+    this.#ended = true;
+    this.#error = error;
+    const waiting = this.#waiting;
+    this.#waiting = undefined;
+    if (waiting === undefined) return;
+    if (error === undefined) waiting.resolve({ done: true, value: undefined });
+    else waiting.reject(this.#takeError());
+  }
+
+  next(): Promise<IteratorResult<Activity>> {
+    const activity = this.#queue.shift();
+    if (activity !== undefined) return Promise.resolve({ done: false, value: activity });
+    if (this.#error !== undefined) return Promise.reject(this.#takeError());
+    if (this.#ended) return Promise.resolve({ done: true, value: undefined });
+    return new Promise((resolve, reject) => {
+      this.#waiting = { resolve, reject };
+    });
+  }
+
+  return(): Promise<IteratorResult<Activity>> {
+    this.#ended = true;
+    this.#queue = [];
+    this.#onReturn(this);
+    return Promise.resolve({ done: true, value: undefined });
+  }
+
+  #takeError(): unknown {
+    const error = this.#error;
+    this.#error = undefined;
+    return error;
+  }
+}

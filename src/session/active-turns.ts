@@ -1,0 +1,56 @@
+import type { Activity } from "../kernel/index.js";
+
+const KEPT_ACTIVITIES = 1024;
+
+/** A turn the main thread knows by its key: how to cancel it, and where its activities go. */
+export class ActiveTurn {
+  readonly #controller = new AbortController();
+  readonly #send: (activity: Activity) => void;
+  #listening: boolean;
+  #kept: Activity[] = [];
+  #missed = 0;
+
+  constructor(options: { readonly listening: boolean; readonly send: (activity: Activity) => void }) {
+    this.#listening = options.listening;
+    this.#send = options.send;
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  cancel(reason: string): void {
+    this.#controller.abort(reason);
+  }
+
+  /** Nobody listens: nothing crosses, but the last activities are kept for somebody who comes late. */
+  readonly emit = (activity: Activity): void => {
+    if (this.#listening) {
+      this.#send(activity);
+      return;
+    }
+    const last = this.#kept[this.#kept.length - 1];
+    const joined = last === undefined ? undefined : joinDeltas(last, activity);
+    if (joined !== undefined) this.#kept[this.#kept.length - 1] = joined;
+    else this.#kept.push(activity);
+    if (this.#kept.length > KEPT_ACTIVITIES) {
+      this.#kept.shift();
+      this.#missed++;
+    }
+  };
+
+  listen(): void {
+    if (this.#listening) return;
+    this.#listening = true;
+    if (this.#missed > 0) this.#send({ type: "gap", missed: this.#missed });
+    for (const activity of this.#kept) this.#send(activity);
+    this.#kept = [];
+  }
+}
+
+/** Two neighbouring deltas of one block are one longer delta. */
+export function joinDeltas(first: Activity, second: Activity): Activity | undefined {
+  if (first.type !== "text_delta" && first.type !== "reasoning_delta") return undefined;
+  if (second.type !== first.type || second.blockId !== first.blockId) return undefined;
+  return { ...first, text: first.text + second.text };
+}

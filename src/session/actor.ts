@@ -1,0 +1,208 @@
+import { assign, createActor, fromPromise, setup } from "xstate";
+import { type Activity, asTroupeError, TroupeError, type TurnResult } from "../kernel/index.js";
+import type { SessionInfo, SessionState } from "./protocol.js";
+import type { Session } from "./session.js";
+import { runTurn } from "./turn-run.js";
+
+/** A turn that waits for its place. */
+interface QueuedTurn {
+  readonly input: string;
+  readonly emit: (activity: Activity) => void;
+  readonly signal: AbortSignal;
+  readonly resolve: (result: TurnResult) => void;
+  readonly reject: (error: TroupeError) => void;
+}
+
+/** The mailbox: plain and shared by reference, because copying it for every message would be the actor's main cost. */
+interface Context {
+  readonly mailbox: QueuedTurn[];
+  readonly open: () => Promise<Session>;
+  readonly session: Session | undefined;
+  readonly failure: TroupeError | undefined;
+  readonly leaving: boolean;
+}
+
+/** The life of a session. A turn is one invoked child; what happens inside it is the kernel's machine. */
+const sessionMachine = setup({
+  types: {
+    context: {} as Context,
+    input: {} as { open: () => Promise<Session> },
+    events: {} as { type: "posted" } | { type: "leave" },
+  },
+  actors: {
+    open: fromPromise<Session, { open: () => Promise<Session> }>(({ input }) => input.open()),
+    turn: fromPromise<void, { session: Session; mailbox: QueuedTurn[] }>(({ input }) =>
+      runNext(input.session, input.mailbox),
+    ),
+    park: fromPromise<void, { session: Session }>(async ({ input }) => {
+      await input.session.save();
+      input.session.close();
+    }),
+  },
+  guards: {
+    hasMail: ({ context }) => context.mailbox.length > 0,
+    isLeaving: ({ context }) => context.leaving,
+  },
+}).createMachine({
+  id: "session",
+  initial: "opening",
+  context: ({ input }) => ({ mailbox: [], open: input.open, session: undefined, failure: undefined, leaving: false }),
+  on: { leave: { actions: assign({ leaving: true }) } },
+  states: {
+    opening: {
+      invoke: {
+        src: "open",
+        input: ({ context }) => ({ open: context.open }),
+        onDone: { target: "idle", actions: assign({ session: ({ event }) => event.output }) },
+        onError: {
+          target: "failed",
+          actions: assign({ failure: ({ event }) => asTroupeError(event.error, "session_open_failed") }),
+        },
+      },
+    },
+    idle: {
+      always: [
+        { guard: "hasMail", target: "running" },
+        { guard: "isLeaving", target: "parking" },
+      ],
+      on: { posted: "running" },
+    },
+    running: {
+      invoke: {
+        src: "turn",
+        input: ({ context }) => ({ session: context.session as Session, mailbox: context.mailbox }),
+        onDone: "idle",
+        onError: "idle",
+      },
+    },
+    parking: {
+      invoke: {
+        src: "park",
+        input: ({ context }) => ({ session: context.session as Session }),
+        onDone: "parked",
+        onError: {
+          target: "failed",
+          actions: assign({ failure: ({ event }) => asTroupeError(event.error, "session_park_failed") }),
+        },
+      },
+    },
+    parked: { type: "final" },
+    failed: { type: "final" },
+  },
+});
+
+async function runNext(session: Session, mailbox: QueuedTurn[]): Promise<void> {
+  const turn = mailbox.shift();
+  if (turn === undefined) return;
+  try {
+    turn.resolve(await runTurn(session, turn));
+  } catch (error) {
+    turn.reject(asTroupeError(error, "turn_failed"));
+  }
+}
+
+/** Our own reference to a session's actor; nothing outside this file knows XState. */
+export class SessionActor {
+  readonly id: string;
+  readonly #actor;
+  readonly #mailboxLimit: number;
+  readonly #opened: Promise<Session>;
+  readonly #ended: Promise<void>;
+
+  /** `open` makes the session: from the store, or from a fork's snapshot. */
+  constructor(id: string, options: { readonly open: () => Promise<Session>; readonly mailboxLimit: number }) {
+    this.id = id;
+    this.#mailboxLimit = options.mailboxLimit;
+    let opened: (session: Session) => void = ignore;
+    let failed: (error: unknown) => void = ignore;
+    this.#opened = new Promise<Session>((resolve, reject) => {
+      opened = resolve;
+      failed = reject;
+    });
+    this.#opened.catch(ignore);
+    this.#actor = createActor(sessionMachine, {
+      input: {
+        open: async () => {
+          const session = await options.open();
+          opened(session);
+          return session;
+        },
+      },
+    });
+    this.#ended = new Promise<void>((resolve) => {
+      this.#actor.subscribe({
+        complete: () => {
+          const { context } = this.#actor.getSnapshot();
+          const error =
+            context.failure ?? new TroupeError("session_closed", `Session ${id} was closed.`, { retryable: true });
+          failed(error);
+          for (const turn of context.mailbox.splice(0)) turn.reject(error);
+          resolve();
+        },
+      });
+    });
+    this.#actor.start();
+  }
+
+  get state(): SessionState {
+    return this.#actor.getSnapshot().value as SessionState;
+  }
+
+  /** Resolves when the session is open; rejects with the reason when it cannot be. */
+  opened(): Promise<Session> {
+    return this.#opened;
+  }
+
+  /** Resolves when the session has parked or failed. */
+  ended(): Promise<void> {
+    return this.#ended;
+  }
+
+  /** Queues a turn behind those already asked for. Refuses with `mailbox_full`, never drops. */
+  turn(
+    input: string,
+    options: { readonly emit: (activity: Activity) => void; readonly signal: AbortSignal },
+  ): Promise<TurnResult> {
+    const { context, status } = this.#actor.getSnapshot();
+    if (status !== "active" || context.leaving) {
+      return Promise.reject(
+        context.failure ?? new TroupeError("session_closed", `Session ${this.id} is closing.`, { retryable: true }),
+      );
+    }
+    if (context.mailbox.length >= this.#mailboxLimit) {
+      return Promise.reject(
+        new TroupeError(
+          "mailbox_full",
+          `Session ${this.id} has ${this.#mailboxLimit} turns waiting. Ask again when some have finished.`,
+          {
+            retryable: true,
+            details: { sessionId: this.id, limit: this.#mailboxLimit },
+          },
+        ),
+      );
+    }
+    return new Promise<TurnResult>((resolve, reject) => {
+      context.mailbox.push({ input, emit: options.emit, signal: options.signal, resolve, reject });
+      this.#actor.send({ type: "posted" });
+    });
+  }
+
+  /** Stops intake, finishes what is queued, stores the session and forgets it. */
+  leave(): void {
+    this.#actor.send({ type: "leave" });
+  }
+
+  async info(threadId: number): Promise<SessionInfo> {
+    const session = await this.#opened;
+    return {
+      id: this.id,
+      state: this.state,
+      threadId,
+      turns: session.turnIndex,
+      revision: session.revision,
+      ...(session.parentId !== undefined && { parent: session.parentId }),
+    };
+  }
+}
+
+function ignore(): void {}

@@ -1,0 +1,70 @@
+import { TroupeError } from "../kernel/index.js";
+import type { HookKind, LoadedPlugin } from "../plugin/index.js";
+import { decode, encodeState } from "../wire/index.js";
+
+/** Whoever waits for a hook or tool; the signal is made only when it is looked at. */
+export interface Waiting {
+  readonly signal: AbortSignal;
+}
+
+/** What a captured component holds. */
+interface CapturedState {
+  readonly version: string;
+  readonly state: unknown;
+}
+
+/** One plugin for one session: its state, and the calls that see it. Lives on the thread that runs the plugin. */
+export class PluginInstance {
+  readonly #plugin: LoadedPlugin;
+  readonly #state: unknown;
+  #captured: Uint8Array | undefined;
+
+  constructor(plugin: LoadedPlugin, sessionId: string, captured: Uint8Array | undefined) {
+    this.#plugin = plugin;
+    this.#captured = captured;
+    if (captured !== undefined) this.#state = decode<CapturedState>(captured).state;
+    else this.#state = plugin.initialState?.({ sessionId, options: plugin.options });
+  }
+
+  /** Calls a hook; the answer is as the plugin gave it, perhaps a promise. */
+  hook(kind: HookKind, facts: object, waiting: Waiting): unknown {
+    const hook = this.#plugin.hooks.get(kind);
+    if (hook === undefined)
+      throw new TroupeError("unknown_hook", `Plugin ${this.#plugin.manifest.id} has no ${kind} hook.`);
+    // The context is made of what this kind sends; its type is checked where the facts are written.
+    return hook(new Context(facts, this.#state, this.#plugin.options, waiting) as never);
+  }
+
+  /** The state and options a tool of this plugin runs with. */
+  toolContext(facts: object, waiting: Waiting): object {
+    return new Context(facts, this.#state, this.#plugin.options, waiting);
+  }
+
+  /** The state as bytes when it changed since the last capture (or restore); undefined when it did not. */
+  capture(): Uint8Array | undefined {
+    const { manifest } = this.#plugin;
+    if (!manifest.stateful) return undefined;
+    const record: CapturedState = { version: manifest.version, state: this.#state };
+    const bytes = encodeState(record, `The state of plugin ${manifest.id}`);
+    if (this.#captured !== undefined && Buffer.compare(this.#captured, bytes) === 0) return undefined;
+    this.#captured = bytes;
+    return bytes;
+  }
+}
+
+class Context {
+  readonly state: unknown;
+  readonly options: unknown;
+  readonly #waiting: Waiting;
+
+  constructor(facts: object, state: unknown, options: unknown, waiting: Waiting) {
+    Object.assign(this, facts);
+    this.state = state;
+    this.options = options;
+    this.#waiting = waiting;
+  }
+
+  get signal(): AbortSignal {
+    return this.#waiting.signal;
+  }
+}

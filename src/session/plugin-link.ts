@@ -1,0 +1,283 @@
+import type { RecordableHistogram } from "node:perf_hooks";
+import type { MessagePort } from "node:worker_threads";
+import { TroupeError } from "../kernel/index.js";
+import type { HookKind, LoadedPlugin, PluginManifest } from "../plugin/index.js";
+import { runHere } from "../tools/index.js";
+import { hookPhase, type PhaseProbe } from "../trace/index.js";
+import { Deadlines, Lane, ServedCall, workerLost } from "../wire/index.js";
+import { PluginInstance } from "./plugin-instance.js";
+import type { HookAnswer, HookCall, OpenInstance, ToolFacts, ToolRun } from "./plugin-protocol.js";
+
+/** A session's share of one plugin: what was captured last and whether the plugin may have changed it since. */
+export interface PluginSlot {
+  readonly sessionId: string;
+  /** Last captured state; what a replaced plugin worker restores from. */
+  captured: Uint8Array | undefined;
+  /** Captured but not yet committed. */
+  unsaved: boolean;
+  /** The plugin was called since the last capture. */
+  touched: boolean;
+}
+
+export interface HookOptions {
+  /** Capture the state with the answer. */
+  readonly capture?: boolean;
+  readonly signal?: AbortSignal;
+}
+
+/** One plugin as a session worker sees it, whatever thread runs it. */
+export interface PluginLink {
+  readonly manifest: PluginManifest;
+  readonly probes: ReadonlyMap<HookKind, RecordableHistogram>;
+  hook(slot: PluginSlot, kind: HookKind, facts: object, options: HookOptions): unknown;
+  tool(slot: PluginSlot, toolName: string, args: unknown, facts: ToolFacts, signal: AbortSignal): unknown;
+  capture(slot: PluginSlot): Promise<void>;
+  closeSession(sessionId: string): void;
+  close(): void;
+}
+
+export function newSlot(sessionId: string, captured: Uint8Array | undefined): PluginSlot {
+  return { sessionId, captured, unsaved: false, touched: false };
+}
+
+function probesOf(manifest: PluginManifest, probe: PhaseProbe): Map<HookKind, RecordableHistogram> {
+  return new Map(manifest.hooks.map((kind) => [kind, probe.phase(hookPhase(kind, manifest.id))]));
+}
+
+function keep(slot: PluginSlot, state: Uint8Array | undefined): void {
+  slot.touched = false;
+  if (state === undefined) return;
+  slot.captured = state;
+  slot.unsaved = true;
+}
+
+export interface WorkerLinkOptions {
+  readonly manifest: PluginManifest;
+  readonly deadlineMs: number;
+  readonly probe: PhaseProbe;
+  /** A call missed its deadline: somebody should look whether the thread still answers. */
+  readonly onSuspect: (incarnation: number) => void;
+}
+
+/** A plugin on its own thread. Survives the thread: calls made while it is replaced wait for the next one. */
+export class WorkerLink implements PluginLink {
+  readonly manifest: PluginManifest;
+  readonly probes: ReadonlyMap<HookKind, RecordableHistogram>;
+  readonly #options: WorkerLinkOptions;
+  readonly #deadlines = new Deadlines();
+  #lane: Lane | undefined;
+  #incarnation = 0;
+  /** Sessions whose instance exists in the current incarnation. */
+  #opened = new Set<string>();
+  #waiting: { go: (lane: Lane) => void; fail: (error: TroupeError) => void }[] = [];
+  #closed: TroupeError | undefined;
+
+  constructor(options: WorkerLinkOptions) {
+    this.manifest = options.manifest;
+    this.probes = probesOf(options.manifest, options.probe);
+    this.#options = options;
+  }
+
+  get pending(): number {
+    return (this.#lane?.pending ?? 0) + this.#waiting.length;
+  }
+
+  /** The lane to a new incarnation of the plugin's worker. */
+  attach(port: MessagePort, incarnation: number): void {
+    this.#lane?.lose(workerLost(`Plugin ${this.manifest.id}`));
+    this.#opened = new Set();
+    this.#incarnation = incarnation;
+    const lane = new Lane(port, {
+      name: `Plugin ${this.manifest.id}`,
+      onLost: () => {
+        if (this.#lane === lane) this.#lane = undefined;
+      },
+    });
+    this.#lane = lane;
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const { go } of waiting) go(lane);
+  }
+
+  /** The plugin will not come back: every call fails with `error`. */
+  fail(error: TroupeError): void {
+    this.#closed = error;
+    this.#lane?.lose(error);
+    for (const { fail } of this.#waiting) fail(error);
+    this.#waiting = [];
+  }
+
+  hook(slot: PluginSlot, kind: HookKind, facts: object, options: HookOptions): Promise<unknown> {
+    const capture = options.capture ?? false;
+    const payload: HookCall = [slot.sessionId, kind, facts, capture];
+    const answer = this.#call<unknown>(slot, "hook", payload, {
+      deadlineMs: this.#options.deadlineMs,
+      signal: options.signal,
+    });
+    if (!capture) return answer;
+    return (answer as Promise<HookAnswer>).then(({ value, captured, state }) => {
+      if (captured) keep(slot, state);
+      return value;
+    });
+  }
+
+  tool(slot: PluginSlot, toolName: string, args: unknown, facts: ToolFacts, signal: AbortSignal): Promise<unknown> {
+    // The tool's own timeout is kept by the dispatch, which aborts the signal.
+    return this.#call(slot, "tool", [slot.sessionId, toolName, args, facts] satisfies ToolRun, { signal });
+  }
+
+  async capture(slot: PluginSlot): Promise<void> {
+    if (!this.#opened.has(slot.sessionId)) {
+      slot.touched = false;
+      return;
+    }
+    keep(
+      slot,
+      await this.#call<Uint8Array | undefined>(slot, "capture", slot.sessionId, {
+        deadlineMs: this.#options.deadlineMs,
+      }),
+    );
+  }
+
+  closeSession(sessionId: string): void {
+    if (this.#opened.delete(sessionId)) this.#lane?.note("close", sessionId);
+  }
+
+  close(): void {
+    this.#deadlines.clear();
+    this.fail(new TroupeError("closed", "The runtime is closed."));
+  }
+
+  #call<T>(
+    slot: PluginSlot,
+    method: string,
+    payload: unknown,
+    options: { deadlineMs?: number; signal?: AbortSignal | undefined },
+  ): Promise<T> {
+    if (this.#lane === undefined) return this.#callLater(slot, method, payload, options);
+    const lane = this.#lane;
+    if (!this.#opened.has(slot.sessionId)) {
+      // No round trip: the note and the call leave in one message, in this order.
+      this.#opened.add(slot.sessionId);
+      lane.note("open", [slot.sessionId, slot.captured] satisfies OpenInstance);
+    }
+    slot.touched = true;
+    const { deadlineMs, signal } = options;
+    if (deadlineMs === undefined) return lane.call<T>(method, payload, { signal });
+    const incarnation = this.#incarnation;
+    const call = lane.call<T>(method, payload, { signal, deadlineMs, deadlineCode: "hook_timeout" });
+    call.catch((error: TroupeError) => {
+      if (error.code === "hook_timeout") this.#options.onSuspect(incarnation);
+    });
+    return call;
+  }
+
+  #callLater<T>(
+    slot: PluginSlot,
+    method: string,
+    payload: unknown,
+    options: { deadlineMs?: number; signal?: AbortSignal | undefined },
+  ): Promise<T> {
+    if (this.#closed !== undefined) return Promise.reject(this.#closed);
+    return new Promise<T>((resolve, reject) => {
+      const waiter = {
+        go: () => {
+          this.#deadlines.cancel(deadline);
+          this.#call<T>(slot, method, payload, options).then(resolve, reject);
+        },
+        fail: reject,
+      };
+      const deadlineMs = options.deadlineMs ?? 5_000;
+      const deadline = this.#deadlines.add(deadlineMs, () => {
+        this.#waiting = this.#waiting.filter((other) => other !== waiter);
+        reject(workerLost(`Plugin ${this.manifest.id}`));
+      });
+      this.#waiting.push(waiter);
+    });
+  }
+}
+
+export interface InlineLinkOptions {
+  readonly plugin: LoadedPlugin;
+  readonly deadlineMs: number;
+  readonly probe: PhaseProbe;
+}
+
+/** A trusted plugin in the session worker itself: no hop, and no protection from its loops. */
+export class InlineLink implements PluginLink {
+  readonly manifest: PluginManifest;
+  readonly probes: ReadonlyMap<HookKind, RecordableHistogram>;
+  readonly #plugin: LoadedPlugin;
+  readonly #deadlineMs: number;
+  readonly #deadlines = new Deadlines();
+  readonly #instances = new Map<string, PluginInstance>();
+
+  constructor(options: InlineLinkOptions) {
+    this.manifest = options.plugin.manifest;
+    this.probes = probesOf(this.manifest, options.probe);
+    this.#plugin = options.plugin;
+    this.#deadlineMs = options.deadlineMs;
+  }
+
+  hook(slot: PluginSlot, kind: HookKind, facts: object): unknown {
+    const instance = this.#instance(slot);
+    slot.touched = true;
+    const waiting = new ServedCall();
+    const value = instance.hook(kind, facts, waiting);
+    // State that is at hand is captured by the commit itself; `options.capture` saves a hop that is not there.
+    return value instanceof Promise ? this.#within(value, waiting, kind) : value;
+  }
+
+  tool(slot: PluginSlot, toolName: string, args: unknown, facts: ToolFacts, signal: AbortSignal): unknown {
+    const definition = this.#plugin.tools.get(toolName);
+    if (definition === undefined)
+      throw new TroupeError("tool_unavailable", `Plugin ${this.manifest.id} has no tool ${toolName}.`);
+    slot.touched = true;
+    const context = this.#instance(slot).toolContext(facts, { signal });
+    return runHere(definition as never, args as never, context as never);
+  }
+
+  async capture(slot: PluginSlot): Promise<void> {
+    keep(slot, this.#instances.get(slot.sessionId)?.capture());
+  }
+
+  closeSession(sessionId: string): void {
+    this.#instances.delete(sessionId);
+  }
+
+  close(): void {
+    this.#deadlines.clear();
+    this.#instances.clear();
+  }
+
+  #instance(slot: PluginSlot): PluginInstance {
+    let instance = this.#instances.get(slot.sessionId);
+    if (instance === undefined) {
+      instance = new PluginInstance(this.#plugin, slot.sessionId, slot.captured);
+      this.#instances.set(slot.sessionId, instance);
+    }
+    return instance;
+  }
+
+  #within<T>(promise: Promise<T>, waiting: ServedCall, kind: HookKind): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      const deadline = this.#deadlines.add(this.#deadlineMs, () => {
+        waiting.cancel();
+        reject(
+          new TroupeError(
+            "hook_timeout",
+            `Plugin ${this.manifest.id}: ${kind} did not answer within ${this.#deadlineMs} ms.`,
+            { retryable: true },
+          ),
+        );
+      });
+      const settle =
+        <V>(end: (value: V) => void) =>
+        (value: V) => {
+          this.#deadlines.cancel(deadline);
+          end(value);
+        };
+      promise.then(settle(resolve), settle(reject));
+    });
+  }
+}

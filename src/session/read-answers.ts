@@ -1,0 +1,171 @@
+import {
+  type Directive,
+  type EnqueuedMessage,
+  type ModelResponse,
+  type Owned,
+  type PluginEvent,
+  PROMPT_SLOTS,
+  type PromptContribution,
+  TroupeError,
+} from "../kernel/index.js";
+import type { StreamTransform } from "../plugin/index.js";
+
+/**
+ * What plugins answer is foreign: it is read here, once, and anything a hook kind does not allow becomes a typed error
+ * under that kind's policy.
+ */
+type DirectiveKind = Directive["kind"];
+
+export const ALLOWED = {
+  before_turn: ["abort_turn", "enqueue_messages", "emit_events"],
+  checkpoint: ["abort_turn", "enqueue_messages", "emit_events"],
+  after_turn: ["enqueue_messages", "emit_events"],
+  before_tool_call: ["abort_turn", "replace_tool_args", "short_circuit_tool", "emit_events"],
+  after_tool_call: ["abort_turn", "enqueue_messages", "short_circuit_tool", "emit_events"],
+} as const satisfies Record<string, readonly DirectiveKind[]>;
+export type DirectiveSite = keyof typeof ALLOWED;
+
+export type DirectivesAt<S extends DirectiveSite> = Extract<Directive, { kind: (typeof ALLOWED)[S][number] }>;
+
+export function readDirectives<S extends DirectiveSite>(
+  answer: unknown,
+  site: S,
+  pluginId: string,
+): Owned<DirectivesAt<S>>[] {
+  if (answer === undefined || answer === null) return [];
+  const list: readonly unknown[] = Array.isArray(answer) ? answer : [answer];
+  return list.map((item) => {
+    const directive = checkDirective(item, pluginId);
+    if (!(ALLOWED[site] as readonly DirectiveKind[]).includes(directive.kind)) {
+      throw refuse(
+        "directive_not_allowed",
+        pluginId,
+        `${directive.kind} is not allowed in ${site}; allowed are ${ALLOWED[site].join(", ")}`,
+      );
+    }
+    return { pluginId, value: directive as DirectivesAt<S> };
+  });
+}
+
+export function readContributions(answer: unknown, pluginId: string): PromptContribution[] {
+  if (answer === undefined || answer === null) return [];
+  const list: readonly unknown[] = Array.isArray(answer) ? answer : [answer];
+  return list.map((item) => {
+    if (
+      !isRecord(item) ||
+      typeof item.content !== "string" ||
+      !(PROMPT_SLOTS as readonly unknown[]).includes(item.slot)
+    ) {
+      throw refuse(
+        "invalid_hook_answer",
+        pluginId,
+        `a prompt contribution needs content and a slot (${PROMPT_SLOTS.join(", ")})`,
+      );
+    }
+    return item as unknown as PromptContribution;
+  });
+}
+
+export function readStreamTransform(answer: unknown, chunk: string, pluginId: string): Required<StreamTransform> {
+  if (answer === undefined || answer === null) return { chunk, reasoning: [], events: [], abortStream: false };
+  if (typeof answer === "string") return { chunk: answer, reasoning: [], events: [], abortStream: false };
+  if (!isRecord(answer))
+    throw refuse("invalid_hook_answer", pluginId, "a stream hook returns a string, a transform or nothing");
+  const next = answer.chunk ?? chunk;
+  const reasoning = answer.reasoning ?? [];
+  if (typeof next !== "string" || !Array.isArray(reasoning) || !reasoning.every((text) => typeof text === "string")) {
+    throw refuse("invalid_hook_answer", pluginId, "chunk must be a string and reasoning a list of strings");
+  }
+  return {
+    chunk: next,
+    reasoning,
+    events: readEvents(answer.events ?? [], pluginId),
+    abortStream: answer.abortStream === true,
+  };
+}
+
+export function readResponseTransform(
+  answer: unknown,
+  response: ModelResponse,
+  pluginId: string,
+): { response: ModelResponse; events: readonly PluginEvent[] } {
+  if (answer === undefined || answer === null) return { response, events: [] };
+  if (!isRecord(answer))
+    throw refuse("invalid_hook_answer", pluginId, "a response hook returns { response?, events? } or nothing");
+  const next = answer.response ?? response;
+  if (
+    !isRecord(next) ||
+    !Array.isArray(next.parts) ||
+    !next.parts.every((part) => isRecord(part) && typeof part.type === "string")
+  ) {
+    throw refuse("invalid_hook_answer", pluginId, "the response must keep its parts");
+  }
+  // Usage and the finish reason are facts of the provider, not the plugin's to change.
+  const parts = next.parts as unknown as ModelResponse["parts"];
+  return { response: { ...response, parts }, events: readEvents(answer.events ?? [], pluginId) };
+}
+
+function checkDirective(item: unknown, pluginId: string): Directive {
+  if (!isRecord(item))
+    throw refuse("invalid_hook_answer", pluginId, "a hook returns a directive, a list of them or nothing");
+  switch (item.kind) {
+    case "abort_turn":
+      if (typeof item.code === "string" && typeof item.message === "string") return item as unknown as Directive;
+      break;
+    case "enqueue_messages":
+      if (Array.isArray(item.messages)) {
+        for (const message of item.messages) checkMessage(message, pluginId);
+        return item as unknown as Directive;
+      }
+      break;
+    case "replace_tool_args":
+      if (item.args !== undefined) return item as unknown as Directive;
+      break;
+    case "short_circuit_tool":
+      if (isToolOutput(item.output)) return item as unknown as Directive;
+      break;
+    case "emit_events":
+      readEvents(item.events, pluginId);
+      return item as unknown as Directive;
+  }
+  throw refuse("invalid_hook_answer", pluginId, `the directive ${String(item.kind)} is unknown or incomplete`);
+}
+
+function checkMessage(message: unknown, pluginId: string): asserts message is EnqueuedMessage {
+  if (!isRecord(message) || typeof message.text !== "string")
+    throw refuse("invalid_hook_answer", pluginId, "an enqueued message needs a text");
+  if (message.role !== "user" && message.role !== "system") {
+    throw refuse(
+      "directive_not_allowed",
+      pluginId,
+      `only user and system messages can be enqueued, not ${String(message.role)}`,
+    );
+  }
+}
+
+function readEvents(events: unknown, pluginId: string): readonly PluginEvent[] {
+  if (Array.isArray(events) && events.every((event) => isRecord(event) && typeof event.name === "string"))
+    return events as PluginEvent[];
+  throw refuse("invalid_hook_answer", pluginId, "events are a list of { name, payload? }");
+}
+
+function isToolOutput(output: unknown): boolean {
+  if (!isRecord(output)) return false;
+  if (output.status === "success") return "value" in output;
+  if (output.status === "cancelled") return typeof output.message === "string";
+  const { failure } = output;
+  return (
+    output.status === "failure" &&
+    isRecord(failure) &&
+    typeof failure.code === "string" &&
+    typeof failure.message === "string"
+  );
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
+}
+
+function refuse(code: string, pluginId: string, why: string): TroupeError {
+  return new TroupeError(code, `Plugin ${pluginId}: ${why}.`, { details: { pluginId } });
+}

@@ -1,0 +1,112 @@
+import {
+  type Activity,
+  asTroupeError,
+  type ModelEvent,
+  type Owned,
+  type PluginEvent,
+  ResponseBuilder,
+  TroupeError,
+} from "../kernel/index.js";
+import type { HookFacts } from "../plugin/index.js";
+import type { SessionHooks } from "./hooks.js";
+import { readStreamTransform } from "./read-answers.js";
+
+/**
+ * One model call's stream on its way to the response and the host. Without stream hooks every event passes at once.
+ * With them, text goes through the chain of hooks; while a chunk is away the following ones of its block join, so a
+ * slow plugin slows nothing but itself. Order is kept: what comes behind a waiting chunk waits behind it.
+ */
+export class StreamPump {
+  readonly response = new ResponseBuilder();
+  readonly #options: StreamPumpOptions;
+  readonly #hooked: boolean;
+  #queue: ModelEvent[] = [];
+  #pumping: Promise<void> | undefined;
+  #failure: TroupeError | undefined;
+  #aborted = false;
+
+  constructor(options: StreamPumpOptions) {
+    this.#options = options;
+    this.#hooked = options.hooks.has("assistant_stream");
+  }
+
+  /** A hook ended the stream; the model call should be stopped. */
+  get aborted(): boolean {
+    return this.#aborted;
+  }
+
+  push(event: ModelEvent): void {
+    if (!this.#hooked) {
+      this.#pass(event);
+      return;
+    }
+    if (this.#aborted || this.#failure !== undefined) return;
+    const last = this.#queue[this.#queue.length - 1];
+    if (event.type === "text_delta" && last?.type === "text_delta" && last.blockId === event.blockId) {
+      this.#queue[this.#queue.length - 1] = { ...last, text: last.text + event.text };
+    } else {
+      this.#queue.push(event);
+    }
+    this.#pumping ??= this.#pump();
+  }
+
+  /** Resolves when everything pushed has passed; throws the error of a failed hook. */
+  async drain(): Promise<void> {
+    await this.#pumping;
+    if (this.#failure !== undefined) throw this.#failure;
+  }
+
+  async #pump(): Promise<void> {
+    try {
+      for (let event = this.#queue.shift(); event !== undefined; event = this.#queue.shift()) {
+        if (event.type === "text_delta" && event.text !== "") await this.#transform(event);
+        else this.#pass(event);
+        if (this.#aborted) this.#queue = [];
+      }
+    } catch (error) {
+      const cause = asTroupeError(error, "hook_failed");
+      this.#failure = new TroupeError("plugin_assistant_stream", `A stream hook failed: ${cause.message}`, { cause });
+      this.#queue = [];
+      this.#options.onStop();
+    } finally {
+      this.#pumping = undefined;
+    }
+  }
+
+  async #transform(event: Extract<ModelEvent, { type: "text_delta" }>): Promise<void> {
+    let { text } = event;
+    const { blockId } = event;
+    let abort = false;
+    await this.#options.hooks.each(
+      "assistant_stream",
+      () => ({ ...this.#options.facts, blockId, chunk: text }),
+      (answer, pluginId) => {
+        const transform = readStreamTransform(answer, text, pluginId);
+        text = transform.chunk;
+        for (const reasoning of transform.reasoning)
+          this.#pass({ type: "reasoning_delta", blockId: `${blockId}:${pluginId}`, text: reasoning });
+        for (const value of transform.events) this.#options.onPluginEvent({ pluginId, value });
+        abort ||= transform.abortStream;
+      },
+    );
+    if (text !== "") this.#pass({ type: "text_delta", blockId, text });
+    if (abort) {
+      this.#aborted = true;
+      this.#options.onStop();
+    }
+  }
+
+  #pass(event: ModelEvent): void {
+    this.response.add(event);
+    if (event.type === "text_delta" || event.type === "reasoning_delta") this.#options.emit(event);
+  }
+}
+
+export interface StreamPumpOptions {
+  readonly hooks: SessionHooks;
+  readonly facts: Omit<HookFacts["assistant_stream"], "blockId" | "chunk">;
+  readonly emit: (activity: Activity) => void;
+  readonly onPluginEvent: (event: Owned<PluginEvent>) => void;
+  /** The model call is no longer wanted: a hook aborted the stream or failed. */
+  readonly onStop: () => void;
+}

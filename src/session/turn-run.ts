@@ -1,0 +1,291 @@
+import {
+  type Activity,
+  assemblePrompt,
+  asTroupeError,
+  foldTurnDirectives,
+  type Message,
+  type ModelRequest,
+  type ModelResponse,
+  type Owned,
+  type PluginEvent,
+  type PromptContribution,
+  startTurn,
+  stepTurn,
+  summarise,
+  TroupeError,
+  type TurnEffect,
+  type TurnEvent,
+  type TurnIssue,
+  type TurnResult,
+  type TurnState,
+} from "../kernel/index.js";
+import { streamWithRetry } from "../model/index.js";
+import type { TurnFacts } from "../plugin/index.js";
+import { readContributions, readResponseTransform } from "./read-answers.js";
+import type { Session } from "./session.js";
+import { StreamPump } from "./stream.js";
+import { runToolBatch } from "./tool-calls.js";
+
+export interface TurnRequest {
+  readonly input: string;
+  readonly emit: (activity: Activity) => void;
+  readonly signal: AbortSignal;
+}
+
+/** Runs one turn: asks the machine what to do, does it, tells the machine what came of it. */
+export async function runTurn(session: Session, request: TurnRequest): Promise<TurnResult> {
+  return new TurnRun(session, request, await session.history()).run();
+}
+
+class TurnRun {
+  readonly #session: Session;
+  readonly #request: TurnRequest;
+  readonly #history: readonly Message[];
+  readonly #facts: TurnFacts;
+  #state: TurnState;
+  #effects: readonly TurnEffect[];
+  #system = "";
+  #revision = 0;
+
+  constructor(session: Session, request: TurnRequest, history: readonly Message[]) {
+    const turnIndex = session.turnIndex + 1;
+    this.#session = session;
+    this.#request = request;
+    this.#history = history;
+    this.#facts = { sessionId: session.id, turnId: `t${turnIndex}`, turnIndex };
+    const first = startTurn({ ...this.#facts, input: request.input, maxSteps: session.services.maxSteps });
+    this.#state = first.state;
+    this.#effects = first.effects;
+  }
+
+  async run(): Promise<TurnResult> {
+    const { signal } = this.#request;
+    const onAbort = () => {
+      this.#state = stepTurn(this.#state, { type: "cancel", reason: cancelReason(signal) }).state;
+    };
+    if (signal.aborted) onAbort();
+    else signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      while (this.#effects.length > 0) {
+        let answer: TurnEvent | undefined;
+        for (const effect of this.#effects) {
+          if (effect.type === "emit") this.#request.emit(effect.activity);
+          else answer = await this.#perform(effect);
+        }
+        if (answer === undefined) break;
+        // A cancellation may have changed the state while the effect was away: step from the current one.
+        const next = stepTurn(this.#state, answer);
+        this.#state = next.state;
+        this.#effects = next.effects;
+      }
+    } finally {
+      signal.removeEventListener("abort", onAbort);
+    }
+    const result: TurnResult = { ...summarise(this.#state), sessionId: this.#session.id, revision: this.#revision };
+    this.#request.emit({ type: "turn_finished", result });
+    return result;
+  }
+
+  #perform(effect: Exclude<TurnEffect, { type: "emit" }>): Promise<TurnEvent> {
+    switch (effect.type) {
+      case "before_turn":
+        return this.#beforeTurn();
+      case "prompt":
+        return this.#prompt();
+      case "model":
+        return this.#model(effect.step);
+      case "tools":
+        return this.#tools(effect);
+      case "checkpoint":
+        return this.#checkpoint(effect.checkpoint);
+      case "after_turn":
+        return this.#afterTurn(effect);
+      case "commit":
+        return this.#commit(effect);
+      case "deliver":
+        return this.#deliver(effect);
+    }
+  }
+
+  async #beforeTurn(): Promise<TurnEvent> {
+    const { hooks } = this.#session;
+    try {
+      const facts = { ...this.#facts, input: this.#request.input, messageCount: this.#history.length };
+      const directives = await hooks.directives("before_turn", facts, { signal: this.#request.signal });
+      return { type: "before_turn_done", directives: foldTurnDirectives(directives) };
+    } catch (error) {
+      // A turn that was cancelled while its hooks ran is a cancelled turn, not a failed hook.
+      if (this.#request.signal.aborted) return { type: "before_turn_done", directives: foldTurnDirectives([]) };
+      throw refusal("plugin_prepare_turn", "A beforeTurn hook failed", error);
+    }
+  }
+
+  async #prompt(): Promise<TurnEvent> {
+    const { hooks, services, hiddenTools } = this.#session;
+    if (!hooks.has("prompt_contributor")) {
+      this.#system = services.instructions;
+      return { type: "prompt_done" };
+    }
+    try {
+      const tools = services.registry.specs(hiddenTools).map((spec) => spec.name);
+      const contributions: PromptContribution[] = [];
+      await hooks.each(
+        "prompt_contributor",
+        () => ({ ...this.#facts, input: this.#request.input, tools }),
+        (answer, pluginId) => contributions.push(...readContributions(answer, pluginId)),
+        { signal: this.#request.signal },
+      );
+      this.#system = assemblePrompt(services.instructions, contributions, new Set(tools));
+      return { type: "prompt_done" };
+    } catch (error) {
+      return { type: "prompt_failed", issue: issueOf("plugin", "plugin_prompt", error) };
+    }
+  }
+
+  async #model(step: number): Promise<TurnEvent> {
+    try {
+      const response = await this.#respond(await this.#stream(step), step);
+      return { type: "model_done", response };
+    } catch (error) {
+      const failure = asTroupeError(error, "model_failed");
+      return { type: "model_failed", issue: issueOf("model", failure.code, failure) };
+    }
+  }
+
+  async #stream(step: number): Promise<ModelResponse> {
+    const { hooks, services, hiddenTools } = this.#session;
+    const { emit, signal } = this.#request;
+    const call = new AbortController();
+    const onAbort = () => call.abort(signal.reason);
+    signal.addEventListener("abort", onAbort, { once: true });
+    const pump = new StreamPump({
+      hooks,
+      facts: { ...this.#facts, step },
+      emit,
+      onPluginEvent: this.#emitPluginEvent,
+      onStop: () => call.abort(),
+    });
+    const request: ModelRequest = {
+      sessionId: this.#session.id,
+      turnId: this.#facts.turnId,
+      step,
+      system: this.#system,
+      history: this.#history,
+      turn: this.#state.messages,
+      tools: services.registry.specs(hiddenTools),
+    };
+    try {
+      if (signal.aborted) onAbort();
+      const events = streamWithRetry(services.model, request, {
+        signal: call.signal,
+        onRetry: ({ attempt, delayMs, error }) =>
+          emit({ type: "model_retry", step, attempt, code: error.code, delayMs }),
+      });
+      for await (const event of events) pump.push(event);
+      await pump.drain();
+      return pump.aborted ? pump.response.build("stop") : pump.response.build();
+    } catch (error) {
+      await pump.drain();
+      if (pump.aborted && !signal.aborted) return pump.response.build("stop");
+      throw error;
+    } finally {
+      signal.removeEventListener("abort", onAbort);
+    }
+  }
+
+  async #respond(raw: ModelResponse, step: number): Promise<ModelResponse> {
+    const { hooks } = this.#session;
+    if (!hooks.has("assistant_response")) return raw;
+    let response = raw;
+    try {
+      await hooks.each(
+        "assistant_response",
+        () => ({ ...this.#facts, step, response }),
+        (answer, pluginId) => {
+          const transform = readResponseTransform(answer, response, pluginId);
+          response = transform.response;
+          for (const value of transform.events) this.#emitPluginEvent({ pluginId, value });
+        },
+        { signal: this.#request.signal },
+      );
+      return response;
+    } catch (cause) {
+      throw new TroupeError(
+        "plugin_assistant_response",
+        `A response hook failed: ${asTroupeError(cause, "hook_failed").message}`,
+        { cause },
+      );
+    }
+  }
+
+  async #tools({ calls, brokenArgs }: Extract<TurnEffect, { type: "tools" }>): Promise<TurnEvent> {
+    const { emit, signal } = this.#request;
+    const batch = await runToolBatch({ session: this.#session, facts: this.#facts, calls, brokenArgs, signal, emit });
+    return { type: "tools_done", ...batch };
+  }
+
+  async #checkpoint(checkpoint: "after_work" | "before_completion"): Promise<TurnEvent> {
+    try {
+      const facts = { ...this.#facts, checkpoint, step: this.#state.step };
+      const directives = await this.#session.hooks.directives("checkpoint", facts, { signal: this.#request.signal });
+      return { type: "checkpoint_done", directives: foldTurnDirectives(directives) };
+    } catch (error) {
+      return { type: "checkpoint_failed", issue: issueOf("plugin", "plugin_checkpoint", error) };
+    }
+  }
+
+  async #afterTurn({ summary }: Extract<TurnEffect, { type: "after_turn" }>): Promise<TurnEvent> {
+    const { hooks } = this.#session;
+    const facts = { ...this.#facts, turn: summary };
+    try {
+      const directives = await hooks.directives("after_turn", facts);
+      const issues = await hooks.announce("turn_finalized", facts);
+      return { type: "after_turn_done", directives: foldTurnDirectives(directives), issues };
+    } catch (error) {
+      throw refusal("plugin_finalize_turn", "An afterTurn hook failed", error);
+    }
+  }
+
+  async #commit({ summary }: Extract<TurnEffect, { type: "commit" }>): Promise<TurnEvent> {
+    const captureIssue = await this.#capture();
+    if (captureIssue !== undefined) this.#state = { ...this.#state, issues: [...this.#state.issues, captureIssue] };
+    this.#revision = await this.#session.commit(summary, this.#state.messages);
+    return { type: "committed" };
+  }
+
+  /** A capture that fails keeps the last good state and costs the turn nothing but an issue. */
+  async #capture(): Promise<TurnIssue | undefined> {
+    try {
+      await this.#session.hooks.capture();
+      return undefined;
+    } catch (error) {
+      return issueOf("plugin", "plugin_capture_failed", error);
+    }
+  }
+
+  async #deliver({ summary }: Extract<TurnEffect, { type: "deliver" }>): Promise<TurnEvent> {
+    const facts = { ...this.#facts, turn: summary, revision: this.#revision };
+    return { type: "delivered", issues: await this.#session.hooks.announce("turn_persisted", facts) };
+  }
+
+  readonly #emitPluginEvent = ({ pluginId, value }: Owned<PluginEvent>): void => {
+    this.#request.emit({ type: "plugin_event", pluginId, event: value });
+  };
+}
+
+/** The call fails and nothing is stored. */
+function refusal(code: string, what: string, error: unknown): TroupeError {
+  const cause = asTroupeError(error, "hook_failed");
+  return new TroupeError(code, `${what}: ${cause.message}`, { cause, retryable: cause.retryable });
+}
+
+function issueOf(kind: TurnIssue["kind"], code: string, error: unknown): TurnIssue {
+  const { message, details } = asTroupeError(error, code);
+  const { pluginId } = details;
+  return { kind, code, message, ...(typeof pluginId === "string" && { pluginId }) };
+}
+
+function cancelReason(signal: AbortSignal): string {
+  const { reason } = signal;
+  return reason instanceof Error ? reason.message : typeof reason === "string" ? reason : "The turn was cancelled.";
+}

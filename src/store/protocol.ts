@@ -1,0 +1,44 @@
+import type { MessagePort } from "node:worker_threads";
+import type { Commit, Head, Message } from "../kernel/index.js";
+import type { CommitReceipt, StoreOptions, WriteCounts } from "./contract.js";
+
+/** Everything needed to resume a session, but for its components, which are fetched by hash when they are wanted. */
+export interface LoadedSession {
+  readonly head: Head;
+  readonly history: readonly Message[];
+}
+
+/** What a session worker says to the store worker on its lane: method → argument and answer. */
+export interface StoreCalls {
+  readonly commit: { readonly ask: Commit; readonly answer: CommitReceipt };
+  readonly load: { readonly ask: string; readonly answer: LoadedSession | null };
+  readonly head: { readonly ask: string; readonly answer: Head | null };
+  readonly history: { readonly ask: string | null; readonly answer: readonly Message[] };
+  readonly component: { readonly ask: string; readonly answer: Uint8Array | null };
+  readonly sessionIds: { readonly ask: null; readonly answer: readonly string[] };
+}
+
+export interface StoreStats extends WriteCounts {
+  /** Commits written; replays and refusals are not counted. */
+  readonly commits: number;
+  readonly sessions: number;
+}
+
+/**
+ * What the main thread says to the store worker.
+ *
+ * @example
+ * const store = new Caller<StoreService>(worker, { name: "store worker", deadlineMs: 10_000 });
+ * await store.to.open({ path: "./data" });
+ * const { port1, port2 } = new MessageChannel();
+ * await store.to.attach({ port: port1 }, { transfer: [port1] }); // port2 goes to a session worker
+ */
+// A type, not an interface: only a type's members satisfy the index signature of `Service`.
+export type StoreService = {
+  readonly open: (options: StoreOptions) => void;
+  /** Serves one more session worker. */
+  readonly attach: (argument: { readonly port: MessagePort }) => void;
+  readonly stats: (nothing?: undefined) => StoreStats;
+  /** Writes what is waiting, answers it, closes everything; the thread then ends by itself. */
+  readonly close: (nothing?: undefined) => Promise<void>;
+};

@@ -1,0 +1,37 @@
+import { TroupeError } from "../kernel/index.js";
+import type { StoreBackend, StoreOptions } from "./contract.js";
+import { openLmdb } from "./lmdb.js";
+import { openMemory } from "./memory.js";
+import type { StoreService } from "./protocol.js";
+import { StoreServer } from "./serve.js";
+
+/** Opens the backend the options name. Only the store worker may do this with a path: it is the one writer. */
+export function openBackend(options: StoreOptions): StoreBackend {
+  return "path" in options ? openLmdb(options.path) : openMemory();
+}
+
+/**
+ * What the store worker serves to the main thread.
+ *
+ * @example
+ * serve(parentPort, storeService({ onClosed: () => parentPort.close() }));
+ */
+export function storeService({ onClosed }: { readonly onClosed: () => void }): StoreService {
+  let server: StoreServer | undefined;
+  const opened = (): StoreServer => {
+    if (server === undefined) throw new TroupeError("store_not_open", "Open the store before using it.");
+    return server;
+  };
+  return {
+    open(options) {
+      if (server !== undefined) throw new TroupeError("store_already_open", "This store worker has a store already.");
+      server = new StoreServer(openBackend(options));
+    },
+    attach: ({ port }) => opened().attach(port),
+    stats: () => opened().stats(),
+    async close() {
+      await server?.close();
+      onClosed();
+    },
+  };
+}

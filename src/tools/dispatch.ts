@@ -1,0 +1,160 @@
+import { setMaxListeners } from "node:events";
+import { type Json, type ToolCall, type ToolOutput, TroupeError, toolFailure } from "../kernel/index.js";
+import type { ToolContext } from "../plugin/index.js";
+import { Deadlines } from "../wire/index.js";
+import { failureOf } from "./failure.js";
+import type { RegisteredTool, ToolHomeRef, ToolRegistry } from "./registry.js";
+import { plainResult } from "./result.js";
+import { isThenable } from "./run-here.js";
+import { validateArgs } from "./validate.js";
+
+/** A call as its home sees it. The signal aborts when the turn does or the time limit passes. */
+export interface HomeContext extends ToolContext {
+  readonly timeoutMs: number;
+}
+
+/**
+ * Where tools of one kind run. A home may answer synchronously; it stops working on a call when `ctx.signal` aborts,
+ * but the call is settled without waiting for that.
+ */
+export interface ToolHome {
+  run(tool: RegisteredTool, args: Json, ctx: HomeContext): Promise<unknown> | unknown;
+}
+
+export type ToolHomes = { readonly [K in ToolHomeRef["kind"]]: ToolHome };
+
+export interface ToolRequest {
+  readonly registry: ToolRegistry;
+  readonly homes: ToolHomes;
+  readonly call: ToolCall;
+  /** Names the session may not call, whatever is registered. */
+  readonly hidden: ReadonlySet<string>;
+  readonly sessionId: string;
+  readonly turnId: string;
+  /** The turn's signal. */
+  readonly signal: AbortSignal;
+}
+
+export interface ToolExecution {
+  readonly output: ToolOutput;
+}
+
+/** One per thread: limits repeat across sessions, so a few timers serve every call. */
+const deadlines = new Deadlines();
+
+/**
+ * Runs one call at its tool's home and says how it ended. Never rejects: whatever a tool or its home does becomes an
+ * output the model can read.
+ *
+ * @example
+ * const { output } = await executeTool({ registry, homes, call, hidden, sessionId, turnId, signal });
+ * if (output.status === "failure") output.failure.code; // "tool_timeout"
+ */
+export function executeTool(request: ToolRequest): Promise<ToolExecution> {
+  const { registry, homes, call, hidden, signal } = request;
+  if (signal.aborted) return ended(cancelled(call));
+  const tool = hidden.has(call.toolName) ? undefined : registry.get(call.toolName);
+  if (tool === undefined) {
+    return ended(toolFailure("unavailable", "tool_unavailable", `There is no tool called ${call.toolName}.`));
+  }
+  const problem = validateArgs(tool.spec.inputSchema, call.args);
+  if (problem !== undefined) return ended(toolFailure("invalid_request", "invalid_tool_args", problem));
+
+  const stop = new Stop();
+  let answer: unknown;
+  try {
+    answer = homes[tool.home.kind].run(tool, call.args, homeContext(request, tool.timeoutMs, stop));
+    if (!isThenable(answer)) return ended({ status: "success", value: plainResult(answer) });
+  } catch (thrown) {
+    return ended(failureOf(thrown));
+  }
+  return settled(answer, { request, timeoutMs: tool.timeoutMs, stop });
+}
+
+/** Waits for the answer, the time limit or the turn's abort, whichever comes first. */
+function settled(
+  answer: PromiseLike<unknown>,
+  { request: { call, signal }, timeoutMs, stop }: { request: ToolRequest; timeoutMs: number; stop: Stop },
+): Promise<ToolExecution> {
+  return new Promise((resolve) => {
+    const end = (output: ToolOutput) => {
+      deadlines.cancel(deadline);
+      signal.removeEventListener("abort", onAbort);
+      resolve({ output });
+    };
+    const onAbort = () => {
+      end(cancelled(call));
+      stop.abort(signal.reason);
+    };
+    const deadline = deadlines.add(timeoutMs, () => {
+      const message = `${call.toolName} did not finish within ${timeoutMs} ms.`;
+      end(toolFailure("timeout", "tool_timeout", message));
+      stop.abort(new TroupeError("tool_timeout", message, { details: { timeoutMs } }));
+    });
+    listenQuietly(signal, onAbort);
+    // Through a real promise: a foreign thenable may throw, or answer twice.
+    Promise.resolve(answer).then(
+      (value) => end(successOf(value)),
+      (thrown) => end(failureOf(thrown)),
+    );
+  });
+}
+
+function successOf(answer: unknown): ToolOutput {
+  try {
+    return { status: "success", value: plainResult(answer) };
+  } catch (thrown) {
+    return failureOf(thrown);
+  }
+}
+
+/** Own, enumerable properties, the signal included: a tool may spread its context. */
+function homeContext({ call, sessionId, turnId }: ToolRequest, timeoutMs: number, stop: Stop): HomeContext {
+  return {
+    callId: call.callId,
+    sessionId,
+    turnId,
+    timeoutMs,
+    get signal() {
+      return stop.signal;
+    },
+  };
+}
+
+/** The call's own abort. The signal is made on first use, because most inline tools never look at it. */
+class Stop {
+  #controller: AbortController | undefined;
+  #stopped: { readonly reason: unknown } | undefined;
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#stopped !== undefined) this.#controller.abort(this.#stopped.reason);
+    }
+    return this.#controller.signal;
+  }
+
+  abort(reason: unknown): void {
+    this.#stopped = { reason };
+    this.#controller?.abort(reason);
+  }
+}
+
+const quiet = new WeakSet<AbortSignal>();
+
+/** A step may call dozens of tools at once under one turn; Node would warn of a leak from the eleventh on. */
+function listenQuietly(signal: AbortSignal, onAbort: () => void): void {
+  if (!quiet.has(signal)) {
+    setMaxListeners(0, signal);
+    quiet.add(signal);
+  }
+  signal.addEventListener("abort", onAbort, { once: true });
+}
+
+function cancelled(call: ToolCall): ToolOutput {
+  return { status: "cancelled", message: `The call of ${call.toolName} was cancelled.` };
+}
+
+function ended(output: ToolOutput): Promise<ToolExecution> {
+  return Promise.resolve({ output });
+}

@@ -1,0 +1,152 @@
+import type { ResourceLimits } from "node:worker_threads";
+import { type Json, TroupeError } from "../kernel/index.js";
+import { Deadlines, decodeError } from "../wire/index.js";
+import type { ToolDescription } from "./describe.js";
+import type { HomeContext, ToolHome } from "./dispatch.js";
+import type { PoolAnswer, PoolTask } from "./pool-protocol.js";
+import { PoolThreads } from "./pool-threads.js";
+import type { RegisteredTool } from "./registry.js";
+import { Slots } from "./slots.js";
+
+export interface ToolPoolOptions {
+  /** The built thread entry, `dist/workers/tool.js`. */
+  readonly entry: URL;
+  readonly maxThreads: number;
+  /** Per thread; default 256 MB of old generation. */
+  readonly resourceLimits?: ResourceLimits;
+}
+
+export interface ToolPoolStats {
+  readonly threads: number;
+  readonly running: number;
+  readonly waiting: number;
+  readonly completed: number;
+  /** Tasks whose thread died under them; aborted ones are not counted. */
+  readonly lost: number;
+}
+
+const DESCRIBE_MS = 30_000;
+const DEFAULT_LIMITS: ResourceLimits = { maxOldGenerationSizeMb: 256 };
+
+/**
+ * Runs tool modules on threads of their own, one task per thread at a time. Aborting a call stops its thread, so a tool
+ * that loops for ever costs its own call and nothing else. Threads start when first needed and stop when idle.
+ *
+ * A thread is not a sandbox: it keeps a tool's crash, loop or memory away from others, not its malice.
+ *
+ * @example
+ * const pool = new ToolPool({ entry: new URL("../workers/tool.js", import.meta.url), maxThreads: 4 });
+ * const tool = registerTool("weather", await pool.describe(url), { kind: "pool", module: url });
+ * await pool.close();
+ */
+export class ToolPool implements ToolHome, AsyncDisposable {
+  readonly #options: ToolPoolOptions;
+  readonly #slots: Slots;
+  readonly #deadlines = new Deadlines();
+  #starting: Promise<PoolThreads> | undefined;
+  #threads: PoolThreads | undefined;
+  #closing: Promise<void> | undefined;
+  #completed = 0;
+  #lost = 0;
+
+  constructor(options: ToolPoolOptions) {
+    this.#options = options;
+    this.#slots = new Slots(options.maxThreads);
+  }
+
+  /** What the model is told about the tool a module exports. Imports the module on a pool thread, never here. */
+  async describe(moduleUrl: string, { timeoutMs = DESCRIBE_MS } = {}): Promise<ToolDescription> {
+    const controller = new AbortController();
+    const deadline = this.#deadlines.add(timeoutMs, () =>
+      controller.abort(
+        new TroupeError("tool_module_invalid", `${moduleUrl} did not load within ${timeoutMs} ms.`, {
+          details: { timeoutMs },
+        }),
+      ),
+    );
+    try {
+      const described = await this.#submit({ kind: "describe", module: moduleUrl }, controller.signal);
+      return described as ToolDescription; // the pool thread's answer to "describe"
+    } finally {
+      this.#deadlines.cancel(deadline);
+    }
+  }
+
+  run(tool: RegisteredTool, args: Json, { sessionId, turnId, callId, signal }: HomeContext): Promise<unknown> {
+    if (tool.home.kind !== "pool") {
+      return Promise.reject(new TroupeError("tool_unavailable", `${tool.spec.name} is not a tool of the pool.`));
+    }
+    return this.#submit({ kind: "run", module: tool.home.module, args, sessionId, turnId, callId }, signal);
+  }
+
+  stats(): ToolPoolStats {
+    return {
+      threads: this.#threads?.alive ?? 0,
+      running: this.#slots.taken,
+      waiting: this.#slots.waiting,
+      completed: this.#completed,
+      lost: this.#lost,
+    };
+  }
+
+  /** Stops every thread, also busy ones; calls in flight and later ones reject with `tool_pool_closed`. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #submit(task: PoolTask, signal: AbortSignal): Promise<unknown> {
+    if (this.#closing !== undefined) throw poolClosed();
+    await this.#slots.take(signal);
+    try {
+      const answer = await this.#post(task, signal);
+      if (answer.ok) return answer.value;
+      throw decodeError(answer.error);
+    } finally {
+      this.#slots.free();
+    }
+  }
+
+  async #post(task: PoolTask, signal: AbortSignal): Promise<PoolAnswer> {
+    const threads = this.#threads?.broken === false ? this.#threads : await this.#start();
+    if (this.#closing !== undefined) throw poolClosed();
+    try {
+      const answer = await threads.run(task, signal);
+      this.#completed++;
+      return answer;
+    } catch (error) {
+      if (signal.aborted) throw error;
+      if (this.#closing !== undefined) throw poolClosed();
+      this.#lost++;
+      throw error;
+    }
+  }
+
+  /** Calls that come together share one start. */
+  #start(): Promise<PoolThreads> {
+    this.#starting ??= PoolThreads.start({ resourceLimits: DEFAULT_LIMITS, ...this.#options })
+      .then((threads) => {
+        this.#threads = threads;
+        return threads;
+      })
+      .finally(() => {
+        this.#starting = undefined;
+      });
+    return this.#starting;
+  }
+
+  async #close(): Promise<void> {
+    this.#deadlines.clear();
+    this.#slots.refuse(poolClosed());
+    await this.#starting;
+    await this.#threads?.stop();
+  }
+}
+
+function poolClosed(): TroupeError {
+  return new TroupeError("tool_pool_closed", "The tool pool is closed.");
+}

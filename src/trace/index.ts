@@ -1,0 +1,1 @@
+export { hookPhase, PhaseProbe, type PhaseStats, recordSince } from "./probe.js";

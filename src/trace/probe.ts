@@ -1,0 +1,63 @@
+import { createHistogram, type RecordableHistogram } from "node:perf_hooks";
+
+/** Durations of one phase, in microseconds. */
+export interface PhaseStats {
+  readonly count: number;
+  readonly p50: number;
+  readonly p90: number;
+  readonly p99: number;
+  readonly max: number;
+}
+
+/**
+ * The phase probe: a histogram per named phase. Hook calls are named `plugin_hook.<kind>.<plugin>`. Histograms can be
+ * posted to another thread and added up there.
+ */
+export class PhaseProbe {
+  readonly #histograms = new Map<string, RecordableHistogram>();
+
+  /** The histogram of a phase; keep it when the phase is hot. */
+  phase(name: string): RecordableHistogram {
+    let histogram = this.#histograms.get(name);
+    if (histogram === undefined) {
+      histogram = createHistogram();
+      this.#histograms.set(name, histogram);
+    }
+    return histogram;
+  }
+
+  /** Adds what another thread's probe counted. */
+  merge(histograms: Iterable<readonly [string, RecordableHistogram]>): void {
+    for (const [name, histogram] of histograms) if (histogram.count > 0) this.phase(name).add(histogram);
+  }
+
+  entries(): [string, RecordableHistogram][] {
+    return [...this.#histograms];
+  }
+
+  stats(): Record<string, PhaseStats> {
+    const names = [...this.#histograms.keys()].sort();
+    return Object.fromEntries(names.map((name) => [name, statsOf(this.phase(name))]));
+  }
+}
+
+export function hookPhase(kind: string, pluginId: string): string {
+  return `plugin_hook.${kind}.${pluginId}`;
+}
+
+/** Records the time since `startedMs` (of `performance.now()`); a histogram counts whole nanoseconds from 1. */
+export function recordSince(histogram: RecordableHistogram, startedMs: number): void {
+  histogram.record(Math.max(1, Math.round((performance.now() - startedMs) * 1e6)));
+}
+
+function statsOf(histogram: RecordableHistogram): PhaseStats {
+  const us = (nanoseconds: number) => Math.round(nanoseconds / 10) / 100;
+  if (histogram.count === 0) return { count: 0, p50: 0, p90: 0, p99: 0, max: 0 };
+  return {
+    count: histogram.count,
+    p50: us(histogram.percentile(50)),
+    p90: us(histogram.percentile(90)),
+    p99: us(histogram.percentile(99)),
+    max: us(histogram.max),
+  };
+}

@@ -1,0 +1,57 @@
+import { describe, expect, it } from "vitest";
+import { loadModel, type ModelSource } from "../../src/model/index.js";
+import { calm, collect, requestOf, textIn } from "./requests.js";
+
+const fixture = (path: string): ModelSource => ({ kind: "module", url: new URL(path, import.meta.url).href });
+
+describe("loading a model module", () => {
+  it("takes an AI SDK language model", async () => {
+    expect(await loadModel(fixture("./fixtures/ai-sdk-model.mjs"))).toMatchObject({ id: "local.chat:tiny" });
+  });
+
+  it("takes an object with id and stream", async () => {
+    const model = await loadModel(fixture("./fixtures/custom-model.mjs"));
+    expect(model.id).toBe("custom");
+    expect(textIn(await collect(model.stream(requestOf(), calm())))).toBe("custom");
+  });
+
+  it("takes what an exported async function returns", async () => {
+    const model = await loadModel(fixture("./fixtures/async-factory.mjs"));
+    expect(textIn(await collect(model.stream(requestOf(), calm())))).toBe("made by a function");
+  });
+
+  it("says when there is no such module", async () => {
+    await expect(loadModel(fixture("./fixtures/nowhere.mjs"))).rejects.toMatchObject({
+      code: "model_module_not_found",
+      message: expect.stringContaining("fixtures/nowhere.mjs"),
+    });
+  });
+
+  it.each([
+    ["does not parse", "../fixtures/broken/model-syntax-error.mjs", "importing it failed"],
+    ["throws", "./fixtures/throws.mjs", "importing it failed: no config file"],
+    ["imports what is missing", "./fixtures/missing-import.mjs", "importing it failed"],
+    ["has no default export", "./fixtures/no-default.mjs", "no default export. Export an AI SDK language model"],
+    ["exports something else", "./fixtures/not-a-model.mjs", "default export is no model. Export an AI SDK"],
+    ["exports a model without id", "./fixtures/nameless-model.mjs", "Add a string id"],
+    ["exports a function that throws", "./fixtures/factory-throws.mjs", "the function it exports threw: no licence"],
+    ["exports a provider", "./fixtures/ai-sdk-provider.mjs", "export default provider('model-id')"],
+    ["has an old AI SDK model", "./fixtures/old-specification.mjs", "specification v1; v2, v3 and v4 are understood"],
+  ])("refuses a module that %s", async (_, path, message) => {
+    await expect(loadModel(fixture(path))).rejects.toMatchObject({
+      code: "model_module_invalid",
+      message: expect.stringContaining(message),
+    });
+  });
+
+  it("refuses a path that is not a URL and says how to write one", async () => {
+    await expect(loadModel({ kind: "module", url: "./model.js" })).rejects.toMatchObject({
+      code: "model_module_invalid",
+      message: expect.stringContaining("new URL('./model.js', import.meta.url)"),
+    });
+  });
+
+  it("names what is wrong in a module's script", async () => {
+    await expect(loadModel(fixture("./fixtures/bad-script.mjs"))).rejects.toMatchObject({ code: "invalid_script" });
+  });
+});

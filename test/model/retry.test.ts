@@ -1,0 +1,163 @@
+import { describe, expect, it } from "vitest";
+import { NO_USAGE, TroupeError } from "../../src/kernel/index.js";
+import {
+  createScriptedModel,
+  type Model,
+  type RetryNotice,
+  type ScriptFailure,
+  type ScriptStep,
+  streamWithRetry,
+} from "../../src/model/index.js";
+import { calm, collect, collectFailure, requestOf, textIn } from "./requests.js";
+
+/** Runs a scripted step under retry with a sleep that only takes notes. */
+function attempt(step: ScriptStep, signal = calm()) {
+  const slept: number[] = [];
+  const notices: RetryNotice[] = [];
+  const stream = streamWithRetry(createScriptedModel({ turns: [[step]] }), requestOf(), {
+    signal,
+    onRetry: (notice) => notices.push(notice),
+    sleep: async (ms) => void slept.push(ms),
+  });
+  return { stream, slept, notices };
+}
+
+describe("a model call is repeated", () => {
+  it.each(["model_unreachable", "model_stream_cut", "model_stream_malformed"])(
+    "after %s with nothing shown, waiting 2, 4 and 8 seconds",
+    async (code) => {
+      const { stream, slept, notices } = attempt({ text: "at last", fail: { code, attempts: 3 } });
+      expect(textIn(await collect(stream))).toBe("at last");
+      expect(slept).toEqual([2000, 4000, 8000]);
+      expect(notices).toMatchObject([
+        { attempt: 1, delayMs: 2000, error: { code } },
+        { attempt: 2, delayMs: 4000, error: { code } },
+        { attempt: 3, delayMs: 8000, error: { code } },
+      ]);
+    },
+  );
+
+  it("after a rate limit that says when to come back, waiting that long", async () => {
+    const { stream, slept } = attempt({ text: "ok", fail: { status: 429, retryAfterMs: 1234, attempts: 1 } });
+    expect(textIn(await collect(stream))).toBe("ok");
+    expect(slept).toEqual([1234]);
+  });
+
+  it("after a minute when the provider asks for more", async () => {
+    const { stream, slept } = attempt({ text: "ok", fail: { status: 429, retryAfterMs: 600_000, attempts: 1 } });
+    await collect(stream);
+    expect(slept).toEqual([60_000]);
+  });
+
+  it("three times at most, waiting never more than ten seconds", async () => {
+    const { stream, slept } = attempt({ fail: { code: "model_unreachable" } });
+    expect((await collectFailure(stream)).error).toMatchObject({ code: "model_unreachable" });
+    expect(slept).toEqual([2000, 4000, 8000]);
+
+    const patient: number[] = [];
+    const model = createScriptedModel({ turns: [[{ fail: { code: "model_unreachable" } }]] });
+    const sleep = async (ms: number) => void patient.push(ms);
+    await collectFailure(streamWithRetry(model, requestOf(), { signal: calm(), maxAttempts: 6, sleep }));
+    expect(patient).toEqual([2000, 4000, 8000, 10_000, 10_000]);
+  });
+});
+
+describe("a model call is not repeated", () => {
+  it("once an event was shown", async () => {
+    const { stream, slept } = attempt({ chunks: ["a", "b"], fail: { code: "model_stream_cut", afterChunks: 1 } });
+    const { events, error } = await collectFailure(stream);
+    expect(textIn(events)).toBe("a");
+    expect(error).toMatchObject({ code: "model_stream_cut" });
+    expect(slept).toEqual([]);
+  });
+
+  it.each<[string, ScriptFailure]>([
+    ["a rate limit without a time", { status: 429 }],
+    ["a server error", { status: 500 }],
+    ["a server error with a time", { status: 503, retryAfterMs: 10 }],
+    ["a refused key", { status: 401 }],
+    ["an invalid request", { status: 400 }],
+    ["anything unknown", { code: "model_failed", retryable: true }],
+  ])("after %s", async (_, fail) => {
+    const { stream, slept } = attempt({ text: "never", fail });
+    expect((await collectFailure(stream)).events).toEqual([]);
+    expect(slept).toEqual([]);
+  });
+
+  it("after an abort, which also ends the wait between attempts", async () => {
+    const controller = new AbortController();
+    const model = createScriptedModel({ turns: [[{ text: "x", fail: { code: "model_unreachable", attempts: 1 } }]] });
+    const { events, error } = await collectFailure(
+      // The real sleep: it would take two seconds were it not woken.
+      streamWithRetry(model, requestOf(), {
+        signal: controller.signal,
+        onRetry: () => queueMicrotask(() => controller.abort()),
+      }),
+    );
+    expect(events).toEqual([]);
+    expect(error).toMatchObject({ code: "aborted" });
+  });
+
+  it("and keeps the reason of an abort that has a code of its own", async () => {
+    const controller = new AbortController();
+    controller.abort(new TroupeError("turn_timeout", "too slow"));
+    const { error } = await collectFailure(attempt({ text: "x" }, controller.signal).stream);
+    expect(error).toMatchObject({ code: "turn_timeout" });
+  });
+});
+
+describe("a model of the host's own", () => {
+  const run = (model: Model) =>
+    streamWithRetry(model, requestOf(), { signal: calm(), maxAttempts: 1, sleep: async () => undefined });
+
+  it("that ends without finish is a cut stream", async () => {
+    const model: Model = {
+      id: "mute",
+      async *stream() {
+        yield { type: "text_delta", blockId: "0", text: "half" };
+      },
+    };
+    const { events, error } = await collectFailure(run(model));
+    expect(textIn(events)).toBe("half");
+    expect(error).toMatchObject({ code: "model_stream_cut" });
+  });
+
+  it("that throws anything fails with model_failed and keeps the cause", async () => {
+    const bug = new TypeError("undefined is not a function");
+    const model: Model = {
+      id: "buggy",
+      // biome-ignore lint/correctness/useYield: it fails before its first event
+      async *stream() {
+        throw bug;
+      },
+    };
+    expect((await collectFailure(run(model))).error).toMatchObject({ code: "model_failed", cause: bug });
+  });
+
+  it("is told to stop when the reader leaves", async () => {
+    let stopped = false;
+    const model: Model = {
+      id: "endless",
+      async *stream() {
+        try {
+          while (true) yield { type: "text_delta", blockId: "0", text: "more" };
+        } finally {
+          stopped = true;
+        }
+      },
+    };
+    for await (const _ of run(model)) break;
+    expect(stopped).toBe(true);
+  });
+
+  it("is not listened to after finish", async () => {
+    const model: Model = {
+      id: "chatty",
+      async *stream() {
+        yield { type: "finish", reason: "stop", usage: NO_USAGE };
+        yield { type: "text_delta", blockId: "0", text: "one more thing" };
+      },
+    };
+    expect(await collect(run(model))).toEqual([{ type: "finish", reason: "stop", usage: NO_USAGE }]);
+  });
+});

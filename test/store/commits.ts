@@ -1,0 +1,54 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { onTestFinished } from "vitest";
+import { type Commit, type Message, NO_USAGE, nodeId, segmentId } from "../../src/kernel/index.js";
+import { encode } from "../../src/wire/index.js";
+
+/** The commit of a session's n-th turn: one message. */
+export function turn(sessionId: string, revision: number, components: Commit["components"] = []): Commit {
+  const id = segmentId(sessionId, revision);
+  const parent = revision === 1 ? null : nodeId(segmentId(sessionId, revision - 1), 0);
+  return {
+    head: {
+      sessionId,
+      revision,
+      leaf: nodeId(id, 0),
+      turnIndex: revision,
+      usage: NO_USAGE,
+      components: {},
+      operation: `${sessionId}/${revision}`,
+    },
+    expectedRevision: revision - 1,
+    segment: { id, bytes: segmentBytes(id, parent, [`message ${revision}`]) },
+    components,
+  };
+}
+
+export function segmentBytes(id: string, parent: string | null, texts: readonly string[]): Uint8Array {
+  const messages = texts.map(
+    (text, i): Message => ({ id: nodeId(id, i), role: "user", parts: [{ type: "text", text }] }),
+  );
+  return encode({ id, parent, messages });
+}
+
+export function textsOf(messages: readonly Message[]): string[] {
+  return messages.flatMap(({ parts }) => parts.map((part) => (part.type === "text" ? part.text : "")));
+}
+
+/** A folder of its own for one test. */
+export function temporaryFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "troupe-store-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** What `run` throws; fails the test when it does not. */
+export function thrownBy(run: () => unknown): unknown {
+  try {
+    run();
+  } catch (error) {
+    return error;
+  }
+  throw new Error("nothing was thrown");
+}

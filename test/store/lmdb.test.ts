@@ -1,0 +1,150 @@
+import { createHash } from "node:crypto";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { open } from "lmdb";
+import { expect, onTestFinished, test } from "vitest";
+import { openLmdb, openLmdbReader, readHistory } from "../../src/store/index.js";
+import { encode } from "../../src/wire/index.js";
+import { temporaryFolder, textsOf, thrownBy, turn } from "./commits.js";
+
+const RAW = { encoding: "binary", noSubdir: false, overlappingSync: false } as const;
+
+/** Changes a stored record behind the store's back. */
+async function tamper(path: string, table: string, key: string, bytes: Uint8Array): Promise<void> {
+  const root = open<Uint8Array, string>({ ...RAW, path });
+  root.openDB(table, { encoding: "binary" }).putSync(key, bytes);
+  await root.close();
+}
+
+function storeWith(...sessions: readonly string[]): string {
+  const path = temporaryFolder();
+  const backend = openLmdb(path);
+  backend.commit(sessions.map((id) => turn(id, 1)));
+  backend.close();
+  return path;
+}
+
+test("reopening keeps heads, segments and components", () => {
+  const path = temporaryFolder();
+  const first = openLmdb(path);
+  const component = { hash: "h", bytes: new Uint8Array([1, 2, 3]) };
+  first.commit([turn("a", 1, [component])]);
+  first.commit([turn("a", 2)]);
+  first.close();
+  const second = openLmdb(path);
+  onTestFinished(() => second.close());
+  expect(second.head("a")).toEqual(turn("a", 2).head);
+  expect(textsOf(readHistory(second, "a@2.0"))).toEqual(["message 1", "message 2"]);
+  expect(second.component("h")).toEqual(new Uint8Array([1, 2, 3]));
+});
+
+test("a folder whose name has a dot is a folder", () => {
+  const path = join(temporaryFolder(), "data.v1");
+  const backend = openLmdb(path);
+  onTestFinished(() => backend.close());
+  backend.commit([turn("a", 1)]);
+  expect(readFileSync(join(path, "data.mdb")).length).toBeGreaterThan(0);
+});
+
+test("a reader sees a commit that follows its last read in the same tick", () => {
+  const path = temporaryFolder();
+  const backend = openLmdb(path);
+  const reader = openLmdbReader(path);
+  onTestFinished(() => {
+    reader.close();
+    backend.close();
+  });
+  expect(reader.head("a")).toBeUndefined();
+  expect(reader.segment("a@1")).toBeUndefined();
+  expect(reader.component("h")).toBeUndefined();
+  backend.commit([turn("a", 1, [{ hash: "h", bytes: new Uint8Array([7]) }])]);
+  expect(reader.segment("a@1")).toEqual(turn("a", 1).segment?.bytes);
+  expect(reader.component("h")).toEqual(new Uint8Array([7]));
+  expect(reader.head("a")?.revision).toBe(1);
+  backend.commit([turn("a", 2), turn("b", 1)]);
+  expect(reader.head("a")?.revision).toBe(2);
+  expect([...reader.sessionIds()]).toEqual(["a", "b"]);
+  expect(reader.sessionCount()).toBe(2);
+});
+
+test("a closed reader leaves the store of its process open", () => {
+  const path = temporaryFolder();
+  const backend = openLmdb(path);
+  onTestFinished(() => backend.close());
+  openLmdbReader(path).close();
+  expect(backend.commit([turn("a", 1)])).toEqual([{ ok: true, revision: 1, replayed: false }]);
+});
+
+test("a reader of a folder without a store says so", () => {
+  expect(thrownBy(() => openLmdbReader(temporaryFolder()))).toMatchObject({ code: "store_open_failed" });
+});
+
+test("a newer layout is refused and not one byte of it is changed", async () => {
+  const path = storeWith("a");
+  await tamper(path, "meta", "layout", encode({ version: 2 }));
+  const digest = () =>
+    createHash("sha256")
+      .update(readFileSync(join(path, "data.mdb")))
+      .digest("hex");
+  const before = digest();
+  expect(thrownBy(() => openLmdb(path))).toMatchObject({
+    code: "store_version_unknown",
+    details: { found: 2, known: 1 },
+  });
+  expect(digest()).toBe(before);
+});
+
+test("a store whose creation was interrupted before its layout was recorded opens", async () => {
+  const path = temporaryFolder();
+  const root = open<Uint8Array, string>({ ...RAW, path });
+  root.openDB("heads", { encoding: "binary" });
+  root.openDB("meta", { encoding: "binary" });
+  await root.close();
+  const backend = openLmdb(path);
+  onTestFinished(() => backend.close());
+  expect(backend.commit([turn("a", 1)])).toEqual([{ ok: true, revision: 1, replayed: false }]);
+});
+
+test("a file that is no database is a typed error", () => {
+  const path = temporaryFolder();
+  mkdirSync(path, { recursive: true });
+  writeFileSync(join(path, "data.mdb"), Buffer.alloc(16_384, "not a database "));
+  expect(thrownBy(() => openLmdb(path))).toMatchObject({ code: "store_open_failed", cause: expect.any(Error) });
+});
+
+test("damaged segment bytes are history_damaged", async () => {
+  const path = storeWith("a");
+  await tamper(path, "segments", "a@1", new Uint8Array([0x54, 0x70, 1, 0xdb, 0xff, 0xff, 0xff, 0xff]));
+  const backend = openLmdb(path);
+  onTestFinished(() => backend.close());
+  expect(thrownBy(() => readHistory(backend, "a@1.0"))).toMatchObject({
+    code: "history_damaged",
+    cause: { code: "snapshot_damaged" },
+  });
+});
+
+test("a damaged head refuses its own session and lets the others commit", async () => {
+  const path = storeWith("damaged", "whole");
+  await tamper(path, "heads", "damaged", new Uint8Array([1, 2, 3]));
+  const backend = openLmdb(path);
+  onTestFinished(() => backend.close());
+  expect(thrownBy(() => backend.head("damaged"))).toMatchObject({ code: "snapshot_damaged" });
+  expect(backend.commit([turn("damaged", 2), turn("whole", 2)])).toMatchObject([
+    { ok: false, error: { code: "snapshot_damaged" } },
+    { ok: true, revision: 2 },
+  ]);
+});
+
+test("a write LMDB refuses in mid-transaction rolls back the whole batch", () => {
+  const path = temporaryFolder();
+  const backend = openLmdb(path);
+  onTestFinished(() => backend.close());
+  const tooLong = { hash: "h".repeat(5_000), bytes: new Uint8Array([1]) };
+  const results = backend.commit([turn("a", 1), turn("b", 1, [tooLong])]);
+  expect(results).toMatchObject([
+    { ok: false, error: { code: "store_write_failed", cause: expect.any(Error) } },
+    { ok: false, error: { code: "store_write_failed" } },
+  ]);
+  expect([...backend.sessionIds()]).toEqual([]);
+  expect(backend.segment("a@1")).toBeUndefined();
+});

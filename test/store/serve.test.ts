@@ -1,0 +1,146 @@
+import { MessageChannel } from "node:worker_threads";
+import { expect, onTestFinished, test } from "vitest";
+import { openMemory, type StoreBackend, StoreClient, StoreServer } from "../../src/store/index.js";
+import { Lane } from "../../src/wire/index.js";
+import { textsOf, turn } from "./commits.js";
+
+function serving(backend: StoreBackend = openMemory()) {
+  const server = new StoreServer(backend);
+  onTestFinished(() => server.close());
+  const port = () => {
+    const { port1, port2 } = new MessageChannel();
+    server.attach(port1);
+    return port2;
+  };
+  const client = () => {
+    const opened = new StoreClient({ port: port(), options: { memory: true } });
+    onTestFinished(() => opened.close());
+    return opened;
+  };
+  return { server, port, client };
+}
+
+test("all commits of one tick, from three lanes, are one transaction", async () => {
+  const { server, client } = serving();
+  const clients = [client(), client(), client()];
+  const receipts = await Promise.all(
+    clients.flatMap((each, c) => Array.from({ length: 10 }, (_, i) => each.commit(turn(`${c}/${i}`, 1)))),
+  );
+  expect(receipts).toEqual(Array.from({ length: 30 }, () => ({ revision: 1, replayed: false })));
+  expect(server.stats()).toEqual({ transactions: 1, records: 60, commits: 30, sessions: 30 });
+});
+
+test("commits of different ticks are different transactions", async () => {
+  const { server, client } = serving();
+  const one = client();
+  await one.commit(turn("a", 1));
+  await one.commit(turn("a", 2));
+  expect(server.stats()).toEqual({ transactions: 2, records: 4, commits: 2, sessions: 1 });
+});
+
+test("each commit of a batch gets its own answer, with the error's code and details intact", async () => {
+  const { client } = serving();
+  const one = client();
+  await one.commit(turn("a", 1));
+  const rival = turn("a", 1);
+  const answers = await Promise.allSettled([
+    one.commit(turn("b", 1)),
+    one.commit(turn("a", 3)),
+    one.commit(turn("a", 1)),
+    one.commit({ ...rival, head: { ...rival.head, operation: "rival" } }),
+  ]);
+  expect(answers).toMatchObject([
+    { status: "fulfilled", value: { revision: 1, replayed: false } },
+    { reason: { code: "head_conflict", retryable: true, details: { sessionId: "a", expected: 2, actual: 1 } } },
+    { status: "fulfilled", value: { revision: 1, replayed: true } },
+    { reason: { code: "session_exists", retryable: false } },
+  ]);
+});
+
+test("a commit is answered only after its transaction", async () => {
+  const backend = openMemory();
+  const order: string[] = [];
+  const watched: StoreBackend = {
+    head: (id) => backend.head(id),
+    segment: (id) => backend.segment(id),
+    component: (hash) => backend.component(hash),
+    sessionIds: () => backend.sessionIds(),
+    sessionCount: () => backend.sessionCount(),
+    writes: backend.writes,
+    commit(batch) {
+      const results = backend.commit(batch);
+      order.push("durable");
+      return results;
+    },
+    close: () => backend.close(),
+  };
+  await serving(watched).client().commit(turn("a", 1));
+  order.push("answered");
+  expect(order).toEqual(["durable", "answered"]);
+});
+
+test("a backend that throws fails its callers and the store serves on", async () => {
+  const backend = openMemory();
+  let broken = true;
+  const flaky = Object.assign(Object.create(backend) as StoreBackend, {
+    commit: (batch: Parameters<StoreBackend["commit"]>[0]) => {
+      if (broken) throw new Error("no such device");
+      return backend.commit(batch);
+    },
+    sessionCount: () => backend.sessionCount(),
+    close: () => backend.close(),
+  });
+  const one = serving(flaky).client();
+  await expect(one.commit(turn("a", 1))).rejects.toMatchObject({
+    code: "store_write_failed",
+    cause: { message: "no such device" },
+  });
+  broken = false;
+  await expect(one.commit(turn("a", 1))).resolves.toEqual({ revision: 1, replayed: false });
+});
+
+test("a memory store is read through the lane", async () => {
+  const one = serving().client();
+  await one.commit(turn("a", 1, [{ hash: "h", bytes: new Uint8Array([5]) }]));
+  await one.commit(turn("a", 2));
+  expect(await one.head("a")).toEqual(turn("a", 2).head);
+  expect(await one.head("none")).toBeUndefined();
+  expect(textsOf(await one.history("a@2.0"))).toEqual(["message 1", "message 2"]);
+  expect(await one.history(null)).toEqual([]);
+  expect((await one.load("a"))?.head.revision).toBe(2);
+  expect(textsOf((await one.load("a"))?.history ?? [])).toEqual(["message 1", "message 2"]);
+  expect(await one.load("none")).toBeUndefined();
+  expect(await one.component("h")).toEqual(new Uint8Array([5]));
+  expect(await one.component("none")).toBeUndefined();
+  expect(await one.sessionIds()).toEqual(["a"]);
+  await expect(one.history("a@9.0")).rejects.toMatchObject({ code: "history_damaged" });
+});
+
+test("closing writes and answers what was waiting, then refuses", async () => {
+  const backend = openMemory();
+  const { server, client } = serving(backend);
+  const one = client();
+  const early = one.commit(turn("a", 1));
+  // The lane's message is in the server's port before this resolves, because ports keep their order.
+  await one.head("a");
+  const closed = server.close();
+  await expect(early).resolves.toEqual({ revision: 1, replayed: false });
+  await closed;
+  await expect(one.commit(turn("a", 2))).rejects.toMatchObject({ code: "worker_lost" });
+  expect(() => server.attach(new MessageChannel().port1)).toThrow(expect.objectContaining({ code: "store_closed" }));
+});
+
+test("a lane that closes leaves the others served", async () => {
+  const { client } = serving();
+  const [leaving, staying] = [client(), client()];
+  const unanswered = leaving.commit(turn("a", 1));
+  leaving.close();
+  await expect(unanswered).rejects.toMatchObject({ code: "worker_lost" });
+  await expect(staying.commit(turn("b", 1))).resolves.toEqual({ revision: 1, replayed: false });
+});
+
+test("a method the store does not have is unknown_method", async () => {
+  const lane = new Lane(serving().port(), { name: "store worker" });
+  onTestFinished(() => lane.close());
+  await expect(lane.call("toString", null)).rejects.toMatchObject({ code: "unknown_method" });
+});

@@ -1,0 +1,142 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { MessageChannel, Worker } from "node:worker_threads";
+import { expect, onTestFinished, test } from "vitest";
+import {
+  acquireStoreLock,
+  openLmdb,
+  readHistory,
+  StoreClient,
+  type StoreOptions,
+  type StoreService,
+} from "../../src/store/index.js";
+import { Caller } from "../../src/wire/index.js";
+import { temporaryFolder, textsOf, turn } from "./commits.js";
+
+// The built entry: a worker thread loads JavaScript.
+const ENTRY = new URL("../../dist/workers/store.js", import.meta.url);
+const fixture = (name: string) => fileURLToPath(new URL(`./fixtures/${name}`, import.meta.url));
+
+async function startStore(options: StoreOptions) {
+  const worker = new Worker(ENTRY);
+  const exited = once(worker, "exit");
+  const store = new Caller<StoreService>(worker, { name: "store worker", deadlineMs: 30_000 });
+  onTestFinished(async () => {
+    // Never terminated: a store thread is closed.
+    if (worker.threadId !== -1) await store.to.close(undefined);
+    await exited;
+  });
+  await store.to.open(options);
+  return {
+    store,
+    exited,
+    async attach() {
+      const { port1, port2 } = new MessageChannel();
+      await store.to.attach({ port: port1 }, { transfer: [port1] });
+      return port2;
+    },
+  };
+}
+
+for (const kind of ["memory", "path"] as const) {
+  test(`a session worker commits to and reads from a store thread (${kind})`, async () => {
+    const options = kind === "memory" ? { memory: true as const } : { path: temporaryFolder() };
+    const { store, attach, exited } = await startStore(options);
+    const client = new StoreClient({ port: await attach(), options });
+    await expect(client.commit(turn("a", 1))).resolves.toEqual({ revision: 1, replayed: false });
+    expect((await client.head("a"))?.revision).toBe(1);
+    await client.commit(turn("a", 2));
+    expect((await client.head("a"))?.revision).toBe(2);
+    expect(textsOf(await client.history("a@2.0"))).toEqual(["message 1", "message 2"]);
+    expect(await client.load("none")).toBeUndefined();
+    expect(await client.sessionIds()).toEqual(["a"]);
+    await expect(client.commit(turn("a", 9))).rejects.toMatchObject({ code: "head_conflict" });
+    expect(await store.to.stats(undefined)).toEqual({ transactions: 2, records: 4, commits: 2, sessions: 1 });
+    client.close();
+    await store.to.close(undefined);
+    expect(await exited).toEqual([0]);
+  });
+}
+
+test("the store thread refuses to be used before it is opened, and to be opened twice", async () => {
+  const { store, attach } = await startStore({ memory: true });
+  await expect(store.to.open({ memory: true })).rejects.toMatchObject({ code: "store_already_open" });
+  const client = new StoreClient({ port: await attach(), options: { memory: true } });
+  onTestFinished(() => client.close());
+  await expect(client.commit(turn("a", 1))).resolves.toEqual({ revision: 1, replayed: false });
+});
+
+test("a commit that is in the store thread's hands when it closes is answered", async () => {
+  const path = temporaryFolder();
+  const { store, attach } = await startStore({ path });
+  const client = new StoreClient({ port: await attach(), options: { path } });
+  await client.commit(turn("a", 1));
+  const last = client.commit(turn("a", 2)).then(
+    () => "answered",
+    (error: { code: string }) => error.code,
+  );
+  await store.to.close(undefined);
+  const answer = await last;
+  client.close();
+  const backend = openLmdb(path);
+  onTestFinished(() => backend.close());
+  // Which of the two it is depends on which port is read first; an answer without the commit never happens.
+  expect([1, 2]).toContain(backend.head("a")?.revision);
+  if (answer === "answered") expect(backend.head("a")?.revision).toBe(2);
+  else expect(answer).toMatch(/^(worker_lost|store_closed)$/);
+});
+
+test("a reader in another thread sees every commit as soon as it is acknowledged", async () => {
+  const path = temporaryFolder();
+  const { attach } = await startStore({ path });
+  const writer = new StoreClient({ port: await attach(), options: { path } });
+  const port = await attach();
+  const reader = new Worker(fixture("read-heads.mjs"), { workerData: { port, path }, transferList: [port] });
+  onTestFinished(async () => {
+    writer.close();
+    await reader.terminate();
+  });
+  for (let revision = 1; revision <= 50; revision++) {
+    await writer.commit(turn("a", revision));
+    reader.postMessage("a");
+    const [seen] = await once(reader, "message");
+    expect(seen).toEqual({ revision, messages: revision });
+  }
+});
+
+test("every acknowledged commit survives SIGKILL, and the next process takes the folder over", async () => {
+  const path = temporaryFolder();
+  const acknowledged = new Map<string, number>();
+  for (let round = 1; round <= 3; round++) {
+    await commitUntilKilled(path, 40 * round, acknowledged);
+    const lock = acquireStoreLock(path);
+    const backend = openLmdb(path);
+    for (const [sessionId, revision] of acknowledged) {
+      const head = backend.head(sessionId);
+      expect(head?.revision).toBeGreaterThanOrEqual(revision);
+      // Nothing torn: every segment below the head is there and whole.
+      expect(readHistory(backend, head?.leaf ?? null)).toHaveLength(head?.revision ?? -1);
+    }
+    backend.close();
+    lock.release();
+  }
+  expect(acknowledged.size).toBe(4);
+});
+
+/** Runs a process that commits through a real store thread; kills it after so many acknowledgements. */
+async function commitUntilKilled(path: string, count: number, acknowledged: Map<string, number>): Promise<void> {
+  const child: ChildProcess = spawn(process.execPath, [fixture("commit-forever.mjs"), path], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const exited = once(child, "exit");
+  let lines = 0;
+  for await (const line of createInterface({ input: child.stdout as NonNullable<ChildProcess["stdout"]> })) {
+    const [sessionId, revision] = line.split(" ");
+    acknowledged.set(sessionId as string, Number(revision));
+    if (++lines === count) child.kill("SIGKILL");
+  }
+  expect(await exited).toEqual([null, "SIGKILL"]);
+  expect(lines).toBeGreaterThanOrEqual(count);
+}

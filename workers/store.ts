@@ -1,0 +1,9 @@
+import { parentPort } from "node:worker_threads";
+import { storeService } from "../src/store/index.js";
+import { serve } from "../src/wire/index.js";
+
+if (parentPort === null) throw new Error("workers/store.js is the entry of a worker thread.");
+const port = parentPort;
+
+// With its port closed nothing keeps the thread alive; the answer to `close` has left by the next turn.
+serve(port, storeService({ onClosed: () => setImmediate(() => port.close()) }));
