@@ -18,6 +18,7 @@ export { defineTool, type ToolContext, type ToolDefinition } from "./plugin/inde
 export {
   createTroupe,
   type ForkOptions,
+  type Permissions,
   type PluginEntry,
   type PoolToolEntry,
   type Session,

@@ -120,9 +120,9 @@ export function startTurn(config: TurnConfig): TurnStep {
 /** An event that does not answer the outstanding effect changes nothing: late and repeated answers are harmless. */
 export function stepTurn(state: TurnState, event: TurnEvent): TurnStep {
   if (event.type === "cancel") return onCancel(state, event.reason);
-  if (event.type === "refused") return { state: { ...state, phase: "failed" }, effects: [] };
   switch (state.phase) {
     case "before_turn":
+      if (event.type === "refused") return refuse(state);
       return event.type === "before_turn_done" ? onBeforeTurn(state, event.directives) : ignore(state);
     case "prompt":
       if (event.type === "prompt_failed") return stopWith(state, "runtime_error", event.issue);
@@ -136,8 +136,10 @@ export function stepTurn(state: TurnState, event: TurnEvent): TurnStep {
       if (event.type === "checkpoint_failed") return stopWith(state, "runtime_error", event.issue);
       return event.type === "checkpoint_done" ? onCheckpoint(state, event.directives) : ignore(state);
     case "after_turn":
+      if (event.type === "refused") return refuse(state);
       return event.type === "after_turn_done" ? onAfterTurn(state, event) : ignore(state);
     case "commit":
+      if (event.type === "refused") return refuse(state);
       return event.type === "committed" ? onCommitted(state) : ignore(state);
     case "deliver":
       return event.type === "delivered" ? onDelivered(state, event.issues) : ignore(state);
@@ -285,6 +287,10 @@ function onCommitted(state: TurnState): TurnStep {
 
 function onDelivered(state: TurnState, issues: readonly TurnIssue[]): TurnStep {
   return { state: { ...state, phase: "done", issues: [...state.issues, ...issues] }, effects: [] };
+}
+
+function refuse(state: TurnState): TurnStep {
+  return { state: { ...state, phase: "failed" }, effects: [] };
 }
 
 function onCancel(state: TurnState, reason: string): TurnStep {

@@ -5,6 +5,7 @@ import { type ToolSpec, TroupeError } from "../kernel/index.js";
 import type { ModelSource } from "../model/index.js";
 import { checkToolDefinition, jsonSchemaOf, type ToolDefinition } from "../plugin/index.js";
 import type { StoreOptions } from "../store/index.js";
+import type { Permissions } from "./permissions.js";
 
 /** A plugin as a host names it: by the module that default-exports it. */
 export interface PluginEntry {
@@ -14,6 +15,8 @@ export interface PluginEntry {
   readonly tier?: "worker" | "inline";
   /** How long one hook call may take. Default: the runtime's `hookDeadlineMs`. */
   readonly deadlineMs?: number;
+  /** What an isolated plugin may do beyond computing; default nothing. `"all"` takes the seat belt off. */
+  readonly permissions?: Permissions | "all";
 }
 
 /** A tool whose body runs in the tool pool: the module default-exports what `defineTool` returns. */
@@ -52,6 +55,7 @@ export interface ResolvedPlugin {
   readonly options: unknown;
   readonly tier: "worker" | "inline";
   readonly deadlineMs: number;
+  readonly permissions: Permissions | "all";
 }
 
 /** Options checked and made plain: what can cross a thread, and the host's closures beside it. */
@@ -130,6 +134,7 @@ function resolvePlugins(plugins: readonly PluginEntry[], hookDeadlineMs: number)
       options: entry.options,
       tier,
       deadlineMs: positive(entry.deadlineMs, hookDeadlineMs, `${what}.deadlineMs`),
+      permissions: entry.permissions ?? {},
     };
   });
 }

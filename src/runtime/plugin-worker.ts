@@ -3,6 +3,7 @@ import { asTroupeError, TroupeError } from "../kernel/index.js";
 import type { PluginManifest } from "../plugin/index.js";
 import type { PluginWorkerService } from "../session/index.js";
 import type { ResolvedPlugin } from "./options.js";
+import { permissionFlags } from "./permissions.js";
 import type { SessionWorker } from "./session-worker.js";
 import { Thread } from "./threads.js";
 
@@ -56,6 +57,7 @@ export class PluginWorker {
       name: `Plugin worker ${this.index} (${this.#manifest?.id ?? this.#entry.module})`,
       // A plugin gets nothing of the host's environment.
       env: {},
+      execArgv: permissionFlags(this.#entry.module, this.#entry.permissions),
     });
     this.#thread = thread;
     try {

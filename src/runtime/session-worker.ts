@@ -44,6 +44,8 @@ export class SessionWorker {
   #closed = false;
   #received = 0;
   restarts = 0;
+  /** Resolves when the current lane has closed; everything it carried has arrived by then. */
+  #laneClosed: Promise<void> = Promise.resolve();
   /** Ids of the inline plugins, in their order: only the session workers load them. */
   inlinePlugins: readonly string[] = [];
 
@@ -67,6 +69,10 @@ export class SessionWorker {
     const thread = new Thread<SessionWorkerService>({ kind: "session", name: `Session worker ${index}` });
     this.#thread = thread;
     const { port1: mainPort, port2: workerPort } = new MessageChannel();
+    let laneClosed: () => void = ignore;
+    this.#laneClosed = new Promise<void>((resolve) => {
+      laneClosed = resolve;
+    });
     const lane = new Lane(mainPort, {
       name: `Session worker ${index}`,
       serve: (_method, payload, call) => this.#runHostTool(payload as HostToolCall, call),
@@ -74,6 +80,7 @@ export class SessionWorker {
         if (topic === "activity") this.#parts.onActivity(payload as ActivityNote);
         else if (topic === "suspect") this.#parts.onSuspect(payload as SuspectNote);
       },
+      onLost: laneClosed,
     });
     thread.exited.then(({ error }) => {
       this.#received += lane.counts.received;
@@ -164,7 +171,12 @@ export class SessionWorker {
     await this.#ready.catch(ignore);
     const thread = this.#thread;
     if (thread === undefined) return;
-    await thread.caller.to.shutdown({ drainMs }, { deadlineMs: drainMs + CLOSE_GRACE_MS }).catch(ignore);
+    const closed = this.#laneClosed;
+    await thread.caller.to.shutdown({ drainMs }, { deadlineMs: drainMs + CLOSE_GRACE_MS }).then(
+      // The lane's last answers may arrive behind the word that everything is done: it ends after them.
+      () => closed,
+      ignore,
+    );
     await thread.terminate();
   }
 

@@ -32,6 +32,8 @@ export interface TroupeStats {
   readonly store: StoreStats;
   /** Messages this thread received: on the lanes, and by Comlink (`stats()` itself causes some of those). */
   readonly mainMessages: { readonly lane: number; readonly control: number };
+  /** Messages between session workers and plugin workers. */
+  readonly hookMessages: { readonly sent: number; readonly received: number };
 }
 
 /**
@@ -119,6 +121,13 @@ export class Troupe implements AsyncDisposable {
       forks,
       store: await this.#openStore().stats(),
       mainMessages: this.#messages(),
+      hookMessages: workers.reduce(
+        (sum, { hookMessages }) => ({
+          sent: sum.sent + hookMessages.sent,
+          received: sum.received + hookMessages.received,
+        }),
+        { sent: 0, received: 0 },
+      ),
     };
   }
 

@@ -17,6 +17,7 @@ import type {
   PluginSetup,
   SessionWorkerService,
   SessionWorkerSetup,
+  SessionWorkerStats,
   SuspectNote,
   TurnCall,
 } from "./protocol.js";
@@ -150,8 +151,14 @@ class SessionHost {
     await actor?.ended();
   }
 
-  stats(): { sessions: number; turns: number; histograms: ReturnType<PhaseProbe["entries"]> } {
-    return { sessions: this.#sessions.size, turns: this.#finished, histograms: this.#probe.entries() };
+  stats(): Omit<SessionWorkerStats, "threadId"> {
+    const hookMessages = { sent: 0, received: 0 };
+    for (const link of this.#links) {
+      if (!(link instanceof WorkerLink)) continue;
+      hookMessages.sent += link.messages.sent;
+      hookMessages.received += link.messages.received;
+    }
+    return { sessions: this.#sessions.size, turns: this.#finished, hookMessages, histograms: this.#probe.entries() };
   }
 
   async shutdown(drainMs: number): Promise<void> {
@@ -166,8 +173,9 @@ class SessionHost {
     await this.#pool.close();
     for (const link of this.#links) link.close();
     this.#services.store.close();
-    // The main thread may still want the answers that have just been given.
-    setImmediate(() => this.#lane.close());
+    // Answers to the last turns are still on their way into the lane; it closes behind them, and only then are we done.
+    await new Promise((resolve) => setImmediate(resolve));
+    this.#lane.close();
   }
 
   #start(sessionId: string, open: () => Promise<Session>): SessionActor {

@@ -67,6 +67,7 @@ export class WorkerLink implements PluginLink {
   readonly #deadlines = new Deadlines();
   #lane: Lane | undefined;
   #incarnation = 0;
+  readonly #past = { sent: 0, received: 0 };
   /** Sessions whose instance exists in the current incarnation. */
   #opened = new Set<string>();
   #waiting: { go: (lane: Lane) => void; fail: (error: TroupeError) => void }[] = [];
@@ -78,8 +79,10 @@ export class WorkerLink implements PluginLink {
     this.#options = options;
   }
 
-  get pending(): number {
-    return (this.#lane?.pending ?? 0) + this.#waiting.length;
+  /** Messages on this hook lane, over all incarnations. */
+  get messages(): { sent: number; received: number } {
+    const { sent, received } = this.#lane?.counts ?? { sent: 0, received: 0 };
+    return { sent: this.#past.sent + sent, received: this.#past.received + received };
   }
 
   /** The lane to a new incarnation of the plugin's worker. */
@@ -90,6 +93,8 @@ export class WorkerLink implements PluginLink {
     const lane = new Lane(port, {
       name: `Plugin ${this.manifest.id}`,
       onLost: () => {
+        this.#past.sent += lane.counts.sent;
+        this.#past.received += lane.counts.received;
         if (this.#lane === lane) this.#lane = undefined;
       },
     });

@@ -47,6 +47,8 @@ export interface SessionWorkerStats {
   readonly sessions: number;
   readonly turns: number;
   readonly threadId: number;
+  /** Messages on the hook lanes of this worker. */
+  readonly hookMessages: { readonly sent: number; readonly received: number };
   readonly histograms: readonly (readonly [string, RecordableHistogram])[];
 }
 

@@ -3,6 +3,7 @@ import type { Database, RootDatabase } from "lmdb";
 import { asTroupeError, type Commit, type Head, messageOf, TroupeError } from "../kernel/index.js";
 import { decode, encode } from "../wire/index.js";
 import type { CommitResult, StoreBackend, StoreReader } from "./contract.js";
+import { checkDatabaseFile } from "./lmdb-file.js";
 import { planBatch, recordsOf, writeFailed } from "./plan.js";
 
 /**
@@ -198,6 +199,7 @@ const MAP_BYTES = 64 * 1024 ** 3;
 const TABLE = { encoding: "binary", compression: false, cache: false } as const;
 
 function openRoot(path: string, { readOnly }: { readonly readOnly: boolean }): RootDatabase<Uint8Array, string> {
+  checkDatabaseFile(path, { readOnly });
   // Loaded on first use: a native addon costs each thread some 30 ms, and a memory store needs none of it.
   const { open } = createRequire(import.meta.url)("lmdb") as typeof import("lmdb");
   try {

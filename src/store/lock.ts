@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import {
+  existsSync,
   linkSync,
   mkdirSync,
   readdirSync,
@@ -10,7 +11,7 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
-import { join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { messageOf, TroupeError } from "../kernel/index.js";
 import { isRunning, type Owner, thisProcess } from "./owner.js";
 
@@ -77,10 +78,22 @@ function makeFolder(path: string): string {
         details: { path },
       });
     }
-    mkdirSync(path, { recursive: true });
+    makeMissing(resolve(path));
     return realpathSync(path);
   } catch (error) {
     throw error instanceof TroupeError ? error : notWritable(path, error);
+  }
+}
+
+// Not `recursive: true`: below /proc, Node's own loop never ends.
+function makeMissing(folder: string): void {
+  if (existsSync(folder)) return;
+  makeMissing(dirname(folder));
+  try {
+    mkdirSync(folder);
+  } catch (error) {
+    // Another process made it just now.
+    if (codeOf(error) !== "EEXIST") throw error;
   }
 }
 

@@ -118,6 +118,8 @@ export class Caller<S extends Service> {
     const id = this.#nextId++;
     const deadlineMs = options.deadlineMs ?? this.#defaultDeadlineMs;
     return new Promise<never>((resolve, reject) => {
+      const sent =
+        options.transfer === undefined ? argument : Comlink.transfer(argument as object, [...options.transfer]);
       const settle = (end: () => void) => {
         if (!this.#pending.delete(id)) return;
         this.#deadlines.cancel(deadline);
@@ -140,8 +142,6 @@ export class Caller<S extends Service> {
       );
       signal?.addEventListener("abort", onAbort, { once: true });
       this.#pending.set(id, (error) => settle(() => reject(error)));
-      const sent =
-        options.transfer === undefined ? argument : Comlink.transfer(argument as object, [...options.transfer]);
       this.#remote.call(id, method, sent).then(
         (answer) =>
           settle(() => {

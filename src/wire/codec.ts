@@ -10,6 +10,9 @@ const MAGIC_0 = 0x54; // "T"
 const MAGIC_1 = 0x70; // "p"
 const VERSION = 1;
 const HEADER = 3;
+/** msgpack extension types. */
+const UNDEFINED = 0x00;
+const TIMESTAMP = 0xff;
 
 export interface DecodeLimits {
   readonly maxBytes?: number;
@@ -18,17 +21,28 @@ export interface DecodeLimits {
 const MAX_BYTES = 64 * 1024 * 1024;
 const MAX_DEPTH = 128;
 
-// One Packr per thread: it is not safe to share, and each thread has its own copy of this module.
-const packr = new Packr({ useRecords: false });
+// One Packr per thread: it is not safe to share, and each thread has its own copy of this module. Byte arrays are
+// copied out: somebody who changes decoded state must not change the record it came from.
+const packr = new Packr({ useRecords: false, useToJSON: false, copyBuffers: true });
 
-/** Encodes plain data. The result owns its memory, so posting it copies only these bytes. */
+/**
+ * Encodes plain data. The result owns its memory, so posting it copies only these bytes. What `decode` would not read
+ * back is refused with `unserialisable`, so that no record is written that nobody can open.
+ */
 export function encode(value: unknown): Uint8Array<ArrayBuffer> {
-  const packed = packr.pack(value);
+  let packed: Uint8Array;
+  try {
+    packed = packr.pack(value);
+  } catch (cause) {
+    throw new TroupeError("unserialisable", `A record cannot be written: ${messageOf(cause)}.`, { cause });
+  }
   const bytes = new Uint8Array(HEADER + packed.length);
   bytes[0] = MAGIC_0;
   bytes[1] = MAGIC_1;
   bytes[2] = VERSION;
   bytes.set(packed, HEADER);
+  if (bytes.length > MAX_BYTES) throw unwritable(`it has ${bytes.length} bytes, more than the ${MAX_BYTES} allowed`);
+  checkShape(bytes, MAX_DEPTH, unwritable);
   return bytes;
 }
 
@@ -37,7 +51,12 @@ export function encode(value: unknown): Uint8Array<ArrayBuffer> {
  * refused with `unserialisable` and the path to it.
  */
 export function encodeState(value: unknown, what: string): Uint8Array<ArrayBuffer> {
-  const problem = findUnfit(value, "", 0);
+  let problem: string | undefined;
+  try {
+    problem = findUnfit(value, "", 0);
+  } catch (cause) {
+    throw new TroupeError("unserialisable", `${what} cannot be saved: ${messageOf(cause)}.`, { cause });
+  }
   if (problem !== undefined) throw new TroupeError("unserialisable", `${what} cannot be saved: ${problem}.`);
   return encode(value);
 }
@@ -56,9 +75,10 @@ export function decode<T>(bytes: Uint8Array, limits: DecodeLimits = {}): T {
       },
     );
   }
-  checkShape(bytes, limits.maxDepth ?? MAX_DEPTH);
+  checkShape(bytes, limits.maxDepth ?? MAX_DEPTH, damaged);
   try {
-    return packr.unpack(bytes.subarray(HEADER)) as T;
+    // A plain view, because a Buffer's byte arrays would come back as Buffers.
+    return packr.unpack(new Uint8Array(bytes.buffer, bytes.byteOffset + HEADER, bytes.length - HEADER)) as T;
   } catch (cause) {
     throw damaged(messageOf(cause));
   }
@@ -73,10 +93,16 @@ function damaged(why: string): TroupeError {
   return new TroupeError("snapshot_damaged", `A stored record cannot be read: ${why}.`);
 }
 
+function unwritable(why: string): TroupeError {
+  return new TroupeError("unserialisable", `A record cannot be written: ${why}.`);
+}
+
 function findUnfit(value: unknown, path: string, depth: number): string | undefined {
   const at = path === "" ? "the value" : path;
   if (depth > MAX_DEPTH) return `${at} is nested deeper than ${MAX_DEPTH} levels or refers to itself`;
   if (typeof value === "function" || typeof value === "symbol") return `${at} is a ${typeof value}`;
+  if (typeof value === "bigint" && BigInt.asIntN(64, value) !== value && BigInt.asUintN(64, value) !== value)
+    return `${at} is a bigint of more than 64 bits`;
   if (typeof value !== "object" || value === null) return undefined;
   if (Array.isArray(value)) {
     for (let i = 0; i < value.length; i++) {
@@ -91,31 +117,39 @@ function findUnfit(value: unknown, path: string, depth: number): string | undefi
     return `${at} is a ${value.constructor?.name ?? "class instance"}; use plain objects, arrays, dates and byte arrays`;
   }
   for (const key of Object.keys(value)) {
+    if (key === "__proto__") return `${at} has a key __proto__`;
     const problem = findUnfit((value as Record<string, unknown>)[key], path === "" ? key : `${path}.${key}`, depth + 1);
     if (problem !== undefined) return problem;
   }
   return undefined;
 }
 
-/** Walks the msgpack structure without building anything: depth, truncation and trailing bytes are seen here. */
-function checkShape(bytes: Uint8Array, maxDepth: number): void {
+/** Walks the msgpack structure without building anything: depth, truncation, trailing bytes and extensions are seen here. */
+function checkShape(bytes: Uint8Array, maxDepth: number, refuse: (why: string) => TroupeError): void {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const end = bytes.length;
   /** Values still expected at each open level. */
   const open: number[] = [1];
   let at = HEADER;
   const need = (count: number) => {
-    if (at + count > end) throw damaged("it ends too early");
+    if (at + count > end) throw refuse("it ends too early");
   };
   const container = (count: number) => {
-    if (count > end - at) throw damaged("it claims more values than it has bytes");
+    if (count > end - at) throw refuse("it claims more values than it has bytes");
     if (count === 0) return;
-    if (open.length > maxDepth) throw damaged(`it is nested deeper than ${maxDepth} levels`);
+    if (open.length > maxDepth) throw refuse(`it is nested deeper than ${maxDepth} levels`);
     open.push(count);
   };
   const skip = (count: number) => {
     need(count);
     at += count;
+  };
+  // Of msgpackr's extensions only these two are ever written; the others can define records or point backwards.
+  const extension = (size: number) => {
+    need(1 + size);
+    const type = view.getUint8(at);
+    if (type !== UNDEFINED && type !== TIMESTAMP) throw refuse(`it contains the unknown extension ${type}`);
+    at += 1 + size;
   };
   const length = (width: 1 | 2 | 4): number => {
     need(width);
@@ -152,13 +186,13 @@ function checkShape(bytes: Uint8Array, maxDepth: number): void {
           skip(length(4));
           break;
         case 0xc7:
-          skip(length(1) + 1);
+          extension(length(1));
           break;
         case 0xc8:
-          skip(length(2) + 1);
+          extension(length(2));
           break;
         case 0xc9:
-          skip(length(4) + 1);
+          extension(length(4));
           break;
         case 0xcc:
         case 0xd0:
@@ -183,7 +217,7 @@ function checkShape(bytes: Uint8Array, maxDepth: number): void {
         case 0xd6:
         case 0xd7:
         case 0xd8:
-          skip(1 + (1 << (token - 0xd4)));
+          extension(1 << (token - 0xd4));
           break;
         case 0xdc:
           container(length(2));
@@ -198,8 +232,8 @@ function checkShape(bytes: Uint8Array, maxDepth: number): void {
           container(length(4) * 2);
           break;
         default:
-          throw damaged(`it contains the unknown token 0x${token.toString(16)}`);
+          throw refuse(`it contains the unknown token 0x${token.toString(16)}`);
       }
   }
-  if (at !== end) throw damaged("it has bytes behind its end");
+  if (at !== end) throw refuse("it has bytes behind its end");
 }

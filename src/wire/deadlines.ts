@@ -53,9 +53,12 @@ function dropSettled(queue: Queue): void {
   }
 }
 
+/** What a timer can hold; a longer one would fire at once. The sweep arms it again for what is left. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
 // A deadline alone must not keep a process alive: the port of the call it guards does.
 function arm(queue: Queue, ms: number): void {
-  queue.timer = setTimeout(() => sweep(queue), Math.max(1, Math.ceil(ms)));
+  queue.timer = setTimeout(() => sweep(queue), Math.min(MAX_TIMER_MS, Math.max(1, Math.ceil(ms))));
   queue.timer.unref();
 }
 

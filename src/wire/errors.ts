@@ -14,8 +14,20 @@ export interface ErrorData {
 
 const MAX_CAUSES = 8;
 
-/** Turns anything that can be thrown into cloneable data; never throws. */
-export function encodeError(thrown: unknown, depth = 0): ErrorData {
+/** Turns anything that can be thrown into cloneable data; never throws, whatever getters and proxies do. */
+export function encodeError(thrown: unknown): ErrorData {
+  return encodeAt(thrown, 0);
+}
+
+function encodeAt(thrown: unknown, depth: number): ErrorData {
+  try {
+    return read(thrown, depth);
+  } catch {
+    return { name: "Thrown", message: "Something was thrown that cannot be read." };
+  }
+}
+
+function read(thrown: unknown, depth: number): ErrorData {
   if (!(thrown instanceof Error)) return { name: "Thrown", message: messageOf(thrown) };
   const data: { -readonly [K in keyof ErrorData]: ErrorData[K] } = {
     name: String(thrown.name),
@@ -27,7 +39,7 @@ export function encodeError(thrown: unknown, depth = 0): ErrorData {
     data.retryable = thrown.retryable;
     data.details = cloneable(thrown.details);
   }
-  if (thrown.cause !== undefined && depth < MAX_CAUSES) data.cause = encodeError(thrown.cause, depth + 1);
+  if (thrown.cause !== undefined && depth < MAX_CAUSES) data.cause = encodeAt(thrown.cause, depth + 1);
   return data;
 }
 
@@ -54,6 +66,14 @@ function cloneable(details: Readonly<Record<string, unknown>>): Readonly<Record<
   try {
     return structuredClone(details);
   } catch {
-    return Object.fromEntries(Object.entries(details).map(([key, value]) => [key, messageOf(value)]));
+    return Object.fromEntries(Object.entries(details).map(([key, value]) => [key, cloneOrSay(value)]));
+  }
+}
+
+function cloneOrSay(value: unknown): unknown {
+  try {
+    return structuredClone(value);
+  } catch {
+    return messageOf(value);
   }
 }

@@ -148,7 +148,10 @@ export class Lane {
           { cause },
         );
         if (entry[0] === CALL) this.#settle(entry[1], undefined, error);
-        else if (entry[0] === REPLY) this.#port.postMessage([[FAIL, entry[1], "", encodeError(error)]]);
+        else if (entry[0] === REPLY) {
+          this.#port.postMessage([[FAIL, entry[1], "", encodeError(error)]]);
+          this.counts.sent++;
+        }
       }
     }
   }
@@ -156,6 +159,8 @@ export class Lane {
   #receive(batch: readonly Entry[]): void {
     this.counts.received++;
     for (const entry of batch) {
+      // What came before may have closed the lane: nobody waits for the rest.
+      if (this.#lost !== undefined) return;
       switch (entry[0]) {
         case CALL:
           this.#answer(entry[1], entry[2], entry[3]);
@@ -181,27 +186,26 @@ export class Lane {
 
   #answer(id: number, method: string, payload: unknown): void {
     const served = new ServedCall();
-    let result: unknown;
     try {
-      result = this.#serve(method, payload, served);
+      const result = this.#serve(method, payload, served);
+      if (!isThenable(result)) {
+        this.#reply([REPLY, id, "", result]);
+        return;
+      }
+      this.#serving.set(id, served);
+      // A cancelled call was already settled by its caller: its late answer is dropped.
+      result.then(
+        (value) => {
+          if (this.#serving.delete(id)) this.#reply([REPLY, id, "", value]);
+        },
+        (error) => {
+          if (this.#serving.delete(id)) this.#reply([FAIL, id, "", encodeError(error)]);
+        },
+      );
     } catch (error) {
+      this.#serving.delete(id);
       this.#reply([FAIL, id, "", encodeError(error)]);
-      return;
     }
-    if (!isThenable(result)) {
-      this.#reply([REPLY, id, "", result]);
-      return;
-    }
-    this.#serving.set(id, served);
-    // A cancelled call was already settled by its caller: its late answer is dropped.
-    result.then(
-      (value) => {
-        if (this.#serving.delete(id)) this.#reply([REPLY, id, "", value]);
-      },
-      (error) => {
-        if (this.#serving.delete(id)) this.#reply([FAIL, id, "", encodeError(error)]);
-      },
-    );
   }
 
   #reply(entry: Entry): void {

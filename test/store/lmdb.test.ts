@@ -1,6 +1,8 @@
+import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { open } from "lmdb";
 import { expect, onTestFinished, test } from "vitest";
 import { openLmdb, openLmdbReader, readHistory } from "../../src/store/index.js";
@@ -105,11 +107,34 @@ test("a store whose creation was interrupted before its layout was recorded open
   expect(backend.commit([turn("a", 1)])).toEqual([{ ok: true, revision: 1, replayed: false }]);
 });
 
-test("a file that is no database is a typed error", () => {
+const fileOf = (path: string) => readFileSync(join(path, "data.mdb"));
+const damagedFiles: Readonly<Record<string, (whole: Buffer) => Buffer>> = {
+  text: () => Buffer.alloc(16_384, "not a database "),
+  "a few bytes": () => Buffer.from("short"),
+  "cut off after its first page": (whole) => whole.subarray(0, 4_096),
+  "of another file version": (whole) => {
+    const other = Buffer.from(whole);
+    other[28] = 9;
+    return other;
+  },
+};
+for (const [how, damage] of Object.entries(damagedFiles)) {
+  test(`a database file that is ${how} is store_damaged and left as it was`, () => {
+    const path = storeWith("a");
+    const damaged = damage(fileOf(path));
+    writeFileSync(join(path, "data.mdb"), damaged);
+    expect(thrownBy(() => openLmdb(path))).toMatchObject({ code: "store_damaged", details: { path } });
+    expect(thrownBy(() => openLmdbReader(path))).toMatchObject({ code: "store_damaged" });
+    expect(fileOf(path).equals(damaged)).toBe(true);
+  });
+}
+
+test("a database file that is still empty is a new store", () => {
   const path = temporaryFolder();
-  mkdirSync(path, { recursive: true });
-  writeFileSync(join(path, "data.mdb"), Buffer.alloc(16_384, "not a database "));
-  expect(thrownBy(() => openLmdb(path))).toMatchObject({ code: "store_open_failed", cause: expect.any(Error) });
+  writeFileSync(join(path, "data.mdb"), "");
+  const backend = openLmdb(path);
+  onTestFinished(() => backend.close());
+  expect(backend.commit([turn("a", 1)])).toEqual([{ ok: true, revision: 1, replayed: false }]);
 });
 
 test("damaged segment bytes are history_damaged", async () => {
@@ -148,3 +173,20 @@ test("a write LMDB refuses in mid-transaction rolls back the whole batch", () =>
   expect([...backend.sessionIds()]).toEqual([]);
   expect(backend.segment("a@1")).toBeUndefined();
 });
+
+test.runIf(process.platform === "linux")(
+  "a full disk fails the commit, keeps what was there, and the store works on",
+  () => {
+    const path = temporaryFolder();
+    const fixture = fileURLToPath(new URL("./fixtures/fill-disk.mjs", import.meta.url));
+    const output = execFileSync("sh", ["-c", 'ulimit -f 8000; exec "$0" "$@"', process.execPath, fixture, path], {
+      encoding: "utf8",
+    });
+    expect(JSON.parse(output)).toEqual({
+      code: "store_write_failed",
+      headIsTheLastAcknowledged: true,
+      hasRefusedComponent: false,
+      smallCommitAfterwards: true,
+    });
+  },
+);

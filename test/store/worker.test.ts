@@ -1,5 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { MessageChannel, Worker } from "node:worker_threads";
@@ -23,15 +25,21 @@ async function startStore(options: StoreOptions) {
   const worker = new Worker(ENTRY);
   const exited = once(worker, "exit");
   const store = new Caller<StoreService>(worker, { name: "store worker", deadlineMs: 30_000 });
+  let closed: Promise<void> | undefined;
+  const close = () => {
+    closed ??= store.to.close(undefined);
+    return closed;
+  };
   onTestFinished(async () => {
     // Never terminated: a store thread is closed.
-    if (worker.threadId !== -1) await store.to.close(undefined);
+    await close();
     await exited;
   });
   await store.to.open(options);
   return {
     store,
     exited,
+    close,
     async attach() {
       const { port1, port2 } = new MessageChannel();
       await store.to.attach({ port: port1 }, { transfer: [port1] });
@@ -43,7 +51,7 @@ async function startStore(options: StoreOptions) {
 for (const kind of ["memory", "path"] as const) {
   test(`a session worker commits to and reads from a store thread (${kind})`, async () => {
     const options = kind === "memory" ? { memory: true as const } : { path: temporaryFolder() };
-    const { store, attach, exited } = await startStore(options);
+    const { store, attach, close, exited } = await startStore(options);
     const client = new StoreClient({ port: await attach(), options });
     await expect(client.commit(turn("a", 1))).resolves.toEqual({ revision: 1, replayed: false });
     expect((await client.head("a"))?.revision).toBe(1);
@@ -55,12 +63,12 @@ for (const kind of ["memory", "path"] as const) {
     await expect(client.commit(turn("a", 9))).rejects.toMatchObject({ code: "head_conflict" });
     expect(await store.to.stats(undefined)).toEqual({ transactions: 2, records: 4, commits: 2, sessions: 1 });
     client.close();
-    await store.to.close(undefined);
+    await close();
     expect(await exited).toEqual([0]);
   });
 }
 
-test("the store thread refuses to be used before it is opened, and to be opened twice", async () => {
+test("a store thread cannot be opened twice, and an error leaves it working", async () => {
   const { store, attach } = await startStore({ memory: true });
   await expect(store.to.open({ memory: true })).rejects.toMatchObject({ code: "store_already_open" });
   const client = new StoreClient({ port: await attach(), options: { memory: true } });
@@ -68,16 +76,28 @@ test("the store thread refuses to be used before it is opened, and to be opened 
   await expect(client.commit(turn("a", 1))).resolves.toEqual({ revision: 1, replayed: false });
 });
 
-test("a commit that is in the store thread's hands when it closes is answered", async () => {
+test("a store thread that could not open its store says why and can still be closed", async () => {
   const path = temporaryFolder();
-  const { store, attach } = await startStore({ path });
+  writeFileSync(join(path, "data.mdb"), "not a database");
+  const worker = new Worker(ENTRY);
+  const exited = once(worker, "exit");
+  const store = new Caller<StoreService>(worker, { name: "store worker", deadlineMs: 30_000 });
+  await expect(store.to.open({ path })).rejects.toMatchObject({ code: "store_damaged", details: { path } });
+  await expect(store.to.stats(undefined)).rejects.toMatchObject({ code: "store_not_open" });
+  await store.to.close(undefined);
+  expect(await exited).toEqual([0]);
+});
+
+test("a commit sent while the store thread closes is never acknowledged without being written", async () => {
+  const path = temporaryFolder();
+  const { attach, close } = await startStore({ path });
   const client = new StoreClient({ port: await attach(), options: { path } });
   await client.commit(turn("a", 1));
   const last = client.commit(turn("a", 2)).then(
     () => "answered",
     (error: { code: string }) => error.code,
   );
-  await store.to.close(undefined);
+  await close();
   const answer = await last;
   client.close();
   const backend = openLmdb(path);

@@ -1,0 +1,172 @@
+import { availableParallelism } from "node:os";
+import { MessageChannel, Worker } from "node:worker_threads";
+import { Thread } from "../src/runtime/threads.js";
+import type { PluginWorkerService } from "../src/session/index.js";
+import type { Bar, Bench, BenchResult, BenchRun, Table } from "./report.js";
+import { compare, middle } from "./sampling.js";
+import type { CellPlan, MeasureReport, MeasureSetup } from "./threads/measure-hooks.js";
+
+const BARS: readonly Bar[] = [
+  {
+    id: "hook_isolated_p50_vs_port",
+    atMost: 1.25,
+    says: "isolated hook, one at a time, 0.5 KB: p50 over that of a bare MessagePort echo of the same payload",
+  },
+  {
+    id: "hook_isolated_100_vs_comlink",
+    atMost: 0.2,
+    says: "isolated hook, 100 in flight, 0.5 KB: cost per call over that of plain Comlink on the same work",
+  },
+  { id: "hook_inline_us", atMost: 5, says: "inline hook: microseconds added to calling the function bare" },
+];
+
+const SIZES = [512, 8 * 1024, 64 * 1024];
+const IN_FLIGHT = [1, 10, 100, 1000];
+
+type Measured = Extract<MeasureReport, { type: "done" }>;
+type Cell = Measured["cells"][number];
+
+export const hooks: Bench = {
+  name: "hooks",
+  question: "What does a hook call cost, isolated and inline?",
+  bars: BARS,
+  async run(run) {
+    return resultOf(await measure(run));
+  },
+};
+
+/** Starts the peers, a thread each, and the thread that measures them from where a session worker stands. */
+async function measure({ quick, progress }: BenchRun): Promise<Measured> {
+  progress("starting threads");
+  const [echo, ack, comlink, plugin] = [
+    new MessageChannel(),
+    new MessageChannel(),
+    new MessageChannel(),
+    new MessageChannel(),
+  ];
+  const workers: Worker[] = [];
+  const start = (entry: string, workerData: object, transferList: MessageChannel["port1"][]) => {
+    const worker = new Worker(new URL(`./threads/${entry}.js`, import.meta.url), { workerData, transferList });
+    workers.push(worker);
+    return worker;
+  };
+  const pluginThread = new Thread<PluginWorkerService>({ kind: "plugin", name: "Plugin worker", env: {} });
+  try {
+    start("echo", { echo: echo.port2, ack: ack.port2 }, [echo.port2, ack.port2]);
+    start("comlink", { port: comlink.port2 }, [comlink.port2]);
+    const module = new URL("./plugins/guard.js", import.meta.url).href;
+    const manifest = await pluginThread.caller.to.load({ module, options: undefined });
+    await pluginThread.caller.to.attach(
+      { port: plugin.port2, name: "The measuring thread" },
+      { transfer: [plugin.port2] },
+    );
+    const setup: MeasureSetup = {
+      echo: echo.port1,
+      ack: ack.port1,
+      comlink: comlink.port1,
+      plugin: plugin.port1,
+      manifest,
+      cells: SIZES.flatMap((bytes) => IN_FLIGHT.map((inFlight) => planCell(bytes, inFlight, quick))),
+      inline: { bytes: 512, budgetMs: quick ? 1_500 : 6_000 },
+    };
+    const measuring = start("measure-hooks", setup, [echo.port1, ack.port1, comlink.port1, plugin.port1]);
+    return await new Promise<Measured>((resolve, reject) => {
+      for (const worker of workers) {
+        worker.on("error", reject);
+        worker.on("exit", (code) => reject(new Error(`A thread of the bench ended with code ${code}.`)));
+      }
+      measuring.on("message", (report: MeasureReport) => {
+        if (report.type === "measuring") progress(`measuring ${report.what}`);
+        else resolve(report);
+      });
+    });
+  } finally {
+    await Promise.all([...workers.map((worker) => worker.terminate()), pluginThread.terminate()]);
+  }
+}
+
+/** The cells that are judged get most of the time. */
+function planCell(bytes: number, inFlight: number, quick: boolean): CellPlan {
+  const judged = bytes === 512 && (inFlight === 1 || inFlight === 100);
+  if (judged) return { bytes, inFlight, budgetMs: quick ? 3_000 : 12_000 };
+  return { bytes, inFlight, budgetMs: quick ? 600 : 3_000 };
+}
+
+function resultOf({ cells, inline }: Measured): BenchResult {
+  const alone = cellOf(cells, 512, 1);
+  const crowd = cellOf(cells, 512, 100);
+  const vsPort = compare(alone.rounds, ({ troupe, echo }) => troupe / echo);
+  const vsComlink = compare(crowd.rounds, ({ troupe, comlink }) => troupe / comlink);
+  const added = compare(inline, (round) => round.inline - round.bare);
+  return {
+    ratios: {
+      hook_isolated_p50_vs_port: vsPort.middle,
+      hook_isolated_100_vs_comlink: vsComlink.middle,
+      hook_inline_us: added.middle,
+    },
+    samples: {
+      node: process.version,
+      cores: availableParallelism(),
+      spread: {
+        hook_isolated_p50_vs_port: [vsPort.low, vsPort.high],
+        hook_isolated_100_vs_comlink: [vsComlink.low, vsComlink.high],
+        hook_inline_us: [added.low, added.high],
+      },
+      hook_isolated_p50_vs_port_ack: compare(alone.rounds, ({ troupe, ack }) => troupe / ack).middle,
+      inline: { rounds: inline.length, bareUs: middle(inline, "bare"), inlineUs: middle(inline, "inline") },
+      cells: cells.map(({ bytes, inFlight, rounds }) => ({
+        bytes,
+        inFlight,
+        rounds: rounds.length,
+        echoUs: middle(rounds, "echo"),
+        ackUs: middle(rounds, "ack"),
+        comlinkUs: middle(rounds, "comlink"),
+        troupeUs: middle(rounds, "troupe"),
+      })),
+    },
+    tables: [cellTable(cells)],
+    notes: [
+      "Everything is called from one worker thread, as a session worker would, in alternating slots of one run; each peer has a thread of its own.",
+      "Isolated is the real path: SessionHooks, deadline, signal, probe, hook lane, workers/plugin.js, directives read. Contexts are distinct objects.",
+      "port echo sends the payload back; port ack answers with nothing, as the hook does. One in flight: p50 of a round trip; more: wall time per call of a batch.",
+      `Medians over rounds; ratios are taken round by round. Middle 80% of rounds: ${vsPort.low.toFixed(2)}-${vsPort.high.toFixed(2)} of port, ${vsComlink.low.toFixed(3)}-${vsComlink.high.toFixed(3)} of Comlink, ${added.low.toFixed(2)}-${added.high.toFixed(2)} us inline.`,
+      `Inline: ${middle(inline, "inline").toFixed(2)} us through the runtime, ${middle(inline, "bare").toFixed(2)} us bare. ${availableParallelism()} cores, Node ${process.version}.`,
+    ],
+  };
+}
+
+function cellOf(cells: readonly Cell[], bytes: number, inFlight: number): Cell {
+  const cell = cells.find((candidate) => candidate.bytes === bytes && candidate.inFlight === inFlight);
+  if (cell === undefined) throw new Error(`The cell of ${bytes} bytes and ${inFlight} in flight was not measured.`);
+  return cell;
+}
+
+function cellTable(cells: readonly Cell[]): Table {
+  return {
+    title: "Microseconds per call",
+    columns: [
+      "context",
+      "in flight",
+      "port echo",
+      "port ack",
+      "Comlink",
+      "isolated",
+      "of echo",
+      "of ack",
+      "of Comlink",
+      "rounds",
+    ],
+    rows: cells.map(({ bytes, inFlight, rounds }) => [
+      `${bytes / 1024} KB`,
+      inFlight,
+      middle(rounds, "echo"),
+      middle(rounds, "ack"),
+      middle(rounds, "comlink"),
+      middle(rounds, "troupe"),
+      compare(rounds, ({ troupe, echo }) => troupe / echo).middle,
+      compare(rounds, ({ troupe, ack }) => troupe / ack).middle,
+      compare(rounds, ({ troupe, comlink }) => troupe / comlink).middle,
+      rounds.length,
+    ]),
+  };
+}

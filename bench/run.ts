@@ -1,0 +1,69 @@
+import { parseArgs } from "node:util";
+import { hooks } from "./hooks.js";
+import { Progress } from "./progress.js";
+import { asJson, asText, type Bench } from "./report.js";
+import { turns } from "./turns.js";
+
+const BENCHES: readonly Bench[] = [hooks, turns];
+
+const USAGE = `npm run -s bench -- <name> [--json] [--quick] [--only <variant>]...
+
+Benches
+${BENCHES.map(({ name, question }) => `  ${name.padEnd(8)} ${question}`).join("\n")}
+
+Options
+  --json    one JSON object on stdout: { bench, ratios, samples }
+  --quick   at most 40 s, with fewer samples
+  --only    turns: only this variant (inline, isolated, durable, stateful), for a profiler; may be repeated
+  --help    this text`;
+
+process.exitCode = await main(process.argv.slice(2));
+
+async function main(args: readonly string[]): Promise<number> {
+  let parsed: ReturnType<typeof parse>;
+  try {
+    parsed = parse(args);
+  } catch (error) {
+    return refuse(error instanceof Error ? error.message : String(error));
+  }
+  const { values, positionals } = parsed;
+  if (values.help) {
+    console.log(USAGE);
+    return 0;
+  }
+  const [name, ...rest] = positionals;
+  if (name === undefined) return refuse("Name a bench.");
+  if (rest.length > 0) return refuse(`One bench at a time; ${rest.join(", ")} is too much.`);
+  const bench = BENCHES.find((candidate) => candidate.name === name);
+  if (bench === undefined) return refuse(`There is no bench "${name}".`);
+
+  const progress = new Progress();
+  try {
+    const result = await bench.run({ quick: values.quick, only: values.only, progress: progress.say });
+    progress.clear();
+    console.log(values.json ? asJson(bench, result) : asText(bench, result));
+    return 0;
+  } catch (error) {
+    progress.clear();
+    console.error(error);
+    return 1;
+  }
+}
+
+function parse(args: readonly string[]) {
+  return parseArgs({
+    args: [...args],
+    allowPositionals: true,
+    options: {
+      json: { type: "boolean", default: false },
+      quick: { type: "boolean", default: false },
+      only: { type: "string", multiple: true, default: [] },
+      help: { type: "boolean", short: "h", default: false },
+    },
+  });
+}
+
+function refuse(why: string): number {
+  console.error(`${why}\n\n${USAGE}`);
+  return 2;
+}

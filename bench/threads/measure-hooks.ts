@@ -1,0 +1,183 @@
+import { type MessagePort, parentPort, workerData } from "node:worker_threads";
+import * as Comlink from "comlink";
+import nodeEndpoint from "comlink/dist/esm/node-adapter.mjs";
+import { type LoadedPlugin, loadPlugin, type PluginManifest } from "../../src/plugin/index.js";
+import { HookTable, SessionHooks } from "../../src/session/hooks.js";
+import { InlineLink, newSlot, type PluginLink, WorkerLink } from "../../src/session/plugin-link.js";
+import { readDirectives } from "../../src/session/read-answers.js";
+import { PhaseProbe } from "../../src/trace/index.js";
+import { type GuardFacts, makeContexts } from "../contexts.js";
+import guard from "../plugins/guard.js";
+import { type Contender, median, type Rounds, takeRounds } from "../sampling.js";
+import type { Guard } from "./comlink.js";
+
+/**
+ * The thread hooks are measured from. It stands where a session worker stands and calls hooks as a turn does: through
+ * SessionHooks, with a signal, the deadline and the probe, reading the answer for directives.
+ */
+export interface MeasureSetup {
+  readonly echo: MessagePort;
+  readonly ack: MessagePort;
+  readonly comlink: MessagePort;
+  readonly plugin: MessagePort;
+  readonly manifest: PluginManifest;
+  readonly cells: readonly CellPlan[];
+  readonly inline: { readonly bytes: number; readonly budgetMs: number };
+}
+
+export interface CellPlan {
+  readonly bytes: number;
+  readonly inFlight: number;
+  readonly budgetMs: number;
+}
+
+export type Peer = "echo" | "ack" | "comlink" | "troupe";
+export type InlinePeer = "bare" | "inline";
+
+export type MeasureReport =
+  | { readonly type: "measuring"; readonly what: string }
+  | {
+      readonly type: "done";
+      readonly cells: readonly (CellPlan & { readonly rounds: Rounds<Peer> })[];
+      readonly inline: Rounds<InlinePeer>;
+    };
+
+const SLOT_MS = 10;
+const LEAST_ROUNDS = 3;
+const DEADLINE_MS = 5_000;
+const AWAITS_PER_BATCH = 500;
+
+type Call = (facts: GuardFacts, index: number) => Promise<unknown>;
+
+async function measure(setup: MeasureSetup, report: (report: MeasureReport) => void): Promise<void> {
+  const sessions = Math.max(...setup.cells.map(({ inFlight }) => inFlight));
+  const calls: Record<Peer, Call> = {
+    echo: bareCalls(setup.echo),
+    ack: bareCalls(setup.ack),
+    comlink: comlinkCalls(setup.comlink),
+    troupe: hookCalls(isolatedLink(setup), sessions),
+  };
+  const cells: (CellPlan & { rounds: Rounds<Peer> })[] = [];
+  let contexts: GuardFacts[] = [];
+  let made = 0;
+  for (const cell of setup.cells) {
+    report({ type: "measuring", what: `${cell.bytes / 1024} KB, ${cell.inFlight} in flight` });
+    if (made !== cell.bytes) contexts = makeContexts(sessions, cell.bytes);
+    made = cell.bytes;
+    const peers = Object.entries(calls) as [Peer, Call][];
+    const contenders = peers.map(([name, call]) => batches(name, call, contexts.slice(0, cell.inFlight)));
+    cells.push({
+      ...cell,
+      rounds: await takeRounds(contenders, { budgetMs: cell.budgetMs, slotMs: SLOT_MS, least: LEAST_ROUNDS }),
+    });
+  }
+  report({ type: "measuring", what: "inline" });
+  report({ type: "done", cells, inline: await measureInline(setup.inline) });
+}
+
+/** All contexts at once, again and again: the middle batch's time over the calls in it. */
+function batches<Name extends string>(name: Name, call: Call, contexts: readonly GuardFacts[]): Contender<Name> {
+  const [only] = contexts;
+  const batch =
+    contexts.length === 1 && only !== undefined ? () => call(only, 0) : () => Promise.all(contexts.map(call));
+  return {
+    name,
+    async measure(ms) {
+      const costs: number[] = [];
+      const until = performance.now() + ms;
+      do {
+        const started = performance.now();
+        await batch();
+        costs.push(((performance.now() - started) * 1000) / contexts.length);
+      } while (performance.now() < until);
+      return median(costs);
+    },
+  };
+}
+
+/** A port and nothing else. Answers come in the order of the questions, so a queue is all the book-keeping there is. */
+function bareCalls(port: MessagePort): Call {
+  const waiting: ((answer: unknown) => void)[] = [];
+  let first = 0;
+  port.on("message", (answer) => {
+    waiting[first++]?.(answer);
+    if (first < waiting.length) return;
+    waiting.length = 0;
+    first = 0;
+  });
+  return (facts) =>
+    new Promise((resolve) => {
+      waiting.push(resolve);
+      port.postMessage(facts);
+    });
+}
+
+function comlinkCalls(port: MessagePort): Call {
+  const remote = Comlink.wrap<Guard>(nodeEndpoint(port));
+  return (facts) => remote.beforeToolCall(facts);
+}
+
+/** Hooks as `session/tool-calls.ts` calls them, one session per call in flight. */
+function hookCalls(link: PluginLink, sessions: number): Call {
+  const table = new HookTable([link]);
+  const all = Array.from({ length: sessions }, (_, n) => ({
+    hooks: new SessionHooks(table, [newSlot(`session-${n}`, undefined)]),
+    signal: new AbortController().signal,
+  }));
+  return (facts, index) => {
+    const { hooks, signal } = all[index] as (typeof all)[number];
+    return hooks.each(
+      "before_tool_call",
+      () => facts,
+      (answer, pluginId) => {
+        for (const { value } of readDirectives(answer, "before_tool_call", pluginId)) throw new Error(value.kind);
+      },
+      { signal },
+    );
+  };
+}
+
+function isolatedLink({ manifest, plugin }: MeasureSetup): PluginLink {
+  const link = new WorkerLink({ manifest, deadlineMs: DEADLINE_MS, probe: new PhaseProbe(), onSuspect: () => {} });
+  link.attach(plugin, 1);
+  return link;
+}
+
+/** The same function behind the runtime and bare, awaited one call after another. */
+async function measureInline({ bytes, budgetMs }: MeasureSetup["inline"]): Promise<Rounds<InlinePeer>> {
+  const plugin = await loadPlugin(guard, undefined, "bench/plugins/guard.js");
+  const [facts] = makeContexts(1, bytes) as [GuardFacts];
+  const inline = hookCalls(new InlineLink({ plugin, deadlineMs: DEADLINE_MS, probe: new PhaseProbe() }), 1);
+  const bare = bareHook(plugin, facts);
+  return takeRounds([awaits("bare", bare), awaits("inline", () => inline(facts, 0))], {
+    budgetMs,
+    slotMs: SLOT_MS,
+    least: LEAST_ROUNDS,
+  });
+}
+
+function bareHook(plugin: LoadedPlugin, facts: GuardFacts): () => unknown {
+  const hook = plugin.hooks.get("before_tool_call") as unknown as (context: object) => unknown;
+  const context = { ...facts, state: { calls: 0 }, options: plugin.options };
+  return () => hook(context);
+}
+
+function awaits<Name extends string>(name: Name, call: () => unknown): Contender<Name> {
+  return {
+    name,
+    async measure(ms) {
+      const costs: number[] = [];
+      const until = performance.now() + ms;
+      do {
+        const started = performance.now();
+        for (let i = 0; i < AWAITS_PER_BATCH; i++) await call();
+        costs.push(((performance.now() - started) * 1000) / AWAITS_PER_BATCH);
+      } while (performance.now() < until);
+      return median(costs);
+    },
+  };
+}
+
+if (parentPort === null) throw new Error("bench/threads/measure-hooks.js is the entry of a worker thread.");
+const main = parentPort;
+await measure(workerData as MeasureSetup, (report) => main.postMessage(report));

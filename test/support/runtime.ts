@@ -1,0 +1,58 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createTroupe, scriptedModel, type Activity, type Troupe, TroupeError, type TroupeOptions, type Turn } from "troupe";
+import { onTestFinished } from "vitest";
+
+/** A runtime that is closed when the test ends, whatever happens. */
+export async function startTroupe(options: TroupeOptions = {}): Promise<Troupe> {
+  const troupe = await createTroupe({ drainMs: 500, ...options });
+  onTestFinished(() => troupe.close());
+  return troupe;
+}
+
+export async function tempFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "troupe-test-"));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+export function fixture(path: string): URL {
+  return new URL(`../fixtures/${path}`, import.meta.url);
+}
+
+export function plugin(name: string): URL {
+  return fixture(`plugins/${name}.mjs`);
+}
+
+/** One tool call, then an answer with its result. */
+export const oneToolCall = (tool: string, args: object = {}) =>
+  scriptedModel({ turns: [[{ toolCalls: [{ tool, args: args as never }] }, { text: "Result: {tool_result}" }]] });
+
+export const EMPTY_OBJECT = { type: "object", properties: {} } as const;
+
+export async function collect(turn: Turn): Promise<Activity[]> {
+  const activities: Activity[] = [];
+  for await (const activity of turn) activities.push(activity);
+  return activities;
+}
+
+/** The TroupeError a promise rejects with; fails the test when it resolves. */
+export async function refusalOf(promise: PromiseLike<unknown>): Promise<TroupeError> {
+  try {
+    await promise;
+  } catch (error) {
+    if (error instanceof TroupeError) return error;
+    throw new Error("It was refused, but not with a TroupeError.", { cause: error });
+  }
+  throw new Error("It was expected to be refused, and was not.");
+}
+
+/** Polls until something another thread does has happened; fails loudly instead of hanging. */
+export async function until(what: string, condition: () => boolean | Promise<boolean>): Promise<void> {
+  for (let tries = 0; tries < 2_000; tries++) {
+    if (await condition()) return;
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  throw new Error(`It never happened: ${what}`);
+}
