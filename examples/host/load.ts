@@ -55,6 +55,7 @@ export class Load {
   /** Turns that answered with another place in their session than the next one. */
   readonly misplaced: string[] = [];
   #next = 0;
+  #asking = true;
 
   constructor(troupe: Troupe, options: { readonly seed: number }) {
     this.#troupe = troupe;
@@ -70,21 +71,28 @@ export class Load {
     this.#hosted.push(...(await Promise.all(ids.map(async (id) => this.#host(await this.#troupe.session(id))))));
   }
 
-  /** Asks until the signal aborts, then waits for the turns that are still out. */
-  async run(signal: AbortSignal): Promise<void> {
-    const askers = Array.from({ length: IN_FLIGHT }, () => this.#askUntil(signal));
-    const stopped = new Promise<void>((resolve) => {
-      signal.addEventListener("abort", () => resolve(), { once: true });
+  /** Asks until the time is up or the signal aborts, then waits for the turns that are still out. */
+  async run(ms: number, signal: AbortSignal): Promise<void> {
+    const askers = Array.from({ length: IN_FLIGHT }, () => this.#askOn());
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      const onAbort = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      if (signal.aborted) onAbort();
+      else signal.addEventListener("abort", onAbort, { once: true });
     });
-    const patience = stopped.then(() => new Promise<void>((resolve) => setTimeout(resolve, LAST_TURNS_MS).unref()));
+    this.#asking = false;
+    const patience = new Promise<void>((resolve) => setTimeout(resolve, LAST_TURNS_MS).unref());
     await Promise.race([Promise.all(askers), patience]);
   }
 
-  async #askUntil(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
+  async #askOn(): Promise<void> {
+    while (this.#asking) {
       const hosted = this.#hosted[this.#next++ % this.#hosted.length] as Hosted;
       await this.#ask(hosted);
-      if (!signal.aborted && this.#random() * TURNS_PER_FORK < 1) await this.#fork(hosted);
+      if (this.#asking && this.#random() * TURNS_PER_FORK < 1) await this.#fork(hosted);
     }
   }
 

@@ -57,7 +57,7 @@ async function host(options: RunOptions, store: StoreOptions, interrupted: Abort
   const load = new Load(running, options);
   await load.open(options.sessions);
   const screen = new Screen(running, load, options);
-  await load.run(AbortSignal.any([interrupted, AbortSignal.timeout(options.seconds * 1_000)]));
+  await load.run(options.seconds * 1_000, interrupted);
   const { elapsedMs } = screen;
   await screen.stop();
   const stats = await running.stats();

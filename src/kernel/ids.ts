@@ -4,6 +4,9 @@ export const MAX_SESSION_ID_LENGTH = 256;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: finding control characters is the point
 const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/;
 
+// Half a character has no UTF-8 of its own, so two such ids would be one in a store.
+const HALF_CHARACTER = /\p{Surrogate}/u;
+
 /** Throws `invalid_session_id` unless the id is a string of 1 to 256 characters without control characters. */
 export function checkSessionId(id: unknown): string {
   const refuse = (why: string) =>
@@ -15,5 +18,6 @@ export function checkSessionId(id: unknown): string {
   if (id.length === 0) throw refuse("it is empty");
   if (id.length > MAX_SESSION_ID_LENGTH) throw refuse(`it has ${id.length}`);
   if (CONTROL.test(id)) throw refuse("it contains a control character");
+  if (HALF_CHARACTER.test(id)) throw refuse("it contains half of a surrogate pair");
   return id;
 }

@@ -42,6 +42,8 @@ export class SessionWorker {
   /** Pending while the worker is being (re)started. */
   #ready: Promise<void> = Promise.resolve();
   #closed = false;
+  /** Turns that wait for the worker, by key. */
+  readonly #unsent = new Map<number, { cancelled?: string }>();
   #received = 0;
   restarts = 0;
   /** Resolves when the current lane has closed; everything it carried has arrived by then. */
@@ -122,7 +124,7 @@ export class SessionWorker {
 
   turn(call: TurnCall): Promise<TurnResult> {
     if (this.#lane !== undefined) return this.#lane.call<TurnResult>("turn", call);
-    return this.#whenReady().then(() => this.#liveLane().call<TurnResult>("turn", call));
+    return this.#turnWhenReady(call);
   }
 
   listen(key: number): void {
@@ -130,7 +132,9 @@ export class SessionWorker {
   }
 
   cancel(key: number, reason: string): void {
-    this.#lane?.note("cancel", [key, reason] satisfies CancelNote);
+    const waiting = this.#unsent.get(key);
+    if (waiting === undefined) this.#lane?.note("cancel", [key, reason] satisfies CancelNote);
+    else waiting.cancelled = reason;
   }
 
   async open(sessionId: string): Promise<SessionInfo> {
@@ -198,6 +202,21 @@ export class SessionWorker {
         );
       }
     }
+  }
+
+  /** A turn asked for while the worker restarts: it is sent, and if need be cancelled, as soon as there is a lane. */
+  async #turnWhenReady(call: TurnCall): Promise<TurnResult> {
+    const [key] = call;
+    const unsent: { cancelled?: string } = {};
+    this.#unsent.set(key, unsent);
+    try {
+      await this.#whenReady();
+    } finally {
+      this.#unsent.delete(key);
+    }
+    const result = this.#liveLane().call<TurnResult>("turn", call);
+    if (unsent.cancelled !== undefined) this.cancel(key, unsent.cancelled);
+    return result;
   }
 
   async #whenReady(): Promise<void> {

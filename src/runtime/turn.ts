@@ -25,13 +25,16 @@ export class Turn implements PromiseLike<TurnResult>, AsyncIterable<Activity> {
   readonly #result: Promise<TurnResult>;
   #listeners: Listener[] = [];
   #started = false;
+  #cancelled: string | undefined;
   #settled: { readonly error: TroupeError | undefined; readonly result: TurnResult | undefined } | undefined;
 
   constructor(driver: TurnDriver) {
     this.#driver = driver;
     this.#result = Promise.resolve().then(() => {
       this.#started = true;
-      return driver.start(this.#listeners.length > 0);
+      const result = driver.start(this.#listeners.length > 0);
+      if (this.#cancelled !== undefined) driver.cancel(this.#cancelled);
+      return result;
     });
     this.#result.then(
       (result) => this.#settle(undefined, result),
@@ -57,7 +60,8 @@ export class Turn implements PromiseLike<TurnResult>, AsyncIterable<Activity> {
 
   /** Asks the turn to stop: it ends with outcome `cancelled`, unless it has already finished. */
   cancel(reason = "The host cancelled the turn."): void {
-    this.#driver.cancel(reason);
+    if (this.#started) this.#driver.cancel(reason);
+    else this.#cancelled ??= reason;
   }
 
   /**

@@ -4,7 +4,7 @@ import { TroupeError } from "../kernel/index.js";
 import type { HookKind, LoadedPlugin, PluginManifest } from "../plugin/index.js";
 import { runHere } from "../tools/index.js";
 import { hookPhase, type PhaseProbe } from "../trace/index.js";
-import { Deadlines, Lane, ServedCall, workerLost } from "../wire/index.js";
+import { aborted, Deadlines, Lane, ServedCall, workerLost } from "../wire/index.js";
 import { PluginInstance } from "./plugin-instance.js";
 import type { HookAnswer, HookCall, OpenInstance, ToolFacts, ToolRun } from "./plugin-protocol.js";
 
@@ -224,13 +224,13 @@ export class InlineLink implements PluginLink {
     this.#deadlineMs = options.deadlineMs;
   }
 
-  hook(slot: PluginSlot, kind: HookKind, facts: object): unknown {
+  hook(slot: PluginSlot, kind: HookKind, facts: object, options: HookOptions): unknown {
     const instance = this.#instance(slot);
     slot.touched = true;
     const waiting = new ServedCall();
     const value = instance.hook(kind, facts, waiting);
     // State that is at hand is captured by the commit itself; `options.capture` saves a hop that is not there.
-    return value instanceof Promise ? this.#within(value, waiting, kind) : value;
+    return value instanceof Promise ? this.#within(value, waiting, kind, options.signal) : value;
   }
 
   tool(slot: PluginSlot, toolName: string, args: unknown, facts: ToolFacts, signal: AbortSignal): unknown {
@@ -264,25 +264,26 @@ export class InlineLink implements PluginLink {
     return instance;
   }
 
-  #within<T>(promise: Promise<T>, waiting: ServedCall, kind: HookKind): Promise<T> {
+  #within<T>(promise: Promise<T>, waiting: ServedCall, kind: HookKind, signal: AbortSignal | undefined): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      const deadline = this.#deadlines.add(this.#deadlineMs, () => {
+      const giveUp = (error: TroupeError) => {
         waiting.cancel();
-        reject(
-          new TroupeError(
-            "hook_timeout",
-            `Plugin ${this.manifest.id}: ${kind} did not answer within ${this.#deadlineMs} ms.`,
-            { retryable: true },
-          ),
-        );
-      });
-      const settle =
-        <V>(end: (value: V) => void) =>
+        end(reject)(error);
+      };
+      const onAbort = () => giveUp(aborted(signal as AbortSignal));
+      const end =
+        <V>(settle: (value: V) => void) =>
         (value: V) => {
           this.#deadlines.cancel(deadline);
-          end(value);
+          signal?.removeEventListener("abort", onAbort);
+          settle(value);
         };
-      promise.then(settle(resolve), settle(reject));
+      const deadline = this.#deadlines.add(this.#deadlineMs, () => {
+        const message = `Plugin ${this.manifest.id}: ${kind} did not answer within ${this.#deadlineMs} ms.`;
+        giveUp(new TroupeError("hook_timeout", message, { retryable: true }));
+      });
+      signal?.addEventListener("abort", onAbort, { once: true });
+      promise.then(end(resolve), end(reject));
     });
   }
 }

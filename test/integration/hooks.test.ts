@@ -1,6 +1,15 @@
 import { scriptedModel, type TroupeOptions } from "troupe";
 import { describe, expect, test } from "vitest";
-import { collect, EMPTY_OBJECT, fixture, oneToolCall, plugin, refusalOf, startTroupe, until } from "../support/runtime.js";
+import {
+  collect,
+  EMPTY_OBJECT,
+  fixture,
+  oneToolCall,
+  plugin,
+  refusalOf,
+  startTroupe,
+  until,
+} from "../support/runtime.js";
 
 const echoTool = {
   description: "Says its argument",
@@ -53,7 +62,12 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
   test("a beforeTurn abort ends the turn before the model is called, and is stored", async () => {
     const troupe = await withPlugin({ beforeTurn: "abort" });
     const result = await (await troupe.session("s")).turn("hi");
-    expect(result.outcome).toEqual({ type: "stopped", reason: "plugin_abort", code: "stop_it", message: "The plugin says stop." });
+    expect(result.outcome).toEqual({
+      type: "stopped",
+      reason: "plugin_abort",
+      code: "stop_it",
+      message: "The plugin says stop.",
+    });
     expect(result.modelCalls).toBe(0);
     expect(result.revision).toBe(1);
   });
@@ -74,20 +88,26 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     expect((error.cause as { code: string }).code).toBe("directive_not_allowed");
   });
 
-  test.each(["throw", "reject", "hang", "garbage"])("a beforeTurn hook that does %s refuses the turn, stores nothing, and the next turn works", async (does) => {
-    const troupe = await withPlugin({ beforeTurn: `${does}Once` });
-    const session = await troupe.session("s");
-    const error = await refusalOf(session.turn("hi"));
-    expect(error.code).toBe("plugin_prepare_turn");
-    const code = { throw: undefined, reject: undefined, hang: "hook_timeout", garbage: "invalid_hook_answer" }[does];
-    expect((error.cause as { code?: string }).code).toBe(code ?? "hook_failed");
-    const result = await session.turn("again");
-    expect(result.turnIndex).toBe(1);
-    expect(result.outcome.type).toBe("finished");
-  });
+  test.each(["throw", "reject", "hang", "garbage"])(
+    "a beforeTurn hook that does %s refuses the turn, stores nothing, and the next turn works",
+    async (does) => {
+      const troupe = await withPlugin({ beforeTurn: `${does}Once` });
+      const session = await troupe.session("s");
+      const error = await refusalOf(session.turn("hi"));
+      expect(error.code).toBe("plugin_prepare_turn");
+      const code = { throw: undefined, reject: undefined, hang: "hook_timeout", garbage: "invalid_hook_answer" }[does];
+      expect((error.cause as { code?: string }).code).toBe(code ?? "hook_failed");
+      const result = await session.turn("again");
+      expect(result.turnIndex).toBe(1);
+      expect(result.outcome.type).toBe("finished");
+    },
+  );
 
   test("prompt contributions are de-duplicated, placed in their slots and joined to the instructions", async () => {
-    const troupe = await withPlugin({ promptContributor: "contribute" }, { model: fixture("models/show-prompt.mjs"), instructions: "Host words." });
+    const troupe = await withPlugin(
+      { promptContributor: "contribute" },
+      { model: fixture("models/show-prompt.mjs"), instructions: "Host words." },
+    );
     const result = await (await troupe.session("s")).turn("hi");
     expect(JSON.parse(result.text).system).toBe("Host words.\n\nYou are a test.\n\n## Guidance\n\nBe kind.");
   });
@@ -109,7 +129,10 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
   });
 
   test("a stream hook can end the model call; what was streamed is the answer", async () => {
-    const troupe = await withPlugin({ assistantStream: "abortStream" }, { model: scriptedModel({ turns: [[{ chunks: ["kept", " not kept"], chunkDelayMs: 20 }]] }) });
+    const troupe = await withPlugin(
+      { assistantStream: "abortStream" },
+      { model: scriptedModel({ turns: [[{ chunks: ["kept", " not kept"], chunkDelayMs: 20 }]] }) },
+    );
     const result = await (await troupe.session("s")).turn("hi");
     expect(result.outcome).toEqual({ type: "finished", text: "kept" });
   });
@@ -125,7 +148,11 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     const turn = (await troupe.session("s")).turn("hi");
     const activities = await collect(turn);
     expect((await turn).text).toBe("rewritten");
-    expect(activities).toContainEqual({ type: "plugin_event", pluginId: "test.scriptable", event: { name: "rewrote" } });
+    expect(activities).toContainEqual({
+      type: "plugin_event",
+      pluginId: "test.scriptable",
+      event: { name: "rewrote" },
+    });
   });
 
   test("a response hook that throws fails the model call", async () => {
@@ -158,18 +185,29 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     expect(result.modelCalls).toBe(1);
   });
 
-  test.each(["throw", "hang", "garbage"])("a beforeToolCall hook that does %s fails its call, not the turn", async (does) => {
-    const troupe = await withPlugin({ beforeToolCall: does });
-    const result = await (await troupe.session("s")).turn("hi");
-    expect(result.toolCalls[0]?.output).toMatchObject({ status: "failure", failure: { code: "before_tool_call_failed" } });
-    expect(result.outcome.type).toBe("finished");
-  });
+  test.each(["throw", "hang", "garbage"])(
+    "a beforeToolCall hook that does %s fails its call, not the turn",
+    async (does) => {
+      const troupe = await withPlugin({ beforeToolCall: does });
+      const result = await (await troupe.session("s")).turn("hi");
+      expect(result.toolCalls[0]?.output).toMatchObject({
+        status: "failure",
+        failure: { code: "before_tool_call_failed" },
+      });
+      expect(result.outcome.type).toBe("finished");
+    },
+  );
 
   test("afterToolCall can replace the result, and failing replaces it by a failure", async () => {
     const replacing = await withPlugin({ afterToolCall: "shortCircuit" });
-    expect((await (await replacing.session("s")).turn("hi")).toolCalls[0]?.output).toEqual({ status: "success", value: "from the plugin" });
+    expect((await (await replacing.session("s")).turn("hi")).toolCalls[0]?.output).toEqual({
+      status: "success",
+      value: "from the plugin",
+    });
     const throwing = await withPlugin({ afterToolCall: "throw" });
-    expect((await (await throwing.session("s")).turn("hi")).toolCalls[0]?.output).toMatchObject({ failure: { code: "after_tool_call_failed" } });
+    expect((await (await throwing.session("s")).turn("hi")).toolCalls[0]?.output).toMatchObject({
+      failure: { code: "after_tool_call_failed" },
+    });
   });
 
   test("a checkpoint that injects before completion reopens the turn, and the first answer stays in history", async () => {
@@ -199,11 +237,9 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     const session = await troupe.session("s");
     expect((await session.turn("hi")).modelCalls).toBe(1);
     const { conversation } = JSON.parse((await session.turn("more")).text);
-    expect(conversation.map(([, text]: [string, string]) => text).filter((text: string) => !text.startsWith("{"))).toEqual([
-      "hi",
-      "a word from the plugin",
-      "more",
-    ]);
+    expect(
+      conversation.map(([, text]: [string, string]) => text).filter((text: string) => !text.startsWith("{")),
+    ).toEqual(["hi", "a word from the plugin", "more"]);
   });
 
   test("afterTurn may not abort: the turn is refused and nothing is stored", async () => {
@@ -250,18 +286,24 @@ describe("isolation", () => {
     expect((await session.turn("again")).outcome.type).toBe("finished");
   });
 
-  test.each(["spin", "exit", "crash"])("a plugin whose hook does %s is replaced, other plugins and later turns go on", async (does) => {
-    const troupe = await startTroupe({
-      sessionWorkers: 1,
-      plugins: [{ module: plugin("scriptable"), options: { beforeTurn: does }, deadlineMs: 200 }, { module: plugin("counter") }],
-    });
-    const session = await troupe.session("s");
-    const error = await refusalOf(session.turn("hi"));
-    expect(error.code).toBe("plugin_prepare_turn");
-    expect(["hook_timeout", "worker_lost"]).toContain((error.cause as { code: string }).code);
-    await until("the plugin was replaced", async () => ((await troupe.stats()).plugins[0]?.restarts ?? 0) > 0);
-    expect((await troupe.stats()).plugins.find(({ id }) => id === "test.counter")?.restarts).toBe(0);
-  });
+  test.each(["spin", "exit", "crash"])(
+    "a plugin whose hook does %s is replaced, other plugins and later turns go on",
+    async (does) => {
+      const troupe = await startTroupe({
+        sessionWorkers: 1,
+        plugins: [
+          { module: plugin("scriptable"), options: { beforeTurn: does }, deadlineMs: 200 },
+          { module: plugin("counter") },
+        ],
+      });
+      const session = await troupe.session("s");
+      const error = await refusalOf(session.turn("hi"));
+      expect(error.code).toBe("plugin_prepare_turn");
+      expect(["hook_timeout", "worker_lost"]).toContain((error.cause as { code: string }).code);
+      await until("the plugin was replaced", async () => ((await troupe.stats()).plugins[0]?.restarts ?? 0) > 0);
+      expect((await troupe.stats()).plugins.find(({ id }) => id === "test.counter")?.restarts).toBe(0);
+    },
+  );
 
   test("a hook nobody registered costs no message, and no hook call touches the main thread", async () => {
     const troupe = await startTroupe({
@@ -298,13 +340,26 @@ describe("isolation", () => {
   test("a plugin may read its own package and nothing else, unless it is granted", async () => {
     const read = { module: plugin("reads-files"), options: { path: "/etc/hostname" } };
     const denied = await startTroupe({ sessionWorkers: 1, plugins: [read], model: oneToolCall("read") });
-    expect((await (await denied.session("s")).turn("hi")).toolCalls[0]?.output).toMatchObject({ failure: { message: expect.stringContaining("ERR_ACCESS_DENIED") } });
-    const granted = await startTroupe({ sessionWorkers: 1, plugins: [{ ...read, permissions: { read: ["/etc/hostname"] } }], model: oneToolCall("read") });
+    expect((await (await denied.session("s")).turn("hi")).toolCalls[0]?.output).toMatchObject({
+      failure: { message: expect.stringContaining("ERR_ACCESS_DENIED") },
+    });
+    const granted = await startTroupe({
+      sessionWorkers: 1,
+      plugins: [{ ...read, permissions: { read: ["/etc/hostname"] } }],
+      model: oneToolCall("read"),
+    });
     expect((await (await granted.session("s")).turn("hi")).toolCalls[0]?.output.status).toBe("success");
   });
 
   test("a plugin's thread has an empty environment", async () => {
-    const troupe = await startTroupe({ sessionWorkers: 1, plugins: [{ module: plugin("reads-files"), options: { path: "" } }], model: oneToolCall("environment") });
-    expect((await (await troupe.session("s")).turn("hi")).toolCalls[0]?.output).toEqual({ status: "success", value: [] });
+    const troupe = await startTroupe({
+      sessionWorkers: 1,
+      plugins: [{ module: plugin("reads-files"), options: { path: "" } }],
+      model: oneToolCall("environment"),
+    });
+    expect((await (await troupe.session("s")).turn("hi")).toolCalls[0]?.output).toEqual({
+      status: "success",
+      value: [],
+    });
   });
 });

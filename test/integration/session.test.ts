@@ -1,26 +1,52 @@
 import { createTroupe, scriptedModel } from "troupe";
 import { describe, expect, test } from "vitest";
-import { collect, EMPTY_OBJECT, fixture, oneToolCall, plugin, refusalOf, startTroupe, tempFolder, until } from "../support/runtime.js";
+import {
+  collect,
+  EMPTY_OBJECT,
+  fixture,
+  oneToolCall,
+  plugin,
+  refusalOf,
+  startTroupe,
+  tempFolder,
+  until,
+} from "../support/runtime.js";
 
 describe("a session", () => {
   test("answers with the echo script when no model is given", async () => {
     const troupe = await startTroupe();
     const session = await troupe.session("chat-42");
     const result = await session.turn("hello");
-    expect(result).toMatchObject({ sessionId: "chat-42", turnId: "t1", turnIndex: 1, text: "You said: hello", revision: 1, modelCalls: 1, issues: [] });
+    expect(result).toMatchObject({
+      sessionId: "chat-42",
+      turnId: "t1",
+      turnIndex: 1,
+      text: "You said: hello",
+      revision: 1,
+      modelCalls: 1,
+      issues: [],
+    });
   });
 
   test("gives a turn both as a stream of activities and as a promise", async () => {
     const troupe = await startTroupe({ model: scriptedModel({ turns: [[{ text: "Hello" }]] }) });
     const turn = (await troupe.session("s")).turn("hi");
     const activities = await collect(turn);
-    expect(activities.map(({ type }) => type)).toEqual(["turn_started", "model_call_started", "text_delta", "model_call_finished", "turn_finished"]);
+    expect(activities.map(({ type }) => type)).toEqual([
+      "turn_started",
+      "model_call_started",
+      "text_delta",
+      "model_call_finished",
+      "turn_finished",
+    ]);
     const last = activities.at(-1);
     expect(last?.type === "turn_finished" && last.result).toEqual(await turn);
   });
 
   test("streams from the start also to somebody who listens late", async () => {
-    const troupe = await startTroupe({ model: scriptedModel({ turns: [[{ chunks: ["a", "b", "c"], chunkDelayMs: 30 }]] }) });
+    const troupe = await startTroupe({
+      model: scriptedModel({ turns: [[{ chunks: ["a", "b", "c"], chunkDelayMs: 30 }]] }),
+    });
     const turn = (await troupe.session("s")).turn("hi");
     await new Promise((resolve) => setTimeout(resolve, 45));
     const activities = await collect(turn);
@@ -49,12 +75,19 @@ describe("a session", () => {
   });
 
   test("refuses a turn when its mailbox is full, and loses none of the others", async () => {
-    const troupe = await startTroupe({ mailboxLimit: 2, model: scriptedModel({ turns: [[{ text: "{input}", delayMs: 20 }]] }) });
+    const troupe = await startTroupe({
+      mailboxLimit: 2,
+      model: scriptedModel({ turns: [[{ text: "{input}", delayMs: 20 }]] }),
+    });
     const session = await troupe.session("s");
     const settled = await Promise.allSettled(["1", "2", "3", "4"].map((input) => session.turn(input)));
     expect(settled.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "fulfilled", "rejected"]);
     const refused = settled[3];
-    expect(refused?.status === "rejected" && refused.reason).toMatchObject({ code: "mailbox_full", retryable: true, details: { limit: 2 } });
+    expect(refused?.status === "rejected" && refused.reason).toMatchObject({
+      code: "mailbox_full",
+      retryable: true,
+      details: { limit: 2 },
+    });
     expect((await troupe.stats()).turns).toEqual({ asked: 4, finished: 3, refused: 1 });
   });
 
@@ -66,11 +99,18 @@ describe("a session", () => {
   });
 
   test("a cancelled turn ends with its outcome, and the next turn works", async () => {
-    const troupe = await startTroupe({ model: scriptedModel({ turns: [[{ text: "slow", delayMs: 60_000 }], [{ text: "quick" }]] }) });
+    const troupe = await startTroupe({
+      model: scriptedModel({ turns: [[{ text: "slow", delayMs: 60_000 }], [{ text: "quick" }]] }),
+    });
     const session = await troupe.session("s");
     const turn = session.turn("hi");
     for await (const activity of turn) if (activity.type === "model_call_started") turn.cancel("changed my mind");
-    expect((await turn).outcome).toEqual({ type: "stopped", reason: "cancelled", code: "cancelled", message: "changed my mind" });
+    expect((await turn).outcome).toEqual({
+      type: "stopped",
+      reason: "cancelled",
+      code: "cancelled",
+      message: "changed my mind",
+    });
     expect((await session.turn("next")).text).toBe("quick");
   });
 
@@ -84,7 +124,9 @@ describe("a session", () => {
   test("stops at the limit of model calls", async () => {
     const troupe = await startTroupe({
       maxSteps: 3,
-      model: scriptedModel({ turns: [Array.from({ length: 10 }, () => ({ toolCalls: [{ tool: "again", args: {} }] }))] }),
+      model: scriptedModel({
+        turns: [Array.from({ length: 10 }, () => ({ toolCalls: [{ tool: "again", args: {} }] }))],
+      }),
       tools: { again: { description: "d", inputSchema: EMPTY_OBJECT, execute: () => "go on" } },
     });
     const result = await (await troupe.session("s")).turn("hi");
@@ -102,10 +144,20 @@ describe("a session", () => {
 
   test("a model that fails ends the turn with a typed outcome, and the session lives on", async () => {
     const troupe = await startTroupe({
-      model: scriptedModel({ turns: [[{ text: "x", fail: { code: "model_server_error", message: "it broke", status: 500 } }], [{ text: "fine" }]] }),
+      model: scriptedModel({
+        turns: [
+          [{ text: "x", fail: { code: "model_server_error", message: "it broke", status: 500 } }],
+          [{ text: "fine" }],
+        ],
+      }),
     });
     const session = await troupe.session("s");
-    expect((await session.turn("hi")).outcome).toEqual({ type: "stopped", reason: "provider_error", code: "model_server_error", message: "it broke" });
+    expect((await session.turn("hi")).outcome).toEqual({
+      type: "stopped",
+      reason: "provider_error",
+      code: "model_server_error",
+      message: "it broke",
+    });
     expect((await session.turn("hi")).text).toBe("fine");
   });
 
@@ -143,7 +195,11 @@ describe("the embedded store", () => {
     const before = (await troupe.stats()).store;
     await session.turn("two");
     const after = (await troupe.stats()).store;
-    expect([after.commits - before.commits, after.transactions - before.transactions, after.records - before.records]).toEqual([1, 1, 3]);
+    expect([
+      after.commits - before.commits,
+      after.transactions - before.transactions,
+      after.records - before.records,
+    ]).toEqual([1, 1, 3]);
   });
 
   test("an unchanged plugin state is not written again", async () => {
@@ -181,7 +237,10 @@ describe("closing", () => {
   });
 
   test("cancels a turn that does not finish in time", async () => {
-    const troupe = await createTroupe({ drainMs: 50, model: scriptedModel({ turns: [[{ text: "never", delayMs: 600_000 }]] }) });
+    const troupe = await createTroupe({
+      drainMs: 50,
+      model: scriptedModel({ turns: [[{ text: "never", delayMs: 600_000 }]] }),
+    });
     const session = await troupe.session("s");
     const turn = session.turn("hi");
     await until("the turn runs", async () => (await session.info()).state === "running");

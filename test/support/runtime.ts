@@ -1,7 +1,16 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createTroupe, scriptedModel, type Activity, type Troupe, TroupeError, type TroupeOptions, type Turn } from "troupe";
+import {
+  type Activity,
+  createTroupe,
+  scriptedModel,
+  type Troupe,
+  TroupeError,
+  type TroupeOptions,
+  type Turn,
+  type TurnResult,
+} from "troupe";
 import { onTestFinished } from "vitest";
 
 /** A runtime that is closed when the test ends, whatever happens. */
@@ -55,4 +64,11 @@ export async function until(what: string, condition: () => boolean | Promise<boo
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
   throw new Error(`It never happened: ${what}`);
+}
+
+/** The value of a turn's first tool call, or its failure code. */
+export function firstToolValue({ toolCalls }: Pick<TurnResult, "toolCalls">): unknown {
+  const output = toolCalls[0]?.output;
+  if (output?.status === "success") return output.value;
+  return output?.status === "failure" ? output.failure.code : output?.status;
 }

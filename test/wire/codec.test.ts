@@ -114,10 +114,7 @@ describe("encode and decode", () => {
     expect(codeOf(() => encode(nested(100_000)))).toBe("unserialisable");
     expect(codeOf(() => encode(2n ** 64n))).toBe("unserialisable");
     expect(() => encode(new Uint8Array(64 * 1024 * 1024))).toThrow(
-      refusal(
-        "unserialisable",
-        "A record cannot be written: it has 67108872 bytes, more than the 67108864 allowed.",
-      ),
+      refusal("unserialisable", "A record cannot be written: it has 67108872 bytes, more than the 67108864 allowed."),
     );
   });
 
@@ -212,7 +209,9 @@ describe("decode of foreign bytes", () => {
     const tooDeep = refusal("snapshot_damaged", "A stored record cannot be read: it is nested deeper than 2 levels.");
     expect(() => decode(encode([[["leaf"]]]), { maxDepth: 2 })).toThrow(tooDeep);
     expect(() => decode(encode({ a: { b: { c: 1 } } }), { maxDepth: 2 })).toThrow(tooDeep);
-    expect(codeOf(() => decode(Buffer.concat([record(), Buffer.alloc(1_000_000, 0x91), bytes(0xc0)])))).toBe("snapshot_damaged");
+    expect(codeOf(() => decode(Buffer.concat([record(), Buffer.alloc(1_000_000, 0x91), bytes(0xc0)])))).toBe(
+      "snapshot_damaged",
+    );
   });
 
   it.each([
@@ -250,7 +249,11 @@ describe("encodeState", () => {
     ["a Map", { seen: [new Map()] }, "seen[0] is a Map; use plain objects, arrays, dates and byte arrays"],
     ["a Set", { seen: new Set() }, "seen is a Set; use plain objects, arrays, dates and byte arrays"],
     ["a class instance", new Basket(), "the value is a Basket; use plain objects, arrays, dates and byte arrays"],
-    ["another typed array", new Float32Array(1), "the value is a Float32Array; use plain objects, arrays, dates and byte arrays"],
+    [
+      "another typed array",
+      new Float32Array(1),
+      "the value is a Float32Array; use plain objects, arrays, dates and byte arrays",
+    ],
     ["a bigint msgpack cannot hold", { id: 2n ** 64n }, "id is a bigint of more than 64 bits"],
     ["a key that would be renamed", { a: JSON.parse('{"__proto__":1}') }, "a has a key __proto__"],
     [

@@ -1,0 +1,234 @@
+import { scriptedModel } from "troupe";
+import { describe, expect, test } from "vitest";
+import { z } from "zod";
+import { collect, EMPTY_OBJECT, fixture, oneToolCall, plugin, startTroupe, until } from "../support/runtime.js";
+
+describe("tools", () => {
+  test("run in their three homes: the host's thread, the plugin's, the pool's", async () => {
+    const troupe = await startTroupe({
+      plugins: [{ module: plugin("counter") }],
+      tools: {
+        host: { description: "d", inputSchema: EMPTY_OBJECT, execute: () => "on the main thread" },
+        pool: { module: fixture("tools/thread-id.mjs") },
+      },
+      model: scriptedModel({
+        turns: [[{ toolCalls: ["host", "pool", "count"].map((tool) => ({ tool, args: {} })) }, { text: "done" }]],
+      }),
+    });
+    const session = await troupe.session("s");
+    const result = await session.turn("hi");
+    const { threadId } = await session.info();
+    expect(result.toolCalls.map(({ output }) => output.status)).toEqual(["success", "success", "success"]);
+    expect(result.toolCalls[0]?.output).toEqual({ status: "success", value: "on the main thread" });
+    const pool = result.toolCalls[1]?.output;
+    expect(
+      pool?.status === "success" && typeof pool.value === "number" && pool.value !== threadId && pool.value !== 0,
+    ).toBe(true);
+    expect(result.toolCalls[2]?.output).toEqual({ status: "success", value: 1 });
+  });
+
+  test("of one step run at once; their results come in call order", async () => {
+    const order: string[] = [];
+    let open = () => {};
+    const second = new Promise<void>((resolve) => {
+      open = resolve;
+    });
+    const troupe = await startTroupe({
+      tools: {
+        slow: {
+          description: "d",
+          inputSchema: EMPTY_OBJECT,
+          execute: () => second.then(() => order.push("slow") && "slow"),
+        },
+        quick: {
+          description: "d",
+          inputSchema: EMPTY_OBJECT,
+          execute: () => {
+            order.push("quick");
+            open();
+            return "quick";
+          },
+        },
+      },
+      model: scriptedModel({
+        turns: [
+          [
+            {
+              toolCalls: [
+                { tool: "slow", args: {} },
+                { tool: "quick", args: {} },
+              ],
+            },
+            { text: "done" },
+          ],
+        ],
+      }),
+    });
+    const result = await (await troupe.session("s")).turn("hi");
+    expect(order).toEqual(["quick", "slow"]);
+    expect(result.toolCalls.map(({ toolName }) => toolName)).toEqual(["slow", "quick"]);
+  });
+
+  test("a schema's types and checks reach the host's closure", async () => {
+    const troupe = await startTroupe({
+      tools: {
+        add: {
+          description: "d",
+          inputSchema: z.object({ a: z.number(), b: z.number().default(10) }),
+          execute: ({ a, b }: { a: number; b: number }) => a + b,
+        },
+      },
+      model: scriptedModel({
+        turns: [
+          [
+            {
+              toolCalls: [
+                { tool: "add", args: { a: 1 } },
+                { tool: "add", args: { a: "one" } },
+              ],
+            },
+            { text: "done" },
+          ],
+        ],
+      }),
+    });
+    const { toolCalls } = await (await troupe.session("s")).turn("hi");
+    expect(toolCalls[0]?.output).toEqual({ status: "success", value: 11 });
+    expect(toolCalls[1]?.output).toMatchObject({ failure: { kind: "invalid_request", code: "invalid_tool_args" } });
+  });
+
+  test.each([
+    [
+      "throws",
+      () => {
+        throw new Error("no luck");
+      },
+      { kind: "execution", code: "tool_failed", message: "no luck" },
+    ],
+    [
+      "rejects",
+      () => Promise.reject(new Error("no luck")),
+      { kind: "execution", code: "tool_failed", message: "no luck" },
+    ],
+    ["hangs past its timeout", () => new Promise(() => {}), { kind: "timeout", code: "tool_timeout" }],
+    ["returns a function", () => () => 1, { kind: "execution", code: "tool_result_unserialisable" }],
+    [
+      "returns a cycle",
+      () => {
+        const a: { a?: unknown } = {};
+        a.a = a;
+        return a;
+      },
+      { kind: "execution", code: "tool_result_unserialisable" },
+    ],
+  ])(
+    "a host tool that %s fails its call, is shown to the model, and the turn goes on",
+    async (_what, execute, failure) => {
+      const troupe = await startTroupe({
+        tools: { bad: { description: "d", inputSchema: EMPTY_OBJECT, timeoutMs: 80, execute } },
+        model: oneToolCall("bad"),
+      });
+      const result = await (await troupe.session("s")).turn("hi");
+      expect(result.toolCalls[0]?.output).toMatchObject({ status: "failure", failure });
+      expect(result.text).toContain(failure.code);
+      expect(result.outcome.type).toBe("finished");
+    },
+  );
+
+  test.each(["spins", "exits", "throws"])(
+    "a pool tool that %s fails its call, and the next one works",
+    async (what) => {
+      const troupe = await startTroupe({
+        sessionWorkers: 1,
+        tools: {
+          bad: { module: fixture(`tools/${what}.mjs`), timeoutMs: 300 },
+          good: { module: fixture("tools/thread-id.mjs") },
+        },
+        model: scriptedModel({
+          turns: [
+            [{ toolCalls: [{ tool: "bad", args: {} }] }, { toolCalls: [{ tool: "good", args: {} }] }, { text: "done" }],
+          ],
+        }),
+      });
+      const { toolCalls } = await (await troupe.session("s")).turn("hi");
+      const code = { spins: "tool_timeout", exits: "tool_worker_lost", throws: "tool_failed" }[what];
+      expect(toolCalls[0]?.output).toMatchObject({ status: "failure", failure: { code } });
+      expect(toolCalls[1]?.output.status).toBe("success");
+    },
+  );
+
+  test("a tool of a plugin that ends its thread fails its call; the plugin is replaced with its last state", async () => {
+    const troupe = await startTroupe({
+      sessionWorkers: 1,
+      plugins: [{ module: plugin("counter") }],
+      model: scriptedModel({
+        turns: [
+          [{ toolCalls: [{ tool: "count", args: {} }] }, { text: "a" }],
+          [{ toolCalls: [{ tool: "boom", args: {} }] }, { toolCalls: [{ tool: "count", args: {} }] }, { text: "b" }],
+        ],
+      }),
+    });
+    const session = await troupe.session("s");
+    await session.turn("one");
+    const { toolCalls, outcome } = await session.turn("two");
+    expect(toolCalls[0]?.output).toMatchObject({ failure: { code: "tool_worker_lost" } });
+    // beforeTurn of this turn had counted to 2, but was not stored when the thread died: the last captured state is 1.
+    expect(toolCalls[1]?.output).toEqual({ status: "success", value: 1 });
+    expect(outcome.type).toBe("finished");
+  });
+
+  test("arguments that are not JSON come back to the model as invalid, never as an empty object", async () => {
+    let ran = 0;
+    const troupe = await startTroupe({
+      tools: { tool: { description: "d", inputSchema: EMPTY_OBJECT, execute: () => ++ran } },
+      model: scriptedModel({
+        turns: [[{ toolCalls: [{ tool: "tool", argsText: "{not json" }] }, { text: "{tool_result}" }]],
+      }),
+    });
+    const result = await (await troupe.session("s")).turn("hi");
+    expect(result.toolCalls[0]?.output).toMatchObject({ failure: { code: "invalid_tool_args" } });
+    expect(ran).toBe(0);
+  });
+
+  test("a tool the model made up is unavailable, and it is told so", async () => {
+    const troupe = await startTroupe({ model: oneToolCall("no_such_tool") });
+    const result = await (await troupe.session("s")).turn("hi");
+    expect(result.text).toContain("tool_unavailable");
+  });
+
+  test("cancelling the turn aborts the tool's signal and settles the call as cancelled", async () => {
+    let aborted = false;
+    const troupe = await startTroupe({
+      tools: {
+        wait: {
+          description: "d",
+          inputSchema: EMPTY_OBJECT,
+          execute: (_args: unknown, { signal }: { signal: AbortSignal }) =>
+            new Promise((resolve) => {
+              signal.addEventListener("abort", () => {
+                aborted = true;
+                resolve("too late");
+              });
+            }),
+        },
+      },
+      model: oneToolCall("wait"),
+    });
+    const session = await troupe.session("s");
+    const turn = session.turn("hi");
+    for await (const activity of turn) if (activity.type === "tool_call_started") turn.cancel("enough");
+    const result = await turn;
+    expect(result.outcome).toMatchObject({ reason: "cancelled", message: "enough" });
+    expect(result.toolCalls[0]?.output.status).toBe("cancelled");
+    await until("the tool was told", () => aborted);
+  });
+
+  test("tell the host when they start and finish, also when they are refused", async () => {
+    const troupe = await startTroupe({ model: oneToolCall("missing") });
+    const activities = await collect((await troupe.session("s")).turn("hi"));
+    expect(activities.filter(({ type }) => type.startsWith("tool_call")).map(({ type }) => type)).toEqual([
+      "tool_call_started",
+      "tool_call_finished",
+    ]);
+  });
+});

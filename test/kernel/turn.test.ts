@@ -1,0 +1,587 @@
+import { describe, expect, it } from "vitest";
+import { NO_DIRECTIVES, NO_USAGE, startTurn, type TurnEvent, type TurnPhase } from "../../src/kernel/index.js";
+import {
+  ANSWER,
+  aborting,
+  CONFIG,
+  call,
+  ISSUE,
+  injected,
+  linesOf,
+  namesOf,
+  PLACES,
+  type Place,
+  record,
+  response,
+  saying,
+  TO,
+  text,
+  turnAfter,
+  USAGE,
+} from "./turns.js";
+
+const stopped = (reason: string, code: string, message: string) => ({ type: "stopped", reason, code, message });
+const CANCELLED = stopped("cancelled", "cancelled", "Enough.");
+const END = ["emit issue", "after_turn"];
+
+describe("the start of a turn", () => {
+  it("asks for before_turn with the input as its first message", () => {
+    expect(startTurn(CONFIG)).toEqual({
+      state: {
+        phase: "before_turn",
+        config: CONFIG,
+        step: 0,
+        messages: [
+          {
+            id: "t1.0",
+            role: "user",
+            parts: [{ type: "text", text: "hello" }],
+            origin: { kind: "turn_input", turnId: "t1" },
+          },
+        ],
+        usage: NO_USAGE,
+        toolCalls: [],
+        issues: [],
+        outcome: undefined,
+        checkpoint: undefined,
+        cancel: undefined,
+        deferred: [],
+      },
+      effects: [
+        { type: "emit", activity: { type: "turn_started", turnId: "t1", turnIndex: 0 } },
+        { type: "before_turn" },
+      ],
+    });
+  });
+});
+
+describe("every transition", () => {
+  const modelFailed: TurnEvent = { type: "model_failed", issue: ISSUE };
+  const asked = (reason: Parameters<typeof response>[1], ...parts: Parameters<typeof response>[0]): TurnEvent => ({
+    type: "model_done",
+    response: response(parts, reason),
+  });
+  const reasoning = { type: "reasoning", text: "hm" } as const;
+
+  it.each<[Place, string, TurnEvent, TurnPhase, string[]]>([
+    ["before_turn", "is done", ANSWER.beforeTurn(), "prompt", ["prompt"]],
+    [
+      "before_turn",
+      "injects messages",
+      ANSWER.beforeTurn(injected("p", "a")),
+      "prompt",
+      ["emit messages_injected", "prompt"],
+    ],
+    ["before_turn", "says something", ANSWER.beforeTurn(saying("p", "e")), "prompt", ["emit plugin_event", "prompt"]],
+    ["before_turn", "aborts", ANSWER.beforeTurn(aborting("p", "no")), "after_turn", END],
+    ["before_turn", "is refused", ANSWER.refused, "failed", []],
+    ["prompt", "is done", ANSWER.prompt, "model", ["emit model_call_started", "model"]],
+    ["prompt", "fails", { type: "prompt_failed", issue: ISSUE }, "after_turn", END],
+    [
+      "model",
+      "answers",
+      ANSWER.model(text("hi")),
+      "checkpoint",
+      ["emit model_call_finished", "checkpoint before_completion"],
+    ],
+    ["model", "calls a tool", ANSWER.model(call("c1")), "tools", ["emit model_call_finished", "tools"]],
+    ["model", "speaks and calls", ANSWER.model(text("hm"), call("c1")), "tools", ["emit model_call_finished", "tools"]],
+    [
+      "model",
+      "only reasons",
+      ANSWER.model(reasoning),
+      "checkpoint",
+      ["emit model_call_finished", "checkpoint before_completion"],
+    ],
+    ["model", "says nothing", ANSWER.model(), "after_turn", ["emit model_call_finished", ...END]],
+    ["model", "says the empty text", ANSWER.model(text("")), "after_turn", ["emit model_call_finished", ...END]],
+    ["model", "runs out of length", asked("length", text("hi")), "after_turn", ["emit model_call_finished", ...END]],
+    ["model", "is filtered", asked("content_filter"), "after_turn", ["emit model_call_finished", ...END]],
+    ["model", "reports an error", asked("error"), "after_turn", ["emit model_call_finished", ...END]],
+    [
+      "model",
+      "stops for a reason unknown",
+      asked("unknown", text("hi")),
+      "checkpoint",
+      ["emit model_call_finished", "checkpoint before_completion"],
+    ],
+    ["model", "fails", modelFailed, "after_turn", END],
+    ["tools", "are done", ANSWER.tools([record("c1")]), "checkpoint", ["checkpoint after_work"]],
+    [
+      "tools",
+      "inject messages",
+      ANSWER.tools([record("c1")], injected("p", "a")),
+      "checkpoint",
+      ["emit messages_injected", "checkpoint after_work"],
+    ],
+    ["tools", "abort", ANSWER.tools([record("c1")], aborting("p", "no")), "after_turn", END],
+    ["after_work", "is done", ANSWER.checkpoint(), "model", ["emit model_call_started", "model"]],
+    [
+      "after_work",
+      "injects messages",
+      ANSWER.checkpoint(injected("p", "a")),
+      "model",
+      ["emit messages_injected", "emit model_call_started", "model"],
+    ],
+    ["after_work", "aborts", ANSWER.checkpoint(aborting("p", "no")), "after_turn", END],
+    ["after_work", "fails", { type: "checkpoint_failed", issue: ISSUE }, "after_turn", END],
+    ["before_completion", "is done", ANSWER.checkpoint(), "after_turn", ["after_turn"]],
+    [
+      "before_completion",
+      "injects messages",
+      ANSWER.checkpoint(injected("p", "a")),
+      "model",
+      ["emit messages_injected", "emit model_call_started", "model"],
+    ],
+    ["before_completion", "aborts", ANSWER.checkpoint(aborting("p", "no")), "after_turn", END],
+    ["before_completion", "fails", { type: "checkpoint_failed", issue: ISSUE }, "after_turn", END],
+    ["after_turn", "is done", ANSWER.afterTurn(), "commit", ["commit"]],
+    ["after_turn", "is refused", ANSWER.refused, "failed", []],
+    ["commit", "is done", ANSWER.committed, "deliver", ["deliver"]],
+    ["commit", "is refused", ANSWER.refused, "failed", []],
+    ["deliver", "is done", ANSWER.delivered(), "done", []],
+  ])("%s %s", (place, _, event, phase, effects) => {
+    const step = turnAfter([...TO[place], event]);
+    expect(step.state.phase).toBe(phase);
+    expect(namesOf(step)).toEqual(effects);
+  });
+
+  const ANSWERS: Record<Place, readonly TurnEvent["type"][]> = {
+    before_turn: ["before_turn_done", "refused", "cancel"],
+    prompt: ["prompt_done", "prompt_failed", "cancel"],
+    model: ["model_done", "model_failed", "cancel"],
+    tools: ["tools_done", "cancel"],
+    after_work: ["checkpoint_done", "checkpoint_failed", "cancel"],
+    before_completion: ["checkpoint_done", "checkpoint_failed", "cancel"],
+    after_turn: ["after_turn_done", "refused"],
+    commit: ["committed", "refused"],
+    deliver: ["delivered"],
+    done: [],
+    failed: [],
+  };
+  const EVENTS: readonly TurnEvent[] = [
+    ANSWER.beforeTurn(injected("p", "late")),
+    ANSWER.prompt,
+    { type: "prompt_failed", issue: ISSUE },
+    ANSWER.model(text("late")),
+    modelFailed,
+    ANSWER.tools([record("late")]),
+    ANSWER.checkpoint(injected("p", "late")),
+    { type: "checkpoint_failed", issue: ISSUE },
+    ANSWER.afterTurn(injected("p", "late")),
+    ANSWER.committed,
+    ANSWER.delivered([ISSUE]),
+    ANSWER.cancel(),
+    ANSWER.refused,
+  ];
+
+  it.each(PLACES)("%s takes its own answers and nothing else", (place) => {
+    const { state } = turnAfter(TO[place]);
+    for (const event of EVENTS) {
+      const step = turnAfter([...TO[place], event]);
+      if (ANSWERS[place].includes(event.type)) expect(step.state).not.toEqual(state);
+      else expect(step).toEqual({ state, effects: [] });
+    }
+  });
+});
+
+describe("a whole turn", () => {
+  it("with one tool call leaves the conversation, the counts and the order of effects", () => {
+    const events = [
+      ANSWER.beforeTurn(),
+      ANSWER.prompt,
+      ANSWER.model(text("let me see"), call("c1", { city: "Oslo" })),
+      ANSWER.tools([record("c1", "rain")]),
+      ANSWER.checkpoint(),
+      ANSWER.model(text("It "), text("rains.")),
+      ANSWER.checkpoint(),
+      ANSWER.afterTurn(),
+      ANSWER.committed,
+      ANSWER.delivered(),
+    ];
+    const steps = events.map((_, index) => turnAfter(events.slice(0, index + 1)));
+    expect(steps.map(namesOf)).toEqual([
+      ["prompt"],
+      ["emit model_call_started", "model"],
+      ["emit model_call_finished", "tools"],
+      ["checkpoint after_work"],
+      ["emit model_call_started", "model"],
+      ["emit model_call_finished", "checkpoint before_completion"],
+      ["after_turn"],
+      ["commit"],
+      ["deliver"],
+      [],
+    ]);
+    const { state } = turnAfter(events);
+    expect(linesOf(state)).toEqual([
+      "user: hello",
+      "assistant: let me see | call c1",
+      "tool: rain",
+      "assistant: It  | rains.",
+    ]);
+    expect(state.messages.map(({ id }) => id)).toEqual(["t1.0", "t1.1", "t1.2", "t1.3"]);
+    expect(steps[7]?.effects).toEqual([
+      {
+        type: "commit",
+        summary: {
+          turnId: "t1",
+          turnIndex: 0,
+          outcome: { type: "finished", text: "It rains." },
+          text: "It rains.",
+          usage: { ...NO_USAGE, inputTokens: 20, outputTokens: 10 },
+          modelCalls: 2,
+          toolCalls: [record("c1", "rain")],
+          issues: [],
+        },
+      },
+    ]);
+  });
+
+  it("tells the steps of its model calls apart", () => {
+    expect(turnAfter(TO.model).effects).toEqual([
+      { type: "emit", activity: { type: "model_call_started", step: 0 } },
+      { type: "model", step: 0 },
+    ]);
+    const second = turnAfter([...TO.after_work, ANSWER.checkpoint()]);
+    expect(second.effects).toEqual([
+      { type: "emit", activity: { type: "model_call_started", step: 1 } },
+      { type: "model", step: 1 },
+    ]);
+    expect(turnAfter([...TO.after_work, ANSWER.checkpoint(), ANSWER.model(text("x"))]).effects[0]).toEqual({
+      type: "emit",
+      activity: { type: "model_call_finished", step: 1, reason: "stop", usage: USAGE },
+    });
+  });
+});
+
+describe("tool calls", () => {
+  it("are asked for in the order the model wrote them, without what only the provider needs", () => {
+    const metadata = { acme: { signature: "x" } };
+    const step = turnAfter([
+      ...TO.model,
+      ANSWER.model(call("c1", 1), { type: "tool_call", callId: "c2", toolName: "look", args: [2], metadata }),
+    ]);
+    expect(step.effects[1]).toEqual({
+      type: "tools",
+      calls: [
+        { callId: "c1", toolName: "look", args: 1 },
+        { callId: "c2", toolName: "look", args: [2] },
+      ],
+      brokenArgs: {},
+    });
+    expect(step.state.messages[1]?.parts[1]).toEqual({
+      type: "tool_call",
+      callId: "c2",
+      toolName: "look",
+      args: [2],
+      metadata,
+    });
+  });
+
+  it("bring along the arguments that were not JSON", () => {
+    const step = turnAfter([
+      ...TO.model,
+      { type: "model_done", response: { ...response([call("c1", "{oops")]), brokenArgs: { c1: "{oops" } } },
+    ]);
+    expect(step.effects[1]).toMatchObject({ type: "tools", brokenArgs: { c1: "{oops" } });
+  });
+
+  it("have their results in one message, failures and cancellations in words", () => {
+    const base = { toolName: "look", args: {}, durationMs: 1 };
+    const { state } = turnAfter([
+      ...TO.model,
+      ANSWER.model(call("c1"), call("c2"), call("c3"), call("c4")),
+      ANSWER.tools([
+        { ...base, callId: "c1", output: { status: "success", value: { ok: [1, null] } } },
+        {
+          ...base,
+          callId: "c2",
+          output: { status: "failure", failure: { kind: "timeout", code: "tool_timeout", message: "Too slow." } },
+        },
+        { ...base, callId: "c3", output: { status: "cancelled", message: "The turn ended." } },
+        { ...base, callId: "c4", output: { status: "success", value: "plain" } },
+      ]),
+    ]);
+    expect(state.messages[2]).toEqual({
+      id: "t1.2",
+      role: "tool",
+      parts: [
+        { type: "tool_result", callId: "c1", toolName: "look", status: "success", text: '{"ok":[1,null]}' },
+        {
+          type: "tool_result",
+          callId: "c2",
+          toolName: "look",
+          status: "failure",
+          text: "[Tool execution failed]\ntool_timeout: Too slow.",
+        },
+        {
+          type: "tool_result",
+          callId: "c3",
+          toolName: "look",
+          status: "cancelled",
+          text: "[Tool execution cancelled]\nThe turn ended.",
+        },
+        { type: "tool_result", callId: "c4", toolName: "look", status: "success", text: "plain" },
+      ],
+    });
+  });
+
+  it("have their results before anything a plugin injects", () => {
+    expect(
+      linesOf(turnAfter([...TO.tools, ANSWER.tools([record("c1")], injected("p", "mind the gap"))]).state),
+    ).toEqual(["user: hello", "assistant: call c1", "tool: seen", "user: mind the gap"]);
+  });
+
+  it("have their results also when the turn is aborted or cancelled by then", () => {
+    const lines = ["user: hello", "assistant: call c1", "tool: seen"];
+    expect(linesOf(turnAfter([...TO.tools, ANSWER.tools([record("c1")], aborting("p", "no"))]).state)).toEqual(lines);
+    expect(linesOf(turnAfter([...TO.tools, ANSWER.cancel(), ANSWER.tools([record("c1")])]).state)).toEqual(lines);
+  });
+});
+
+describe("the model's answer", () => {
+  const outcomeOf = (...events: TurnEvent[]) => turnAfter([...TO.model, ...events, ANSWER.checkpoint()]).state.outcome;
+  const ended = (reason: Parameters<typeof response>[1]): TurnEvent => ({
+    type: "model_done",
+    response: response([text("partial")], reason),
+  });
+
+  it.each([
+    ["length", stopped("incomplete", "output_limit", "The model reached its output limit.")],
+    ["content_filter", stopped("provider_error", "content_filter", "The provider filtered the answer.")],
+    ["error", stopped("provider_error", "provider_error", "The provider reported an error.")],
+  ] as const)("that ends for %s stops the turn and is not kept", (reason, outcome) => {
+    const { state } = turnAfter([...TO.model, ended(reason)]);
+    expect(state.outcome).toEqual(outcome);
+    expect(state.issues).toEqual([{ kind: "model", code: outcome.code, message: outcome.message }]);
+    expect(linesOf(state)).toEqual(["user: hello"]);
+    expect(state.usage).toEqual(USAGE);
+    expect(state.step).toBe(1);
+  });
+
+  it("that is empty stops the turn with empty_response", () => {
+    const expected = stopped("provider_error", "empty_response", "The model answered with nothing.");
+    expect(turnAfter([...TO.model, ANSWER.model()]).state.outcome).toEqual(expected);
+    expect(turnAfter([...TO.model, ANSWER.model(text(""))]).state.outcome).toEqual(expected);
+  });
+
+  it("may be empty right after a tool: it had nothing to add", () => {
+    const { state } = turnAfter([...TO.after_work, ANSWER.checkpoint(), ANSWER.model(), ANSWER.checkpoint()]);
+    expect(state.phase).toBe("after_turn");
+    expect(state.outcome).toEqual({ type: "finished", text: "" });
+    expect(linesOf(state)).toEqual(["user: hello", "assistant: call c1", "tool: seen"]);
+  });
+
+  it("may be reasoning alone", () => {
+    expect(outcomeOf(ANSWER.model({ type: "reasoning", text: "hm" }))).toEqual({ type: "finished", text: "" });
+  });
+
+  it("is the text of all its parts, without the reasoning", () => {
+    expect(outcomeOf(ANSWER.model(text("a"), { type: "reasoning", text: "hm" }, text("b")))).toEqual({
+      type: "finished",
+      text: "ab",
+    });
+  });
+
+  it("with tool calls goes on even when the provider says stop, and without even when it says tool_calls", () => {
+    expect(turnAfter([...TO.model, { type: "model_done", response: response([call("c1")], "stop") }]).state.phase).toBe(
+      "tools",
+    );
+    expect(
+      turnAfter([...TO.model, { type: "model_done", response: response([text("x")], "tool_calls") }]).state.checkpoint,
+    ).toBe("before_completion");
+  });
+
+  it("that fails stops the turn with the reason of the failure", () => {
+    const issue = { kind: "model", code: "model_unavailable", message: "503" } as const;
+    const { state } = turnAfter([...TO.model, { type: "model_failed", issue }]);
+    expect(state.outcome).toEqual(stopped("provider_error", "model_unavailable", "503"));
+    expect(state.issues).toEqual([issue]);
+    expect(state.step).toBe(0);
+  });
+});
+
+describe("the limit of model calls", () => {
+  const LIMIT = (n: number) => stopped("max_turns", "max_turns", `The turn reached its limit of ${n} model calls.`);
+  const work = (n: number) => [ANSWER.model(call(`c${n}`)), ANSWER.tools([record(`c${n}`)])];
+
+  it("stops the turn after the tools of the last one, with their results kept", () => {
+    const step = turnAfter([...TO.model, ...work(1), ANSWER.checkpoint(), ...work(2)], { maxSteps: 2 });
+    expect(step.state.outcome).toEqual(LIMIT(2));
+    expect(namesOf(step)).toEqual(END);
+    expect(linesOf(step.state)).toEqual([
+      "user: hello",
+      "assistant: call c1",
+      "tool: seen",
+      "assistant: call c2",
+      "tool: seen",
+    ]);
+  });
+
+  it("does not touch a turn that answers with its last call", () => {
+    const { state } = turnAfter(
+      [...TO.model, ...work(1), ANSWER.checkpoint(), ANSWER.model(text("done")), ANSWER.checkpoint()],
+      {
+        maxSteps: 2,
+      },
+    );
+    expect(state.outcome).toEqual({ type: "finished", text: "done" });
+  });
+
+  it("bounds a plugin that reopens the turn for ever", () => {
+    const again = [ANSWER.model(text("done")), ANSWER.checkpoint(injected("p", "once more"))];
+    const { state } = turnAfter([...TO.model, ...again, ...again, ...again]);
+    expect(state.outcome).toEqual(LIMIT(3));
+    expect(state.step).toBe(3);
+    expect(state.messages).toHaveLength(7);
+  });
+});
+
+describe("a message injected before completion", () => {
+  it("reopens the turn; only the last answer is its text", () => {
+    const reopened = turnAfter([...TO.before_completion, ANSWER.checkpoint(injected("p", "are you sure?"))]);
+    expect(reopened.state.outcome).toBeUndefined();
+    const { state } = turnAfter([
+      ...TO.before_completion,
+      ANSWER.checkpoint(injected("p", "are you sure?")),
+      ANSWER.model(text("yes")),
+      ANSWER.checkpoint(),
+    ]);
+    expect(state.outcome).toEqual({ type: "finished", text: "yes" });
+    expect(linesOf(state)).toEqual(["user: hello", "assistant: hi", "user: are you sure?", "assistant: yes"]);
+    expect(state.messages[2]?.origin).toEqual({ kind: "plugin", pluginId: "p" });
+  });
+
+  it("names each plugin it came from, in order", () => {
+    const both = { ...NO_DIRECTIVES, messages: [...injected("b", "1", "2").messages, ...injected("a", "3").messages] };
+    expect(turnAfter([...TO.before_completion, ANSWER.checkpoint(both)]).effects[0]).toEqual({
+      type: "emit",
+      activity: { type: "messages_injected", pluginIds: ["b", "b", "a"] },
+    });
+  });
+});
+
+describe("an abort by a plugin", () => {
+  const SITES: [string, TurnEvent[]][] = [
+    ["before_turn", [ANSWER.beforeTurn(aborting("p", "no_budget"))]],
+    ["tools", [...TO.tools, ANSWER.tools([record("c1")], aborting("p", "no_budget"))]],
+    ["after_work", [...TO.after_work, ANSWER.checkpoint(aborting("p", "no_budget"))]],
+    ["before_completion", [...TO.before_completion, ANSWER.checkpoint(aborting("p", "no_budget"))]],
+  ];
+
+  it.each(SITES)("at %s stops the turn with the plugin's code", (_, events) => {
+    const { state, effects } = turnAfter(events);
+    const issue = { kind: "plugin", pluginId: "p", code: "no_budget", message: "no_budget it is." };
+    expect(state.outcome).toEqual(stopped("plugin_abort", "no_budget", "no_budget it is."));
+    expect(state.issues).toEqual([issue]);
+    expect(effects[0]).toEqual({ type: "emit", activity: { type: "issue", issue } });
+  });
+
+  it.each(SITES)("at %s is stronger than a cancellation", (_, events) => {
+    const { state } = turnAfter([...events.slice(0, -1), ANSWER.cancel(), ...events.slice(-1)]);
+    expect(state.outcome).toMatchObject({ reason: "plugin_abort" });
+  });
+
+  it("keeps what the same hooks injected and said", () => {
+    const directives = {
+      ...aborting("p", "no"),
+      messages: injected("q", "a").messages,
+      events: saying("q", "e").events,
+    };
+    const step = turnAfter([ANSWER.beforeTurn(directives)]);
+    expect(linesOf(step.state)).toEqual(["user: hello", "user: a"]);
+    expect(namesOf(step)).toEqual(["emit plugin_event", "emit messages_injected", ...END]);
+  });
+});
+
+describe("a failing hook", () => {
+  it.each<[string, TurnEvent[]]>([
+    ["prompt", [...TO.prompt, { type: "prompt_failed", issue: ISSUE }]],
+    ["after_work", [...TO.after_work, { type: "checkpoint_failed", issue: ISSUE }]],
+    ["before_completion", [...TO.before_completion, { type: "checkpoint_failed", issue: ISSUE }]],
+  ])("at %s stops the turn with runtime_error", (_, events) => {
+    const { state } = turnAfter(events);
+    expect(state.outcome).toEqual(stopped("runtime_error", "hook_failed", "It failed."));
+    expect(state.issues).toEqual([ISSUE]);
+  });
+});
+
+describe("a cancellation", () => {
+  it.each<[Place, TurnEvent]>([
+    ["before_turn", ANSWER.beforeTurn()],
+    ["prompt", ANSWER.prompt],
+    ["prompt", { type: "prompt_failed", issue: ISSUE }],
+    ["model", ANSWER.model(text("hi"))],
+    ["model", ANSWER.model(call("c1"))],
+    ["model", { type: "model_failed", issue: ISSUE }],
+    ["tools", ANSWER.tools([record("c1")])],
+    ["after_work", ANSWER.checkpoint()],
+    ["after_work", { type: "checkpoint_failed", issue: ISSUE }],
+    ["before_completion", ANSWER.checkpoint()],
+    ["before_completion", ANSWER.checkpoint(injected("p", "go on"))],
+  ])("during %s waits for the answer and then ends the turn", (place, answer) => {
+    const waiting = turnAfter([...TO[place], ANSWER.cancel()]);
+    expect(waiting.effects).toEqual([]);
+    expect(waiting.state).toEqual({ ...after(TO[place]).state, cancel: "Enough." });
+    const { state, effects } = turnAfter([...TO[place], ANSWER.cancel(), answer]);
+    expect(state.phase).toBe("after_turn");
+    expect(state.outcome).toEqual(CANCELLED);
+    expect(effects.at(-1)).toMatchObject({ type: "after_turn", summary: { outcome: CANCELLED, text: "" } });
+    expect(state.issues).toEqual([]);
+  });
+
+  it("drops an answer of the model that came too late, but counts what it cost", () => {
+    const { state } = turnAfter([...TO.model, ANSWER.cancel(), ANSWER.model(call("c1"))]);
+    expect(linesOf(state)).toEqual(["user: hello"]);
+    expect(state.usage).toEqual(USAGE);
+    expect(state.step).toBe(1);
+  });
+
+  it("keeps its first reason", () => {
+    const { state } = turnAfter([
+      ...TO.model,
+      ANSWER.cancel("first"),
+      ANSWER.cancel("second"),
+      ANSWER.model(text("x")),
+    ]);
+    expect(state.outcome).toEqual(stopped("cancelled", "cancelled", "first"));
+  });
+
+  it.each(["after_turn", "commit", "deliver", "done"] as const)("during %s comes too late", (place) => {
+    const { state } = turnAfter([...TO[place], ANSWER.cancel()]);
+    expect(state).toEqual(turnAfter(TO[place]).state);
+  });
+});
+
+describe("after_turn", () => {
+  it("adds its messages to what is stored and tells the host only once they are", () => {
+    const directives = { ...injected("p", "for next time"), events: saying("p", "noted").events };
+    const committing = turnAfter([...TO.after_turn, ANSWER.afterTurn(directives)]);
+    expect(namesOf(committing)).toEqual(["commit"]);
+    expect(linesOf(committing.state)).toEqual(["user: hello", "assistant: hi", "user: for next time"]);
+    expect(committing.state.outcome).toEqual({ type: "finished", text: "hi" });
+    const stored = turnAfter([...TO.after_turn, ANSWER.afterTurn(directives), ANSWER.committed]);
+    expect(namesOf(stored)).toEqual(["emit plugin_event", "emit messages_injected", "deliver"]);
+  });
+
+  it("adds its issues to the summary that is stored", () => {
+    const step = turnAfter([...TO.after_turn, ANSWER.afterTurn(NO_DIRECTIVES, [ISSUE])]);
+    expect(step.effects).toMatchObject([{ type: "commit", summary: { issues: [ISSUE] } }]);
+  });
+
+  it("runs for a turn that was stopped, too", () => {
+    const step = turnAfter([...TO.model, { type: "model_failed", issue: ISSUE }, ANSWER.afterTurn()]);
+    expect(step.effects).toMatchObject([
+      { type: "commit", summary: { outcome: { type: "stopped", reason: "provider_error" }, text: "", modelCalls: 0 } },
+    ]);
+  });
+});
+
+describe("deliver", () => {
+  it("adds the issues of those who were told", () => {
+    expect(turnAfter([...TO.deliver, ANSWER.delivered([ISSUE])]).state).toMatchObject({
+      phase: "done",
+      issues: [ISSUE],
+    });
+  });
+});

@@ -1,0 +1,124 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { Deadlines } from "../../src/wire/index.js";
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+describe("Deadlines", () => {
+  it("expire when their time has come and not before, each once", () => {
+    const deadlines = new Deadlines();
+    const expired: string[] = [];
+    deadlines.add(50, () => expired.push("a"));
+    vi.advanceTimersByTime(49);
+    expect(expired).toEqual([]);
+    vi.advanceTimersByTime(1);
+    expect(expired).toEqual(["a"]);
+    vi.advanceTimersByTime(1_000);
+    expect(expired).toEqual(["a"]);
+  });
+
+  it("expire in the order of their times, whatever the order they were added in", () => {
+    const deadlines = new Deadlines();
+    const expired: string[] = [];
+    deadlines.add(30, () => expired.push("30"));
+    deadlines.add(10, () => expired.push("10"));
+    deadlines.add(20, () => expired.push("20"));
+    vi.advanceTimersByTime(5);
+    deadlines.add(10, () => expired.push("5+10"));
+    vi.advanceTimersByTime(100);
+    expect(expired).toEqual(["10", "5+10", "20", "30"]);
+  });
+
+  it("use one timer for all with the same limit", () => {
+    const deadlines = new Deadlines();
+    for (let i = 0; i < 100; i++) deadlines.add(10, () => {});
+    expect(vi.getTimerCount()).toBe(1);
+    deadlines.add(20, () => {});
+    expect(vi.getTimerCount()).toBe(2);
+  });
+
+  it("do not expire once cancelled, and the others still do", () => {
+    const deadlines = new Deadlines();
+    const expired: number[] = [];
+    const entries = [0, 1, 2, 3, 4].map((n) => deadlines.add(10, () => expired.push(n)));
+    for (const n of [0, 2, 4]) deadlines.cancel(entries[n] as (typeof entries)[number]);
+    vi.advanceTimersByTime(10);
+    expect(expired).toEqual([1, 3]);
+  });
+
+  it("can be cancelled twice, and after they expired", () => {
+    const deadlines = new Deadlines();
+    const expired: string[] = [];
+    const a = deadlines.add(10, () => expired.push("a"));
+    vi.advanceTimersByTime(10);
+    deadlines.cancel(a);
+    deadlines.cancel(a);
+    deadlines.add(10, () => expired.push("b"));
+    vi.advanceTimersByTime(10);
+    expect(expired).toEqual(["a", "b"]);
+  });
+
+  it("keep no more entries than are in flight, however many were settled", () => {
+    const deadlines = new Deadlines();
+    let entry = deadlines.add(10, () => {});
+    for (let i = 0; i < 10_000; i++) {
+      const next = deadlines.add(10, () => {});
+      deadlines.cancel(entry);
+      entry = next;
+    }
+    expect(entry.queue.entries.length).toBeLessThan(1_000);
+  });
+
+  it("still expire behind thousands that were cancelled", () => {
+    const deadlines = new Deadlines();
+    const expired: string[] = [];
+    for (let i = 0; i < 1_000; i++) deadlines.cancel(deadlines.add(10, () => expired.push("cancelled")));
+    deadlines.add(10, () => expired.push("live"));
+    vi.advanceTimersByTime(10);
+    expect(expired).toEqual(["live"]);
+  });
+
+  it("never expire after clear, and leave no timer", () => {
+    const deadlines = new Deadlines();
+    const expired: string[] = [];
+    const a = deadlines.add(10, () => expired.push("a"));
+    deadlines.add(20, () => expired.push("b"));
+    deadlines.clear();
+    expect(vi.getTimerCount()).toBe(0);
+    deadlines.cancel(a);
+    deadlines.add(10, () => expired.push("c"));
+    vi.advanceTimersByTime(100);
+    expect(expired).toEqual(["c"]);
+  });
+
+  it("may add new ones while they expire", () => {
+    const deadlines = new Deadlines();
+    const expired: string[] = [];
+    deadlines.add(10, () => {
+      expired.push("first");
+      deadlines.add(10, () => expired.push("second"));
+    });
+    vi.advanceTimersByTime(10);
+    expect(expired).toEqual(["first"]);
+    vi.advanceTimersByTime(10);
+    expect(expired).toEqual(["first", "second"]);
+  });
+
+  it("can be longer than a timer: the timer is armed again for what is left", () => {
+    const deadlines = new Deadlines();
+    const expired: string[] = [];
+    deadlines.add(2 ** 31 + 100, () => expired.push("late"));
+    deadlines.add(Number.POSITIVE_INFINITY, () => expired.push("never"));
+    const armed = vi.spyOn(globalThis, "setTimeout");
+    vi.advanceTimersByTime(2 ** 31 - 2);
+    expect(armed).not.toHaveBeenCalled();
+    vi.advanceTimersByTime(101);
+    expect(expired).toEqual([]);
+    vi.advanceTimersByTime(1);
+    expect(expired).toEqual(["late"]);
+  });
+});

@@ -1,0 +1,72 @@
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+// As built: in the test runner's own transformation `import()` is not Node's.
+import { importDefault } from "../../dist/src/wire/index.js";
+
+const url = (name: string) => new URL(`./fixtures/${name}`, import.meta.url).href;
+
+describe("importDefault", () => {
+  it("gives the default export", async () => {
+    expect(await importDefault(url("module-default.mjs"), "plugin")).toEqual({ id: "fixture" });
+  });
+
+  it.each(["plugin", "tool", "model"] as const)("says that the module of a %s does not exist", async (what) => {
+    const module = url("nowhere.mjs");
+    await expect(importDefault(module, what)).rejects.toMatchObject({
+      name: "TroupeError",
+      code: `${what}_module_not_found`,
+      message: `There is no module at ${module}. Check the URL of this ${what}.`,
+      details: { module },
+    });
+  });
+
+  it("says that a package does not exist", async () => {
+    await expect(importDefault("troupe-no-such-package", "plugin")).rejects.toMatchObject({
+      code: "plugin_module_not_found",
+      details: { module: "troupe-no-such-package" },
+    });
+  });
+
+  it("blames the module for an import of its own that is missing", async () => {
+    const module = url("module-missing-import.mjs");
+    await expect(importDefault(module, "plugin")).rejects.toMatchObject({
+      code: "plugin_module_invalid",
+      message: expect.stringContaining(fileURLToPath(url("there-is-no-such-file.mjs"))),
+      details: { module },
+    });
+  });
+
+  it("says that a module has no default export", async () => {
+    const module = url("module-no-default.mjs");
+    await expect(importDefault(module, "tool")).rejects.toMatchObject({
+      code: "tool_module_invalid",
+      message: `The tool module ${module} has no default export. Export the tool as default.`,
+    });
+  });
+
+  it("keeps what a module threw while it was loaded as the cause", async () => {
+    const module = url("module-throws.mjs");
+    await expect(importDefault(module, "model")).rejects.toMatchObject({
+      code: "model_module_invalid",
+      message: `The model module ${module} could not be loaded: not today`,
+      cause: expect.objectContaining({ message: "not today" }),
+    });
+  });
+
+  it("says that a module does not parse", async () => {
+    const module = new URL("../fixtures/broken/model-syntax-error.mjs", import.meta.url).href;
+    await expect(importDefault(module, "model")).rejects.toMatchObject({
+      code: "model_module_invalid",
+      cause: expect.objectContaining({ name: "SyntaxError" }),
+    });
+  });
+
+  it("says that a folder or a web address is no module", async () => {
+    for (const module of [url(""), "https://example.com/plugin.js"]) {
+      await expect(importDefault(module, "plugin")).rejects.toMatchObject({
+        code: "plugin_module_invalid",
+        details: { module },
+      });
+    }
+  });
+});
