@@ -47,3 +47,9 @@ export function messageOf(thrown: unknown): string {
     return Object.prototype.toString.call(thrown);
   }
 }
+
+/** The error of an aborted call. A reason that is itself a TroupeError is kept. */
+export function aborted({ reason }: AbortSignal): TroupeError {
+  if (reason instanceof TroupeError) return reason;
+  return new TroupeError("aborted", "The call was aborted.", { cause: reason });
+}

@@ -1,11 +1,11 @@
 import type { ReadableStream, ReadableStreamDefaultReader } from "node:stream/web";
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
 import type { ModelEvent, ModelRequest } from "../kernel/index.js";
+import { aborted } from "../kernel/index.js";
 import { callOptions } from "./ai-sdk-prompt.js";
 import { modelEvents } from "./ai-sdk-stream.js";
 import { type Moment, modelError } from "./errors.js";
 import type { Model } from "./model.js";
-import { aborted } from "./pause.js";
 
 /** How long a finished response may take to end before its connection is dropped instead of reused. */
 const DRAIN_MS = 1000;

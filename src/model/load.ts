@@ -1,6 +1,5 @@
-import { existsSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { messageOf, TroupeError } from "../kernel/index.js";
+import { importDefault } from "../wire/index.js";
 import { createAiSdkModel, isAiSdkLanguageModel } from "./ai-sdk.js";
 import type { Model, ModelSource } from "./model.js";
 import type { Script } from "./script.js";
@@ -30,9 +29,7 @@ export async function loadModel(source: ModelSource = defaultModel): Promise<Mod
 
 /** What the module's default export is, or returns when it is a function. */
 async function exportedBy(url: string): Promise<unknown> {
-  const module = await importModule(url);
-  if (!("default" in module)) throw invalid(url, `it has no default export. ${WHAT_TO_EXPORT}`);
-  const exported = await module.default;
+  const exported = await importDefault(url, "model");
   if (isProvider(exported)) {
     throw invalid(url, "it exports an AI SDK provider. Export one of its models: export default provider('model-id')");
   }
@@ -41,24 +38,6 @@ async function exportedBy(url: string): Promise<unknown> {
     return await exported();
   } catch (cause) {
     throw invalid(url, `the function it exports threw: ${messageOf(cause)}`, cause);
-  }
-}
-
-async function importModule(url: string): Promise<Record<string, unknown>> {
-  if (!URL.canParse(url)) {
-    throw invalid(url, "it is not a URL. Write new URL('./model.js', import.meta.url) to name a file beside your own");
-  }
-  try {
-    return await import(url);
-  } catch (cause) {
-    // The loader's own error does not tell a missing module from one whose imports are missing.
-    if (url.startsWith("file:") && !existsSync(fileURLToPath(url))) {
-      throw new TroupeError("model_module_not_found", `There is no model module at ${url}. Check the path.`, {
-        details: { url },
-        cause,
-      });
-    }
-    throw invalid(url, `importing it failed: ${messageOf(cause)}`, cause);
   }
 }
 

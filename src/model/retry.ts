@@ -1,7 +1,7 @@
-import { asTroupeError, type ModelEvent, type ModelRequest, type TroupeError } from "../kernel/index.js";
+import { aborted, asTroupeError, type ModelEvent, type ModelRequest, type TroupeError } from "../kernel/index.js";
 import { streamCut } from "./errors.js";
 import type { Model } from "./model.js";
-import { aborted, pause } from "./pause.js";
+import { pause } from "./pause.js";
 
 const BASE_DELAY_MS = 2_000;
 const MAX_DELAY_MS = 10_000;

@@ -1,6 +1,7 @@
 import type { ModelEvent, ModelRequest } from "../kernel/index.js";
+import { aborted } from "../kernel/index.js";
 import type { Model, ModelSource } from "./model.js";
-import { aborted, pause } from "./pause.js";
+import { pause } from "./pause.js";
 import { checkScript, type Script, type ScriptStep } from "./script.js";
 import { type CompiledStep, compileStep } from "./scripted-step.js";
 

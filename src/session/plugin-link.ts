@@ -1,10 +1,10 @@
 import type { RecordableHistogram } from "node:perf_hooks";
 import type { MessagePort } from "node:worker_threads";
-import { TroupeError } from "../kernel/index.js";
+import { aborted, TroupeError } from "../kernel/index.js";
 import type { HookKind, LoadedPlugin, PluginManifest } from "../plugin/index.js";
 import { runHere } from "../tools/index.js";
 import { hookPhase, type PhaseProbe } from "../trace/index.js";
-import { aborted, Deadlines, Lane, ServedCall, workerLost } from "../wire/index.js";
+import { Deadlines, Lane, ServedCall, workerLost } from "../wire/index.js";
 import { PluginInstance } from "./plugin-instance.js";
 import type { HookAnswer, HookCall, OpenInstance, ToolFacts, ToolRun } from "./plugin-protocol.js";
 

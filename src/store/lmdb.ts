@@ -50,7 +50,7 @@ export function openLmdb(path: string): StoreBackend {
 export function openLmdbReader(path: string): LmdbReader {
   const root = openRoot(path, { readOnly: true });
   try {
-    return new LmdbReader(openTables(root));
+    return new TableReader(openTables(root));
   } catch (error) {
     root.close();
     throw asTroupeError(error, "store_open_failed", `The store at ${path} cannot be read: ${messageOf(error)}`);
@@ -66,7 +66,12 @@ interface Tables {
 }
 
 /** A read-only view from any thread. It sees everything that was acknowledged before the call. */
-export class LmdbReader implements StoreReader {
+export interface LmdbReader extends StoreReader {
+  close(): void;
+}
+
+// Not exported: its declaration would make every user compile lmdb's own types, which do not compile everywhere.
+class TableReader implements LmdbReader {
   readonly #tables: Tables;
 
   constructor(tables: Tables) {

@@ -1,7 +1,7 @@
 import type { ResourceLimits, Worker } from "node:worker_threads";
 import type { Piscina } from "piscina";
-import { messageOf, TroupeError } from "../kernel/index.js";
-import { aborted } from "../wire/index.js";
+import { aborted, messageOf, TroupeError } from "../kernel/index.js";
+
 import type { PoolAnswer, PoolTask } from "./pool-protocol.js";
 
 export interface PoolThreadsOptions {

@@ -1,5 +1,4 @@
-import type { TroupeError } from "../kernel/index.js";
-import { aborted } from "../wire/index.js";
+import { aborted, type TroupeError } from "../kernel/index.js";
 
 /** So many at once, the others in the order they came. */
 export class Slots {

@@ -1,9 +1,9 @@
 import * as Comlink from "comlink";
 import nodeEndpoint from "comlink/dist/esm/node-adapter.mjs";
-import { TroupeError } from "../kernel/index.js";
+import { aborted, TroupeError } from "../kernel/index.js";
 import { Deadlines } from "./deadlines.js";
 import { decodeError, type ErrorData, encodeError } from "./errors.js";
-import { aborted, workerLost } from "./lane.js";
+import { workerLost } from "./lane.js";
 
 /**
  * Comlink for everything that is not hot, with its edges rounded off once: a call in flight settles when its worker
@@ -14,7 +14,15 @@ import { aborted, workerLost } from "./lane.js";
 // biome-ignore lint/suspicious/noExplicitAny: the argument's type is each service's own
 export type Service = { readonly [method: string]: (argument: any, signal: AbortSignal) => unknown };
 
-type Endpoint = Parameters<typeof nodeEndpoint>[0];
+/** What Comlink can talk through: a Worker, or a worker's parentPort. */
+interface Endpoint {
+  postMessage(message: unknown, transfer?: readonly unknown[]): void;
+  // biome-ignore lint/suspicious/noExplicitAny: Node's emitters type their listeners this way
+  on(type: string, listener: (...args: any[]) => void): unknown;
+  // biome-ignore lint/suspicious/noExplicitAny: as above
+  off(type: string, listener: (...args: any[]) => void): unknown;
+  start?(): void;
+}
 
 /** What really crosses by Comlink. Errors travel as data because Comlink keeps only name, message and stack. */
 interface Exposed {

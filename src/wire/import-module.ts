@@ -1,41 +1,32 @@
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { messageOf, TroupeError } from "../kernel/index.js";
 
 /**
  * Imports a module named by URL and gives its default export. Errors say which of the two things went wrong:
  * `<what>_module_not_found` or `<what>_module_invalid`.
+ *
+ * @example
+ * const exported = await importDefault("file:///app/budget.js", "plugin");
  */
 export async function importDefault(url: string, what: "plugin" | "tool" | "model"): Promise<unknown> {
+  const details = { module: url };
+  const invalid = (why: string, cause?: unknown) =>
+    new TroupeError(`${what}_module_invalid`, `The ${what} module ${url} cannot be used: ${why}.`, { cause, details });
+  if (!URL.canParse(url)) {
+    throw invalid(`it is not a URL. Write new URL("./${what}.js", import.meta.url) to name a file beside your own`);
+  }
   let namespace: Record<string, unknown>;
   try {
     namespace = (await import(url)) as Record<string, unknown>;
   } catch (cause) {
-    if (isMissing(cause, url)) {
-      throw new TroupeError(
-        `${what}_module_not_found`,
-        `There is no module at ${url}. Check the URL of this ${what}.`,
-        { cause, details: { module: url } },
-      );
+    // The loader's own error does not tell a missing module from one whose imports are missing.
+    if (url.startsWith("file:") && !existsSync(fileURLToPath(url))) {
+      const message = `There is no ${what} module at ${url}. Check the URL.`;
+      throw new TroupeError(`${what}_module_not_found`, message, { cause, details });
     }
-    throw new TroupeError(
-      `${what}_module_invalid`,
-      `The ${what} module ${url} could not be loaded: ${messageOf(cause)}`,
-      { cause, details: { module: url } },
-    );
+    throw invalid(`importing it failed: ${messageOf(cause)}`, cause);
   }
-  if (namespace.default === undefined) {
-    throw new TroupeError(
-      `${what}_module_invalid`,
-      `The ${what} module ${url} has no default export. Export the ${what} as default.`,
-      { details: { module: url } },
-    );
-  }
+  if (namespace.default === undefined) throw invalid(`it has no default export. Export the ${what} as default`);
   return namespace.default;
-}
-
-/** Only the module itself missing counts: a missing import inside it is that module's error. */
-function isMissing(cause: unknown, url: string): boolean {
-  if (typeof cause !== "object" || cause === null || (cause as { code?: unknown }).code !== "ERR_MODULE_NOT_FOUND")
-    return false;
-  const { url: missing } = cause as { url?: unknown };
-  return missing === undefined ? messageOf(cause).includes(`'${url}'`) : missing === url;
 }

@@ -4,7 +4,6 @@ export { type Deadline, Deadlines } from "./deadlines.js";
 export { decodeError, type ErrorData, encodeError } from "./errors.js";
 export { importDefault } from "./import-module.js";
 export {
-  aborted,
   Lane,
   type LaneCallOptions,
   type LaneOptions,

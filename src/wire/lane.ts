@@ -1,5 +1,5 @@
 import type { MessagePort } from "node:worker_threads";
-import { messageOf, TroupeError } from "../kernel/index.js";
+import { aborted, messageOf, TroupeError } from "../kernel/index.js";
 import { type Deadline, Deadlines } from "./deadlines.js";
 import { decodeError, type ErrorData, encodeError } from "./errors.js";
 
@@ -268,12 +268,6 @@ export class ServedCall {
 
 export function workerLost(name: string, cause?: unknown): TroupeError {
   return new TroupeError("worker_lost", `${name} is gone; the call was not answered.`, { retryable: true, cause });
-}
-
-export function aborted(signal: AbortSignal): TroupeError {
-  const { reason } = signal;
-  if (reason instanceof TroupeError) return reason;
-  return new TroupeError("aborted", "The call was aborted.", { cause: reason });
 }
 
 const CALL = 0;

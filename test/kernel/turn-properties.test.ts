@@ -223,9 +223,8 @@ describe("whatever the world answers, a turn", () => {
         const { messages } = play(choices, maxSteps).final;
         messages.forEach((message, index) => {
           const calls = message.parts.flatMap((part) => (part.type === "tool_call" ? [part.callId] : []));
-          if (calls.length === 0) return expect(resultsOf(messages[index + 1])).toEqual([]);
-          expect(messages[index + 1]?.role).toBe("tool");
           expect(resultsOf(messages[index + 1])).toEqual(calls);
+          if (calls.length > 0) expect(messages[index + 1]?.role).toBe("tool");
         });
       }),
       { numRuns: 500 },

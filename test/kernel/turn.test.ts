@@ -522,7 +522,7 @@ describe("a cancellation", () => {
   ])("during %s waits for the answer and then ends the turn", (place, answer) => {
     const waiting = turnAfter([...TO[place], ANSWER.cancel()]);
     expect(waiting.effects).toEqual([]);
-    expect(waiting.state).toEqual({ ...after(TO[place]).state, cancel: "Enough." });
+    expect(waiting.state).toEqual({ ...turnAfter(TO[place]).state, cancel: "Enough." });
     const { state, effects } = turnAfter([...TO[place], ANSWER.cancel(), answer]);
     expect(state.phase).toBe("after_turn");
     expect(state.outcome).toEqual(CANCELLED);

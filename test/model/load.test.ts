@@ -31,7 +31,7 @@ describe("loading a model module", () => {
     ["does not parse", "../fixtures/broken/model-syntax-error.mjs", "importing it failed"],
     ["throws", "./fixtures/throws.mjs", "importing it failed: no config file"],
     ["imports what is missing", "./fixtures/missing-import.mjs", "importing it failed"],
-    ["has no default export", "./fixtures/no-default.mjs", "no default export. Export an AI SDK language model"],
+    ["has no default export", "./fixtures/no-default.mjs", "no default export. Export the model as default"],
     ["exports something else", "./fixtures/not-a-model.mjs", "default export is no model. Export an AI SDK"],
     ["exports a model without id", "./fixtures/nameless-model.mjs", "Add a string id"],
     ["exports a function that throws", "./fixtures/factory-throws.mjs", "the function it exports threw: no licence"],
@@ -47,7 +47,7 @@ describe("loading a model module", () => {
   it("refuses a path that is not a URL and says how to write one", async () => {
     await expect(loadModel({ kind: "module", url: "./model.js" })).rejects.toMatchObject({
       code: "model_module_invalid",
-      message: expect.stringContaining("new URL('./model.js', import.meta.url)"),
+      message: expect.stringContaining('new URL("./model.js", import.meta.url)'),
     });
   });
 

@@ -15,15 +15,15 @@ describe("importDefault", () => {
     await expect(importDefault(module, what)).rejects.toMatchObject({
       name: "TroupeError",
       code: `${what}_module_not_found`,
-      message: `There is no module at ${module}. Check the URL of this ${what}.`,
+      message: `There is no ${what} module at ${module}. Check the URL.`,
       details: { module },
     });
   });
 
-  it("says that a package does not exist", async () => {
+  it("asks for a URL when it gets a bare name", async () => {
     await expect(importDefault("troupe-no-such-package", "plugin")).rejects.toMatchObject({
-      code: "plugin_module_not_found",
-      details: { module: "troupe-no-such-package" },
+      code: "plugin_module_invalid",
+      message: expect.stringContaining('Write new URL("./plugin.js", import.meta.url)'),
     });
   });
 
@@ -40,7 +40,7 @@ describe("importDefault", () => {
     const module = url("module-no-default.mjs");
     await expect(importDefault(module, "tool")).rejects.toMatchObject({
       code: "tool_module_invalid",
-      message: `The tool module ${module} has no default export. Export the tool as default.`,
+      message: `The tool module ${module} cannot be used: it has no default export. Export the tool as default.`,
     });
   });
 
@@ -48,7 +48,7 @@ describe("importDefault", () => {
     const module = url("module-throws.mjs");
     await expect(importDefault(module, "model")).rejects.toMatchObject({
       code: "model_module_invalid",
-      message: `The model module ${module} could not be loaded: not today`,
+      message: `The model module ${module} cannot be used: importing it failed: not today.`,
       cause: expect.objectContaining({ message: "not today" }),
     });
   });

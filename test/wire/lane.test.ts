@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { TroupeError } from "../../src/kernel/index.js";
-import { aborted, type Lane, type LaneOptions, type ServedCall } from "../../src/wire/index.js";
+import { aborted, TroupeError } from "../../src/kernel/index.js";
+import type { Lane, LaneOptions, ServedCall } from "../../src/wire/index.js";
+import { aborted } from "../../src/wire/lane.js";
 import { deferred, lanePair, rejection, startLanePeer } from "./threads.js";
 
 const double: LaneOptions["serve"] = (_, payload) => (payload as number) * 2;

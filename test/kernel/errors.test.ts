@@ -1,0 +1,37 @@
+import { describe, expect, it } from "vitest";
+import { asTroupeError, messageOf, TroupeError } from "../../src/kernel/index.js";
+
+describe("TroupeError", () => {
+  it("is not retryable and has no details and no cause unless told", () => {
+    const error = new TroupeError("mailbox_full", "The mailbox is full.");
+    expect(error).toMatchObject({ name: "TroupeError", code: "mailbox_full", retryable: false, details: {} });
+    expect(Object.hasOwn(error, "cause")).toBe(false);
+  });
+});
+
+describe("asTroupeError", () => {
+  it("leaves a TroupeError as it is", () => {
+    const error = new TroupeError("a", "A.");
+    expect(asTroupeError(error, "b")).toBe(error);
+  });
+
+  it("makes anything else the cause of a new one", () => {
+    const cause = new RangeError("page 7");
+    expect(asTroupeError(cause, "b")).toMatchObject({ code: "b", message: "page 7", cause });
+    expect(asTroupeError("words", "b", "Better words.")).toMatchObject({ message: "Better words.", cause: "words" });
+  });
+});
+
+describe("messageOf", () => {
+  it.each<[string, unknown, string]>([
+    ["an error", new Error("a"), "a"],
+    ["a string", "b", "b"],
+    ["an object", { status: 500 }, '{"status":500}'],
+    ["nothing", undefined, "undefined"],
+    ["null", null, "null"],
+    ["a function", Math.max, "function max() { [native code] }"],
+    ["what JSON cannot say", 10n, "[object BigInt]"],
+  ])("of %s", (_, thrown, message) => {
+    expect(messageOf(thrown)).toBe(message);
+  });
+});
