@@ -22,7 +22,7 @@ Usage: npm start -- [options]
   --store PATH     keep the sessions in this folder; started again, they go on from there
   --store memory   keep them in memory only
                    (default: the embedded store in a temporary folder that is removed at the end)
-  --seed N         what is asked, forked and broken follows from this number (default 1)
+  --seed N         of the random choices: what is asked, forked and broken (default 1)
   --help           this text
 
 Ctrl-C stops asking, waits for the turns in flight and closes; a second one ends the program at once.

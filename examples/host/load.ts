@@ -1,8 +1,9 @@
 import type { Session, Troupe, TroupeError, TurnResult } from "troupe";
 import { randomFrom } from "./random.js";
 
-/** Turns on their way at any time. */
-const IN_FLIGHT = 200;
+/** Turns on their way at any time; a few sessions have one running and one waiting each. */
+const MOST_IN_FLIGHT = 200;
+const IN_FLIGHT_PER_SESSION = 2;
 /** One turn in so many is followed by a fork, whose child gets a few turns of its own. */
 const TURNS_PER_FORK = 250;
 const CHILD_TURNS = 3;
@@ -73,7 +74,8 @@ export class Load {
 
   /** Asks until the time is up or the signal aborts, then waits for the turns that are still out. */
   async run(ms: number, signal: AbortSignal): Promise<void> {
-    const askers = Array.from({ length: IN_FLIGHT }, () => this.#askOn());
+    const inFlight = Math.min(MOST_IN_FLIGHT, IN_FLIGHT_PER_SESSION * this.#hosted.length);
+    const askers = Array.from({ length: inFlight }, () => this.#askOn());
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, ms);
       const onAbort = () => {

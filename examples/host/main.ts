@@ -46,6 +46,7 @@ async function runIn(options: RunOptions): Promise<number> {
 
 /** Starts the runtime, asks until time is up, closes, and says whether the counts are right. */
 async function host(options: RunOptions, store: StoreOptions, interrupted: AbortSignal): Promise<number> {
+  process.stdout.write(`Opening ${options.sessions} sessions, stored in ${"path" in store ? store.path : "memory"}.\n`);
   let troupe: Troupe;
   try {
     troupe = await start(store, options);

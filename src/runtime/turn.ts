@@ -100,7 +100,7 @@ export class Turn implements PromiseLike<TurnResult>, AsyncIterable<Activity> {
 class Listener implements AsyncIterator<Activity> {
   readonly #onReturn: (self: Listener) => void;
   #queue: Activity[] = [];
-  #waiting: { resolve: (result: IteratorResult<Activity>) => void; reject: (error: unknown) => void } | undefined;
+  #waiting: { resolve: (result: IteratorResult<Activity>) => void; reject: (error: unknown) => void }[] = [];
   #ended = false;
   #error: unknown;
 
@@ -109,10 +109,9 @@ class Listener implements AsyncIterator<Activity> {
   }
 
   push(activity: Activity): void {
-    if (this.#waiting !== undefined) {
-      const { resolve } = this.#waiting;
-      this.#waiting = undefined;
-      resolve({ done: false, value: activity });
+    const waiting = this.#waiting.shift();
+    if (waiting !== undefined) {
+      waiting.resolve({ done: false, value: activity });
       return;
     }
     const last = this.#queue[this.#queue.length - 1];
@@ -124,33 +123,35 @@ class Listener implements AsyncIterator<Activity> {
   end(error: unknown): void {
     this.#ended = true;
     this.#error = error;
-    const waiting = this.#waiting;
-    this.#waiting = undefined;
-    if (waiting === undefined) return;
-    if (error === undefined) waiting.resolve({ done: true, value: undefined });
-    else waiting.reject(this.#takeError());
+    for (const { resolve, reject } of this.#waiting.splice(0)) {
+      const thrown = this.#takeError();
+      if (thrown === undefined) resolve(DONE);
+      else reject(thrown);
+    }
   }
 
   next(): Promise<IteratorResult<Activity>> {
     const activity = this.#queue.shift();
     if (activity !== undefined) return Promise.resolve({ done: false, value: activity });
-    if (this.#error !== undefined) return Promise.reject(this.#takeError());
-    if (this.#ended) return Promise.resolve({ done: true, value: undefined });
-    return new Promise((resolve, reject) => {
-      this.#waiting = { resolve, reject };
-    });
+    const thrown = this.#takeError();
+    if (thrown !== undefined) return Promise.reject(thrown);
+    if (this.#ended) return Promise.resolve(DONE);
+    return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }));
   }
 
   return(): Promise<IteratorResult<Activity>> {
-    this.#ended = true;
     this.#queue = [];
+    this.end(undefined);
     this.#onReturn(this);
-    return Promise.resolve({ done: true, value: undefined });
+    return Promise.resolve(DONE);
   }
 
+  /** An error is told once; after it the iteration is over. */
   #takeError(): unknown {
     const error = this.#error;
     this.#error = undefined;
     return error;
   }
 }
+
+const DONE: IteratorResult<Activity> = { done: true, value: undefined };

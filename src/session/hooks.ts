@@ -52,8 +52,15 @@ export class SessionHooks {
     for (const index of this.#table.registered(kind)) {
       const link = this.#table.links[index] as PluginLink;
       const capture = kind === "after_turn" && this.#capturesWithAfterTurn(link);
-      const answer = this.#call(index, link, kind, facts(), capture ? { ...options, capture } : options);
-      read(answer instanceof Promise ? await answer : answer, link.manifest.id);
+      const started = performance.now();
+      let answer: unknown;
+      try {
+        answer = link.hook(this.slots[index] as PluginSlot, kind, facts(), capture ? { ...options, capture } : options);
+        if (answer instanceof Promise) answer = await answer;
+      } finally {
+        record(link, kind, started);
+      }
+      read(answer, link.manifest.id);
     }
   }
 
@@ -80,9 +87,7 @@ export class SessionHooks {
   ): Promise<TurnIssue[]> {
     const registered = this.#table.registered(kind);
     if (registered.length === 0) return [];
-    const settled = await Promise.allSettled(
-      registered.map(async (index) => this.#call(index, this.#table.links[index] as PluginLink, kind, facts, {})),
-    );
+    const settled = await Promise.allSettled(registered.map((index) => this.#announceTo(index, kind, facts)));
     const issues: TurnIssue[] = [];
     settled.forEach((result, i) => {
       if (result.status === "fulfilled") return;
@@ -124,23 +129,18 @@ export class SessionHooks {
     return manifest.stateful && !manifest.hooks.includes("turn_finalized");
   }
 
-  #call(index: number, link: PluginLink, kind: HookKind, facts: object, options: HookOptions): unknown {
-    const histogram = link.probes.get(kind);
+  async #announceTo(index: number, kind: HookKind, facts: object): Promise<void> {
+    const link = this.#table.links[index] as PluginLink;
     const started = performance.now();
-    const record = () => {
-      if (histogram !== undefined) recordSince(histogram, started);
-    };
-    let answer: unknown;
     try {
-      answer = link.hook(this.slots[index] as PluginSlot, kind, facts, options);
-    } catch (error) {
-      record();
-      throw error;
+      await link.hook(this.slots[index] as PluginSlot, kind, facts, {});
+    } finally {
+      record(link, kind, started);
     }
-    if (!(answer instanceof Promise)) {
-      record();
-      return answer;
-    }
-    return answer.finally(record);
   }
+}
+
+function record(link: PluginLink, kind: HookKind, started: number): void {
+  const histogram = link.probes.get(kind);
+  if (histogram !== undefined) recordSince(histogram, started);
 }

@@ -4,7 +4,7 @@ import { aborted, TroupeError } from "../kernel/index.js";
 import type { HookKind, LoadedPlugin, PluginManifest } from "../plugin/index.js";
 import { runHere } from "../tools/index.js";
 import { hookPhase, type PhaseProbe } from "../trace/index.js";
-import { Deadlines, Lane, ServedCall, workerLost } from "../wire/index.js";
+import { Deadlines, Lane, type LaneCallOptions, ServedCall, workerLost } from "../wire/index.js";
 import { PluginInstance } from "./plugin-instance.js";
 import type { HookAnswer, HookCall, OpenInstance, ToolFacts, ToolRun } from "./plugin-protocol.js";
 
@@ -63,7 +63,8 @@ export interface WorkerLinkOptions {
 export class WorkerLink implements PluginLink {
   readonly manifest: PluginManifest;
   readonly probes: ReadonlyMap<HookKind, RecordableHistogram>;
-  readonly #options: WorkerLinkOptions;
+  /** The deadline of every hook call. */
+  readonly #within: LaneCallOptions;
   readonly #deadlines = new Deadlines();
   #lane: Lane | undefined;
   #incarnation = 0;
@@ -76,7 +77,11 @@ export class WorkerLink implements PluginLink {
   constructor(options: WorkerLinkOptions) {
     this.manifest = options.manifest;
     this.probes = probesOf(options.manifest, options.probe);
-    this.#options = options;
+    this.#within = {
+      deadlineMs: options.deadlineMs,
+      deadlineCode: "hook_timeout",
+      onDeadline: () => options.onSuspect(this.#incarnation),
+    };
   }
 
   /** Messages on this hook lane, over all incarnations. */
@@ -116,7 +121,7 @@ export class WorkerLink implements PluginLink {
     const capture = options.capture ?? false;
     const payload: HookCall = [slot.sessionId, kind, facts, capture];
     const answer = this.#call<unknown>(slot, "hook", payload, {
-      deadlineMs: this.#options.deadlineMs,
+      ...this.#within,
       signal: options.signal,
     });
     if (!capture) return answer;
@@ -136,12 +141,7 @@ export class WorkerLink implements PluginLink {
       slot.touched = false;
       return;
     }
-    keep(
-      slot,
-      await this.#call<Uint8Array | undefined>(slot, "capture", slot.sessionId, {
-        deadlineMs: this.#options.deadlineMs,
-      }),
-    );
+    keep(slot, await this.#call<Uint8Array | undefined>(slot, "capture", slot.sessionId, this.#within));
   }
 
   closeSession(sessionId: string): void {
@@ -153,12 +153,7 @@ export class WorkerLink implements PluginLink {
     this.fail(new TroupeError("closed", "The runtime is closed."));
   }
 
-  #call<T>(
-    slot: PluginSlot,
-    method: string,
-    payload: unknown,
-    options: { deadlineMs?: number; signal?: AbortSignal | undefined },
-  ): Promise<T> {
+  #call<T>(slot: PluginSlot, method: string, payload: unknown, options: LaneCallOptions): Promise<T> {
     if (this.#lane === undefined) return this.#callLater(slot, method, payload, options);
     const lane = this.#lane;
     if (!this.#opened.has(slot.sessionId)) {
@@ -167,22 +162,10 @@ export class WorkerLink implements PluginLink {
       lane.note("open", [slot.sessionId, slot.captured] satisfies OpenInstance);
     }
     slot.touched = true;
-    const { deadlineMs, signal } = options;
-    if (deadlineMs === undefined) return lane.call<T>(method, payload, { signal });
-    const incarnation = this.#incarnation;
-    const call = lane.call<T>(method, payload, { signal, deadlineMs, deadlineCode: "hook_timeout" });
-    call.catch((error: TroupeError) => {
-      if (error.code === "hook_timeout") this.#options.onSuspect(incarnation);
-    });
-    return call;
+    return lane.call<T>(method, payload, options);
   }
 
-  #callLater<T>(
-    slot: PluginSlot,
-    method: string,
-    payload: unknown,
-    options: { deadlineMs?: number; signal?: AbortSignal | undefined },
-  ): Promise<T> {
+  #callLater<T>(slot: PluginSlot, method: string, payload: unknown, options: LaneCallOptions): Promise<T> {
     if (this.#closed !== undefined) return Promise.reject(this.#closed);
     return new Promise<T>((resolve, reject) => {
       const waiter = {

@@ -21,6 +21,8 @@ export class StreamPump {
   readonly #options: StreamPumpOptions;
   readonly #hooked: boolean;
   #queue: ModelEvent[] = [];
+  /** Not the promise: a pump that met no text is over before its promise could be kept. */
+  #busy = false;
   #pumping: Promise<void> | undefined;
   #failure: TroupeError | undefined;
   #aborted = false;
@@ -47,7 +49,9 @@ export class StreamPump {
     } else {
       this.#queue.push(event);
     }
-    this.#pumping ??= this.#pump();
+    if (this.#busy) return;
+    this.#busy = true;
+    this.#pumping = this.#pump();
   }
 
   /** Resolves when everything pushed has passed; throws the error of a failed hook. */
@@ -69,7 +73,7 @@ export class StreamPump {
       this.#queue = [];
       this.#options.onStop();
     } finally {
-      this.#pumping = undefined;
+      this.#busy = false;
     }
   }
 

@@ -45,29 +45,25 @@ type Prepared = { readonly call: ToolCall; readonly decided: ToolOutput | undefi
 
 class BatchRun {
   readonly #batch: ToolBatch;
-  /** Ends what still runs when a hook aborts the turn. */
-  readonly #stop = new AbortController();
+  /** Ends the other calls when a hook aborts the turn; a call alone has no others. */
+  readonly #stop: AbortController | undefined;
+  readonly #signal: AbortSignal;
   readonly #directives: Owned<TurnDirective>[] = [];
   #aborted = false;
 
   constructor(batch: ToolBatch) {
     this.#batch = batch;
-    const { signal } = batch;
-    if (signal.aborted) this.#stop.abort(signal.reason);
-    else signal.addEventListener("abort", this.#onAbort, { once: true });
+    const { hooks } = batch.session;
+    const mayAbort = batch.calls.length > 1 && (hooks.has("before_tool_call") || hooks.has("after_tool_call"));
+    this.#stop = mayAbort ? new AbortController() : undefined;
+    this.#signal = this.#stop === undefined ? batch.signal : AbortSignal.any([batch.signal, this.#stop.signal]);
   }
 
-  readonly #onAbort = (): void => this.#stop.abort(this.#batch.signal.reason);
-
   async run(): Promise<ToolBatchResult> {
-    try {
-      const prepared: Prepared[] = [];
-      for (const call of this.#batch.calls) prepared.push(await this.#prepare(call));
-      const records = await Promise.all(prepared.map((item) => this.#finish(item)));
-      return { records, directives: foldTurnDirectives(this.#directives) };
-    } finally {
-      this.#batch.signal.removeEventListener("abort", this.#onAbort);
-    }
+    const prepared: Prepared[] = [];
+    for (const call of this.#batch.calls) prepared.push(await this.#prepare(call));
+    const records = await Promise.all(prepared.map((item) => this.#finish(item)));
+    return { records, directives: foldTurnDirectives(this.#directives) };
   }
 
   async #prepare(call: ToolCall): Promise<Prepared> {
@@ -105,7 +101,7 @@ class BatchRun {
           else terminal = strongerTerminal(terminal, { pluginId, value: directive });
         }
       },
-      { signal: this.#stop.signal },
+      { signal: this.#signal },
     );
     return { call: current(), decided: terminal === undefined ? undefined : this.#decide(terminal) };
   }
@@ -124,7 +120,7 @@ class BatchRun {
         hidden: session.hiddenTools,
         sessionId: facts.sessionId,
         turnId: facts.turnId,
-        signal: this.#stop.signal,
+        signal: this.#signal,
       });
       output = await this.#review(call, executed.output, performance.now() - started);
     }
@@ -152,7 +148,7 @@ class BatchRun {
             else this.#directives.push({ pluginId, value: directive });
           }
         },
-        { signal: this.#stop.signal },
+        { signal: this.#signal },
       );
     } catch (error) {
       return toolFailure("internal", "after_tool_call_failed", asTroupeError(error, "hook_failed").message);
@@ -165,7 +161,7 @@ class BatchRun {
     if (value.kind === "short_circuit_tool") return value.output;
     this.#aborted = true;
     this.#directives.push({ pluginId, value });
-    this.#stop.abort();
+    this.#stop?.abort();
     return toolFailure("permission_denied", value.code, value.message);
   }
 }

@@ -59,31 +59,29 @@ class TurnRun {
   }
 
   async run(): Promise<TurnResult> {
-    const { signal } = this.#request;
-    const onAbort = () => {
-      this.#state = stepTurn(this.#state, { type: "cancel", reason: cancelReason(signal) }).state;
-    };
-    if (signal.aborted) onAbort();
-    else signal.addEventListener("abort", onAbort, { once: true });
-    try {
-      while (this.#effects.length > 0) {
-        let answer: TurnEvent | undefined;
-        for (const effect of this.#effects) {
-          if (effect.type === "emit") this.#request.emit(effect.activity);
-          else answer = await this.#perform(effect);
-        }
-        if (answer === undefined) break;
-        // A cancellation may have changed the state while the effect was away: step from the current one.
-        const next = stepTurn(this.#state, answer);
-        this.#state = next.state;
-        this.#effects = next.effects;
+    while (this.#effects.length > 0) {
+      let answer: TurnEvent | undefined;
+      for (const effect of this.#effects) {
+        if (effect.type === "emit") this.#request.emit(effect.activity);
+        else answer = await this.#perform(effect);
       }
-    } finally {
-      signal.removeEventListener("abort", onAbort);
+      if (answer === undefined) break;
+      this.#step(answer);
     }
     const result: TurnResult = { ...summarise(this.#state), sessionId: this.#session.id, revision: this.#revision };
     this.#request.emit({ type: "turn_finished", result });
     return result;
+  }
+
+  /** A cancellation during the effect comes before its answer, so the machine decides with both in hand. */
+  #step(answer: TurnEvent): void {
+    const { signal } = this.#request;
+    const state = signal.aborted
+      ? stepTurn(this.#state, { type: "cancel", reason: cancelReason(signal) }).state
+      : this.#state;
+    const next = stepTurn(state, answer);
+    this.#state = next.state;
+    this.#effects = next.effects;
   }
 
   #perform(effect: Exclude<TurnEffect, { type: "emit" }>): Promise<TurnEvent> {
@@ -155,15 +153,14 @@ class TurnRun {
   async #stream(step: number): Promise<ModelResponse> {
     const { hooks, services, hiddenTools } = this.#session;
     const { emit, signal } = this.#request;
-    const call = new AbortController();
-    const onAbort = () => call.abort(signal.reason);
-    signal.addEventListener("abort", onAbort, { once: true });
+    // Only a stream hook can end a model call without ending the turn.
+    const stop = hooks.has("assistant_stream") ? new AbortController() : undefined;
     const pump = new StreamPump({
       hooks,
       facts: { ...this.#facts, step },
       emit,
       onPluginEvent: this.#emitPluginEvent,
-      onStop: () => call.abort(),
+      onStop: () => stop?.abort(),
     });
     const request: ModelRequest = {
       sessionId: this.#session.id,
@@ -175,9 +172,8 @@ class TurnRun {
       tools: services.registry.specs(hiddenTools),
     };
     try {
-      if (signal.aborted) onAbort();
       const events = streamWithRetry(services.model, request, {
-        signal: call.signal,
+        signal: stop === undefined ? signal : AbortSignal.any([signal, stop.signal]),
         onRetry: ({ attempt, delayMs, error }) =>
           emit({ type: "model_retry", step, attempt, code: error.code, delayMs }),
       });
@@ -188,8 +184,6 @@ class TurnRun {
       await pump.drain();
       if (pump.aborted && !signal.aborted) return pump.response.build("stop");
       throw error;
-    } finally {
-      signal.removeEventListener("abort", onAbort);
     }
   }
 

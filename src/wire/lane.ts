@@ -20,6 +20,7 @@ export class Lane {
   readonly #pending = new Map<number, Pending>();
   readonly #serving = new Map<number, ServedCall>();
   readonly #deadlines = new Deadlines();
+  readonly #bySignal = new WeakMap<AbortSignal, Set<number>>();
   #outbox: Entry[] = [];
   #scheduled = false;
   #nextId = 1;
@@ -49,36 +50,19 @@ export class Lane {
     return this.#lost !== undefined;
   }
 
-  call<T>(method: string, payload: unknown, options: LaneCallOptions = {}): Promise<T> {
+  call<T>(method: string, payload: unknown, options: LaneCallOptions = NO_OPTIONS): Promise<T> {
     if (this.#lost !== undefined) return Promise.reject(this.#lost);
-    const { signal } = options;
+    const { signal, deadlineMs } = options;
     if (signal?.aborted) return Promise.reject(aborted(signal));
     const id = this.#nextId++;
     return new Promise<T>((resolve, reject) => {
-      const pending: Pending = {
-        resolve: resolve as (value: unknown) => void,
-        reject,
-        deadline: undefined,
-        unlisten: undefined,
-      };
+      const pending = new Pending(resolve as (value: unknown) => void, reject);
       this.#pending.set(id, pending);
-      if (options.deadlineMs !== undefined) {
-        const ms = options.deadlineMs;
-        pending.deadline = this.#deadlines.add(ms, () => {
-          const code = options.deadlineCode ?? "call_timeout";
-          this.#abandon(
-            id,
-            new TroupeError(code, `${this.#name}: ${method} did not answer within ${ms} ms.`, {
-              retryable: true,
-              details: { method, deadlineMs: ms },
-            }),
-          );
-        });
-      }
+      if (deadlineMs !== undefined)
+        pending.deadline = this.#deadlines.add(deadlineMs, () => this.#expire(id, method, options));
       if (signal !== undefined) {
-        const onAbort = () => this.#abandon(id, aborted(signal));
-        signal.addEventListener("abort", onAbort, { once: true });
-        pending.unlisten = () => signal.removeEventListener("abort", onAbort);
+        pending.listening = this.#listeningTo(signal);
+        pending.listening.add(id);
       }
       this.#post([CALL, id, method, payload]);
     });
@@ -97,10 +81,7 @@ export class Lane {
     this.#deadlines.clear();
     const pending = [...this.#pending.values()];
     this.#pending.clear();
-    for (const call of pending) {
-      call.unlisten?.();
-      call.reject(error);
-    }
+    for (const call of pending) call.reject(error);
     for (const served of this.#serving.values()) served.cancel();
     this.#serving.clear();
     this.#port.close();
@@ -217,9 +198,34 @@ export class Lane {
     if (pending === undefined) return;
     this.#pending.delete(id);
     if (pending.deadline !== undefined) this.#deadlines.cancel(pending.deadline);
-    pending.unlisten?.();
+    pending.listening?.delete(id);
     if (error === undefined) pending.resolve(value);
     else pending.reject(error);
+  }
+
+  #expire(
+    id: number,
+    method: string,
+    { deadlineMs, deadlineCode = "call_timeout", onDeadline }: LaneCallOptions,
+  ): void {
+    const message = `${this.#name}: ${method} did not answer within ${deadlineMs} ms.`;
+    this.#abandon(id, new TroupeError(deadlineCode, message, { retryable: true, details: { method, deadlineMs } }));
+    onDeadline?.();
+  }
+
+  /** The pending calls of one signal. One listener serves them all: adding one per call costs as much as the call. */
+  #listeningTo(signal: AbortSignal): Set<number> {
+    let ids = this.#bySignal.get(signal);
+    if (ids === undefined) {
+      const calls = new Set<number>();
+      ids = calls;
+      this.#bySignal.set(signal, calls);
+      const onAbort = () => {
+        for (const id of [...calls]) this.#abandon(id, aborted(signal));
+      };
+      signal.addEventListener("abort", onAbort, { once: true });
+    }
+    return ids;
   }
 
   #abandon(id: number, error: TroupeError): void {
@@ -241,6 +247,8 @@ export interface LaneCallOptions {
   readonly deadlineMs?: number;
   /** The code of the error a missed deadline gives; default `call_timeout`. */
   readonly deadlineCode?: string;
+  /** Called when the deadline passes, after the call was rejected. */
+  readonly onDeadline?: () => void;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -279,12 +287,20 @@ const NOTE = 4;
 /** kind, call id, method or topic, payload. */
 type Entry = readonly [kind: 0 | 1 | 2 | 3 | 4, id: number, name: string, payload: unknown];
 
-interface Pending {
+class Pending {
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: Error) => void;
-  deadline: Deadline | undefined;
-  unlisten: (() => void) | undefined;
+  deadline: Deadline | undefined = undefined;
+  /** The calls of this call's signal, itself among them. */
+  listening: Set<number> | undefined = undefined;
+
+  constructor(resolve: (value: unknown) => void, reject: (error: Error) => void) {
+    this.resolve = resolve;
+    this.reject = reject;
+  }
 }
+
+const NO_OPTIONS: LaneCallOptions = {};
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";

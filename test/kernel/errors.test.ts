@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { asTroupeError, messageOf, TroupeError } from "../../src/kernel/index.js";
+import { aborted, asTroupeError, messageOf, TroupeError } from "../../src/kernel/index.js";
 
 describe("TroupeError", () => {
   it("is not retryable and has no details and no cause unless told", () => {
@@ -33,5 +33,13 @@ describe("messageOf", () => {
     ["what JSON cannot say", 10n, "[object BigInt]"],
   ])("of %s", (_, thrown, message) => {
     expect(messageOf(thrown)).toBe(message);
+  });
+});
+
+describe("aborted", () => {
+  it("makes a typed error of any reason, and keeps one that is typed already", () => {
+    expect(aborted(AbortSignal.abort("why"))).toMatchObject({ code: "aborted", cause: "why", retryable: false });
+    const reason = new TroupeError("turn_cancelled", "The host cancelled.");
+    expect(aborted(AbortSignal.abort(reason))).toBe(reason);
   });
 });

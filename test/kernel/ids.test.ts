@@ -14,6 +14,7 @@ describe("checkSessionId", () => {
     ["a\u007f", "it contains a control character"],
     ["a\u0085", "it contains a control character"],
     ["a\u2028", "it contains a control character"],
+    ["a\ud83d", "it contains half of a surrogate pair"],
     [undefined, "got undefined"],
     [null, "got null"],
     [42, "got number"],

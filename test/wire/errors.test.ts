@@ -114,6 +114,16 @@ describe("encodeError", () => {
     }
   });
 
+  it("keeps eight causes, and leaves out what is behind them", () => {
+    let error = new Error("0");
+    for (let n = 1; n <= 20; n++) error = new Error(String(n), { cause: error });
+    const messages: string[] = [];
+    for (let at: Error | undefined = decodeError(encodeError(error)); at; at = at.cause as Error | undefined) {
+      messages.push(at.message);
+    }
+    expect(messages).toEqual(["20", "19", "18", "17", "16", "15", "14", "13", "12"]);
+  });
+
   it("does not share details with the error", () => {
     const details = { list: [1] };
     const data = encodeError(new TroupeError("a", "A.", { details }));

@@ -1,7 +1,6 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { aborted, TroupeError } from "../../src/kernel/index.js";
+import { TroupeError } from "../../src/kernel/index.js";
 import type { Lane, LaneOptions, ServedCall } from "../../src/wire/index.js";
-import { aborted } from "../../src/wire/lane.js";
 import { deferred, lanePair, rejection, startLanePeer } from "./threads.js";
 
 const double: LaneOptions["serve"] = (_, payload) => (payload as number) * 2;
@@ -160,6 +159,17 @@ describe("a deadline", () => {
     expect(await call).toMatchObject({ code: "call_timeout" });
   });
 
+  it("tells whoever asked to know, after the call was rejected", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+    const { left } = lanePair({}, { serve: silent });
+    const pending: number[] = [];
+    const onDeadline = () => pending.push(left.pending);
+    const call = rejection(left.call("hook", 0, { deadlineMs: 10, onDeadline }));
+    vi.advanceTimersByTime(10);
+    await call;
+    expect(pending).toEqual([0]);
+  });
+
   it("tells the served side to stop", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
     const stopped = deferred<string>();
@@ -245,12 +255,24 @@ describe("an AbortSignal", () => {
     expect(left.pending).toBe(0);
   });
 
-  it("is let go when the call settles", async () => {
-    const { left } = lanePair({}, { serve: double });
-    const { signal } = new AbortController();
-    const remove = vi.spyOn(signal, "removeEventListener");
-    await left.call("double", 1, { signal });
-    expect(remove).toHaveBeenCalledTimes(1);
+  it("of many calls is listened to once, and stops those that still wait", async () => {
+    const { left, right } = lanePair({}, { serve: (method) => (method === "never" ? new Promise(() => {}) : method) });
+    const controller = new AbortController();
+    const { signal } = controller;
+    const listen = vi.spyOn(signal, "addEventListener");
+    expect(await Promise.all(["a", "b", "c"].map((method) => left.call(method, 0, { signal })))).toEqual([
+      "a",
+      "b",
+      "c",
+    ]);
+    const waiting = [1, 2].map((n) => rejection(left.call("never", n, { signal })));
+    const other = rejection(left.call("never", 3));
+    controller.abort();
+    expect((await Promise.all(waiting)).map(({ code }) => code)).toEqual(["aborted", "aborted"]);
+    expect(listen).toHaveBeenCalledTimes(1);
+    expect(left.pending).toBe(1);
+    right.close();
+    await other;
   });
 
   it("leaves an answer that comes too late unread", async () => {
@@ -450,11 +472,5 @@ describe("close", () => {
     expect(served).toEqual([]);
     left.close();
     right.close();
-  });
-});
-
-describe("aborted", () => {
-  it("makes a typed error of any reason", () => {
-    expect(aborted(AbortSignal.abort("why"))).toMatchObject({ code: "aborted", cause: "why", retryable: false });
   });
 });
