@@ -1,5 +1,6 @@
 import { availableParallelism } from "node:os";
 import { MessageChannel, Worker } from "node:worker_threads";
+import { permissionFlags } from "../src/runtime/permissions.js";
 import { Thread } from "../src/runtime/threads.js";
 import type { PluginWorkerService } from "../src/session/index.js";
 import type { Bar, Bench, BenchResult, BenchRun, Table } from "./report.js";
@@ -50,14 +51,21 @@ async function measure({ quick, progress }: BenchRun): Promise<Measured> {
     workers.push(worker);
     return worker;
   };
-  const pluginThread = new Thread<PluginWorkerService>({ kind: "plugin", name: "Plugin worker", env: {} });
+  const module = new URL("./plugins/guard.js", import.meta.url).href;
+  // As `runtime/plugin-worker.ts` starts it.
+  const pluginThread = new Thread<PluginWorkerService>({
+    kind: "plugin",
+    name: "Plugin worker",
+    env: {},
+    execArgv: permissionFlags(module, {}),
+  });
   try {
     start("echo", { echo: echo.port2, ack: ack.port2 }, [echo.port2, ack.port2]);
     start("comlink", { port: comlink.port2 }, [comlink.port2]);
-    const module = new URL("./plugins/guard.js", import.meta.url).href;
     const manifest = await pluginThread.caller.to.load({ module, options: undefined });
+    const stage = new Int32Array(new SharedArrayBuffer(4));
     await pluginThread.caller.to.attach(
-      { port: plugin.port2, name: "The measuring thread" },
+      { port: plugin.port2, name: "The measuring thread", stage },
       { transfer: [plugin.port2] },
     );
     const setup: MeasureSetup = {
@@ -65,6 +73,7 @@ async function measure({ quick, progress }: BenchRun): Promise<Measured> {
       ack: ack.port1,
       comlink: comlink.port1,
       plugin: plugin.port1,
+      stage,
       manifest,
       cells: SIZES.flatMap((bytes) => IN_FLIGHT.map((inFlight) => planCell(bytes, inFlight, quick))),
       inline: { bytes: 512, budgetMs: quick ? 1_500 : 6_000 },

@@ -45,7 +45,7 @@ async function main(args: readonly string[]): Promise<number> {
     return 0;
   } catch (error) {
     progress.clear();
-    console.error(error);
+    console.error(error instanceof Error ? error.stack : error);
     return 1;
   }
 }

@@ -20,6 +20,7 @@ export interface MeasureSetup {
   readonly ack: MessagePort;
   readonly comlink: MessagePort;
   readonly plugin: MessagePort;
+  readonly stage: Int32Array;
   readonly manifest: PluginManifest;
   readonly cells: readonly CellPlan[];
   readonly inline: { readonly bytes: number; readonly budgetMs: number };
@@ -137,9 +138,9 @@ function hookCalls(link: PluginLink, sessions: number): Call {
   };
 }
 
-function isolatedLink({ manifest, plugin }: MeasureSetup): PluginLink {
+function isolatedLink({ manifest, plugin, stage }: MeasureSetup): PluginLink {
   const link = new WorkerLink({ manifest, deadlineMs: DEADLINE_MS, probe: new PhaseProbe(), onSuspect: () => {} });
-  link.attach(plugin, 1);
+  link.attach({ port: plugin, incarnation: 1, stage });
   return link;
 }
 

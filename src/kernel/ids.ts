@@ -21,3 +21,8 @@ export function checkSessionId(id: unknown): string {
   if (HALF_CHARACTER.test(id)) throw refuse("it contains half of a surrogate pair");
   return id;
 }
+
+/** A turn's id, from its place in the session. */
+export function turnIdOf(turnIndex: number): string {
+  return `t${turnIndex}`;
+}

@@ -22,6 +22,10 @@ export class PluginWorker {
   readonly #entry: ResolvedPlugin;
   readonly #sessionWorkers: () => readonly SessionWorker[];
   #thread: Thread<PluginWorkerService> | undefined;
+  /** The thread once its plugin is loaded, until it dies. */
+  #loaded: Thread<PluginWorkerService> | undefined;
+  /** Which plugin thread each session worker's thread has a lane to. */
+  readonly #connected = new WeakMap<object, object>();
   #manifest: PluginManifest | undefined;
   #incarnation = 0;
   #closed = false;
@@ -50,39 +54,31 @@ export class PluginWorker {
     return this.#thread?.messages ?? 0;
   }
 
-  /** Starts the thread and loads the plugin; throws what is wrong with it. */
-  async start(): Promise<void> {
-    const thread = new Thread<PluginWorkerService>({
-      kind: "plugin",
-      name: `Plugin worker ${this.index} (${this.#manifest?.id ?? this.#entry.module})`,
-      // A plugin gets nothing of the host's environment.
-      env: {},
-      execArgv: permissionFlags(this.#entry.module, this.#entry.permissions),
-    });
-    this.#thread = thread;
-    try {
-      const { module, options } = this.#entry;
-      this.#manifest = await thread.caller.to.load({ module, options });
-    } catch (error) {
-      await thread.terminate();
-      throw error;
-    }
-    this.#incarnation++;
-    thread.exited.then(() => {
-      if (!this.#closed && this.#thread === thread) this.#replacing = this.#replace();
-    });
+  /** Starts the thread and loads the plugin; throws what is wrong with it. Replaced from then on when it dies. */
+  start(): Promise<void> {
+    return this.#load();
   }
 
-  /** Opens the hook lane between this plugin and one session worker: a port of their own, past the main thread. */
-  async attachTo(worker: SessionWorker): Promise<void> {
-    const thread = this.#thread;
-    if (thread === undefined) return;
+  /**
+   * Opens the hook lane between this plugin and a session worker: a port of their own, past the main thread. Called by
+   * whichever of the two came up last. When one of them dies meanwhile, its successor calls again.
+   */
+  async connect(worker: SessionWorker): Promise<void> {
+    const plugin = this.#loaded;
+    const session = worker.configured;
+    if (plugin === undefined || session === undefined || this.#connected.get(session) === plugin) return;
+    this.#connected.set(session, plugin);
     const { port1, port2 } = new MessageChannel();
-    const name = `Session worker ${worker.index}`;
-    await Promise.all([
-      thread.caller.to.attach({ port: port1, name }, { transfer: [port1] }),
-      worker.attachPlugin({ plugin: this.index, port: port2, incarnation: this.#incarnation }),
+    const stage = new Int32Array(new SharedArrayBuffer(4));
+    const lane = { plugin: this.index, port: port2, incarnation: this.#incarnation, stage };
+    const attached = await Promise.allSettled([
+      plugin.caller.to.attach({ port: port1, name: session.name, stage }, { transfer: [port1] }),
+      session.caller.to.attachPlugin(lane, { transfer: [port2] }),
     ]);
+    for (const result of attached) {
+      if (result.status === "rejected" && asTroupeError(result.reason, "attach_failed").code !== "worker_lost")
+        throw result.reason;
+    }
   }
 
   /** A hook missed its deadline: a thread that still answers is slow, one that does not is replaced. */
@@ -112,22 +108,47 @@ export class PluginWorker {
     await this.#replacing;
   }
 
+  async #load(): Promise<void> {
+    const thread = new Thread<PluginWorkerService>({
+      kind: "plugin",
+      name: `Plugin worker ${this.index} (${this.#manifest?.id ?? this.#entry.module})`,
+      // A plugin gets nothing of the host's environment.
+      env: {},
+      execArgv: permissionFlags(this.#entry.module, this.#entry.permissions),
+    });
+    this.#thread = thread;
+    try {
+      const { module, options } = this.#entry;
+      this.#manifest = await thread.caller.to.load({ module, options });
+    } catch (error) {
+      await thread.terminate();
+      throw error;
+    }
+    this.#incarnation++;
+    this.#loaded = thread;
+    thread.exited.then(() => {
+      this.#loaded = undefined;
+      if (!this.#closed) this.#replacing = this.#replace();
+    });
+  }
+
   async #replace(): Promise<void> {
     let pauseMs = FIRST_PAUSE_MS;
-    for (let failures = 0; failures < MAX_FAILED_STARTS; failures++) {
+    for (let failures = 1; ; failures++) {
       await this.#wait(pauseMs);
       if (this.#closed) return;
       try {
-        await this.start();
-        this.restarts++;
-        await Promise.all(this.#sessionWorkers().map((worker) => this.attachTo(worker)));
-        return;
+        await this.#load();
+        break;
       } catch (error) {
         if (this.#closed) return;
+        if (failures >= MAX_FAILED_STARTS) return this.#giveUp(error);
         pauseMs = Math.min(LONGEST_PAUSE_MS, pauseMs * 4);
-        if (failures === MAX_FAILED_STARTS - 1) await this.#giveUp(error);
       }
     }
+    this.restarts++;
+    // A thread that dies from here on has its own replacement under way.
+    await Promise.allSettled(this.#sessionWorkers().map((worker) => this.connect(worker)));
   }
 
   async #giveUp(error: unknown): Promise<void> {

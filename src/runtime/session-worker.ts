@@ -28,7 +28,7 @@ export interface SessionWorkerParts {
   readonly plugins: () => readonly PluginSetup[];
   readonly storePort: () => Promise<MessagePort>;
   /** Opens the hook lanes of a new incarnation. */
-  readonly attachPlugins: (worker: SessionWorker) => Promise<void>;
+  readonly connectPlugins: (worker: SessionWorker) => Promise<void>;
   readonly onActivity: (note: ActivityNote) => void;
   readonly onSuspect: (note: SuspectNote) => void;
 }
@@ -39,6 +39,7 @@ export class SessionWorker {
   readonly #parts: SessionWorkerParts;
   #thread: Thread<SessionWorkerService> | undefined;
   #lane: Lane | undefined;
+  #configured: Thread<SessionWorkerService> | undefined;
   /** Pending while the worker is being (re)started. */
   #ready: Promise<void> = Promise.resolve();
   #closed = false;
@@ -65,31 +66,19 @@ export class SessionWorker {
     return { lane: this.#received + (this.#lane?.counts.received ?? 0), control: this.#thread?.messages ?? 0 };
   }
 
+  /** The thread that is configured and can be given hook lanes; undefined while there is none. */
+  get configured(): Thread<SessionWorkerService> | undefined {
+    return this.#configured;
+  }
+
   /** Starts and configures the thread; throws what is wrong with the configuration. */
   async start(): Promise<void> {
     const { options, index } = this.#parts;
     const thread = new Thread<SessionWorkerService>({ kind: "session", name: `Session worker ${index}` });
     this.#thread = thread;
     const { port1: mainPort, port2: workerPort } = new MessageChannel();
-    let laneClosed: () => void = ignore;
-    this.#laneClosed = new Promise<void>((resolve) => {
-      laneClosed = resolve;
-    });
-    const lane = new Lane(mainPort, {
-      name: `Session worker ${index}`,
-      serve: (_method, payload, call) => this.#runHostTool(payload as HostToolCall, call),
-      onNote: (topic, payload) => {
-        if (topic === "activity") this.#parts.onActivity(payload as ActivityNote);
-        else if (topic === "suspect") this.#parts.onSuspect(payload as SuspectNote);
-      },
-      onLost: laneClosed,
-    });
-    thread.exited.then(({ error }) => {
-      this.#received += lane.counts.received;
-      if (this.#lane === lane) this.#lane = undefined;
-      lane.lose(workerLost(thread.name, error));
-      if (!this.#closed && this.#thread === thread && thread === this.#running) this.#ready = this.#restart();
-    });
+    const lane = this.#newLane(mainPort, thread);
+    thread.exited.then(({ error }) => lane.lose(workerLost(thread.name, error)));
     try {
       const storePort = await this.#parts.storePort();
       const { inline } = await thread.caller.to.configure(
@@ -109,18 +98,41 @@ export class SessionWorker {
         { transfer: [storePort, workerPort] },
       );
       this.inlinePlugins = inline.map((manifest) => manifest.id);
-      await this.#parts.attachPlugins(this);
+      this.#configured = thread;
+      await this.#parts.connectPlugins(this);
     } catch (error) {
       lane.lose(workerLost(thread.name, error));
       await thread.terminate();
       throw error;
     }
-    this.#running = thread;
-    this.#lane = lane;
+    if (!lane.lost) this.#lane = lane;
+    else if (!this.#closed) throw workerLost(thread.name);
   }
 
-  /** The incarnation that came up whole; only its death means a restart. */
-  #running: Thread<SessionWorkerService> | undefined;
+  #newLane(port: MessagePort, thread: Thread<SessionWorkerService>): Lane {
+    let closed: () => void = ignore;
+    this.#laneClosed = new Promise<void>((resolve) => {
+      closed = resolve;
+    });
+    const lane = new Lane(port, {
+      name: thread.name,
+      serve: (_method, payload, call) => this.#runHostTool(payload as HostToolCall, call),
+      onNote: (topic, payload) => {
+        if (topic === "activity") this.#parts.onActivity(payload as ActivityNote);
+        else if (topic === "suspect") this.#parts.onSuspect(payload as SuspectNote);
+      },
+      onLost: () => {
+        closed();
+        this.#received += lane.counts.received;
+        if (this.#configured === thread) this.#configured = undefined;
+        // A lane that never became the worker's is the business of whoever was starting it.
+        if (this.#lane !== lane) return;
+        this.#lane = undefined;
+        if (!this.#closed) this.#ready = this.#restart(thread);
+      },
+    });
+    return lane;
+  }
 
   turn(call: TurnCall): Promise<TurnResult> {
     if (this.#lane !== undefined) return this.#lane.call<TurnResult>("turn", call);
@@ -157,12 +169,8 @@ export class SessionWorker {
     return (await this.#service()).stats(undefined);
   }
 
-  async attachPlugin(lane: { plugin: number; port: MessagePort; incarnation: number }): Promise<void> {
-    await this.#caller().attachPlugin(lane, { transfer: [lane.port] });
-  }
-
   async failPlugin(argument: { plugin: number; code: string; message: string }): Promise<void> {
-    await this.#caller().failPlugin(argument);
+    await this.#configured?.caller.to.failPlugin(argument);
   }
 
   /** Ends the thread as a crash would. */
@@ -184,7 +192,8 @@ export class SessionWorker {
     await thread.terminate();
   }
 
-  async #restart(): Promise<void> {
+  async #restart(dead: Thread<SessionWorkerService>): Promise<void> {
+    await dead.terminate();
     for (let failures = 1; ; failures++) {
       await new Promise<void>((resolve) => setTimeout(resolve, PAUSE_MS * failures));
       if (this.#closed) return;

@@ -165,8 +165,8 @@ export class Troupe implements AsyncDisposable {
       options: this.#options,
       plugins: () => this.#pluginSetups(),
       storePort: () => this.#openStore().connect(),
-      attachPlugins: async (worker) => {
-        await Promise.all([...this.#pluginWorkers.values()].map((plugin) => plugin.attachTo(worker)));
+      connectPlugins: async (worker) => {
+        await Promise.all([...this.#pluginWorkers.values()].map((plugin) => plugin.connect(worker)));
       },
       onActivity: ([key, activity]) => this.#turns.get(key)?.receive(activity),
       onSuspect: ([plugin, incarnation]) => void this.#pluginWorkers.get(plugin)?.suspect(incarnation),

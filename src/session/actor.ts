@@ -148,6 +148,11 @@ export class SessionActor {
     return this.#actor.getSnapshot().value as SessionState;
   }
 
+  /** The session, once it is open. */
+  get session(): Session | undefined {
+    return this.#actor.getSnapshot().context.session;
+  }
+
   /** Resolves when the session is open; rejects with the reason when it cannot be. */
   opened(): Promise<Session> {
     return this.#opened;

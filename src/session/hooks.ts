@@ -102,6 +102,11 @@ export class SessionHooks {
     return issues;
   }
 
+  /** A stateful plugin was called since its last capture. */
+  get needCapture(): boolean {
+    return this.#table.links.some((link, index) => link.manifest.stateful && this.slots[index]?.touched === true);
+  }
+
   /** Captures the state of every plugin that was called since its last capture; unchanged state costs no bytes. */
   async capture(): Promise<void> {
     const { links } = this.#table;
@@ -120,8 +125,10 @@ export class SessionHooks {
     return { link, slot };
   }
 
-  close(sessionId: string): void {
-    for (const link of this.#table.links) link.closeSession(sessionId);
+  close(): void {
+    this.#table.links.forEach((link, index) => {
+      link.closeSession(this.slots[index] as PluginSlot);
+    });
   }
 
   /** The answer of after_turn can bring the state along, unless a later hook of this turn may still change it. */

@@ -36,7 +36,7 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
       host = await SessionHost.create(setup, options.toolEntry);
       return { threadId, inline: host.inlineManifests };
     },
-    attachPlugin: ({ plugin, port, incarnation }) => configured().workerLink(plugin)?.attach(port, incarnation),
+    attachPlugin: (lane) => configured().workerLink(lane.plugin)?.attach(lane),
     failPlugin: ({ plugin, code, message }) => configured().workerLink(plugin)?.fail(new TroupeError(code, message)),
     open: ({ sessionId }) => configured().actor(sessionId).info(threadId),
     info: ({ sessionId }) => configured().actor(sessionId).info(threadId),
@@ -214,11 +214,13 @@ class SessionHost {
   };
 
   readonly #pluginHome: ToolHome = {
-    run: async (tool, args, { sessionId, turnId, callId, signal }) => {
-      if (tool.home.kind !== "plugin")
-        throw new TroupeError("tool_unavailable", `${tool.spec.name} is not a plugin's tool.`);
-      const { link, slot } = (await this.actor(sessionId).opened()).hooks.of(tool.home.pluginId);
-      return link.tool(slot, tool.spec.name, args, { sessionId, turnId, callId }, signal);
+    run: (tool, args, context) => {
+      const session = this.#sessions.get(context.sessionId)?.session;
+      if (tool.home.kind !== "plugin" || session === undefined) {
+        throw new TroupeError("tool_unavailable", `${tool.spec.name} cannot be reached.`);
+      }
+      const { link, slot } = session.hooks.of(tool.home.pluginId);
+      return link.tool(slot, tool.spec.name, args, context);
     },
   };
 }

@@ -26,18 +26,21 @@ export class PluginInstance {
     else this.#state = plugin.initialState?.({ sessionId, options: plugin.options });
   }
 
-  /** Calls a hook; the answer is as the plugin gave it, perhaps a promise. */
-  hook(kind: HookKind, facts: object, waiting: Waiting): unknown {
+  /** Calls a hook; the answer is as the plugin gave it, perhaps a promise. `fill` writes the kind's facts. */
+  hook(kind: HookKind, fill: (context: object) => void, waiting: Waiting): unknown {
     const hook = this.#plugin.hooks.get(kind);
-    if (hook === undefined)
+    if (hook === undefined) {
       throw new TroupeError("unknown_hook", `Plugin ${this.#plugin.manifest.id} has no ${kind} hook.`);
+    }
+    const context = this.#context(waiting);
+    fill(context);
     // The context is made of what this kind sends; its type is checked where the facts are written.
-    return hook(new Context(facts, this.#state, this.#plugin.options, waiting) as never);
+    return hook(context as never);
   }
 
-  /** The state and options a tool of this plugin runs with. */
+  /** The context a tool of this plugin runs with: what every tool gets, and the session's state. */
   toolContext(facts: object, waiting: Waiting): object {
-    return new Context(facts, this.#state, this.#plugin.options, waiting);
+    return Object.assign(this.#context(waiting), facts);
   }
 
   /** The state as bytes when it changed since the last capture (or restore); undefined when it did not. */
@@ -50,15 +53,19 @@ export class PluginInstance {
     this.#captured = bytes;
     return bytes;
   }
+
+  #context(waiting: Waiting): Context {
+    return new Context(this.#state, this.#plugin.options, waiting);
+  }
 }
 
+/** State, options and a signal on demand; the facts are added to it. */
 class Context {
   readonly state: unknown;
   readonly options: unknown;
   readonly #waiting: Waiting;
 
-  constructor(facts: object, state: unknown, options: unknown, waiting: Waiting) {
-    Object.assign(this, facts);
+  constructor(state: unknown, options: unknown, waiting: Waiting) {
     this.state = state;
     this.options = options;
     this.#waiting = waiting;

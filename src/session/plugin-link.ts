@@ -1,16 +1,19 @@
 import type { RecordableHistogram } from "node:perf_hooks";
-import type { MessagePort } from "node:worker_threads";
 import { aborted, TroupeError } from "../kernel/index.js";
-import type { HookKind, LoadedPlugin, PluginManifest } from "../plugin/index.js";
+import type { HookKind, LoadedPlugin, PluginManifest, ToolContext } from "../plugin/index.js";
 import { runHere } from "../tools/index.js";
 import { hookPhase, type PhaseProbe } from "../trace/index.js";
-import { Deadlines, Lane, type LaneCallOptions, ServedCall, workerLost } from "../wire/index.js";
+import { Deadlines, Lane, type LaneCallOptions, ServedCall, type UnstartedCall, workerLost } from "../wire/index.js";
+import { packHook } from "./hook-facts.js";
 import { PluginInstance } from "./plugin-instance.js";
-import type { HookAnswer, HookCall, OpenInstance, ToolFacts, ToolRun } from "./plugin-protocol.js";
+import { HOOK_LANE_METHODS, type HookAnswer, type OpenInstance, type ToolRun } from "./plugin-protocol.js";
+import type { PluginLane } from "./protocol.js";
 
 /** A session's share of one plugin: what was captured last and whether the plugin may have changed it since. */
 export interface PluginSlot {
   readonly sessionId: string;
+  /** Names this slot on the hook lane; never given twice in a thread. */
+  readonly number: number;
   /** Last captured state; what a replaced plugin worker restores from. */
   captured: Uint8Array | undefined;
   /** Captured but not yet committed. */
@@ -30,14 +33,16 @@ export interface PluginLink {
   readonly manifest: PluginManifest;
   readonly probes: ReadonlyMap<HookKind, RecordableHistogram>;
   hook(slot: PluginSlot, kind: HookKind, facts: object, options: HookOptions): unknown;
-  tool(slot: PluginSlot, toolName: string, args: unknown, facts: ToolFacts, signal: AbortSignal): unknown;
+  tool(slot: PluginSlot, toolName: string, args: unknown, context: ToolContext): unknown;
   capture(slot: PluginSlot): Promise<void>;
-  closeSession(sessionId: string): void;
+  closeSession(slot: PluginSlot): void;
   close(): void;
 }
 
+let nextSlot = 1;
+
 export function newSlot(sessionId: string, captured: Uint8Array | undefined): PluginSlot {
-  return { sessionId, captured, unsaved: false, touched: false };
+  return { sessionId, number: nextSlot++, captured, unsaved: false, touched: false };
 }
 
 function probesOf(manifest: PluginManifest, probe: PhaseProbe): Map<HookKind, RecordableHistogram> {
@@ -50,6 +55,9 @@ function keep(slot: PluginSlot, state: Uint8Array | undefined): void {
   slot.captured = state;
   slot.unsaved = true;
 }
+
+/** How long a call waits for the plugin's thread to be replaced. */
+const REPLACEMENT_MS = 10_000;
 
 export interface WorkerLinkOptions {
   readonly manifest: PluginManifest;
@@ -64,14 +72,16 @@ export class WorkerLink implements PluginLink {
   readonly manifest: PluginManifest;
   readonly probes: ReadonlyMap<HookKind, RecordableHistogram>;
   /** The deadline of every hook call. */
-  readonly #within: LaneCallOptions;
+  readonly #within: Required<Omit<LaneCallOptions, "signal">>;
   readonly #deadlines = new Deadlines();
   #lane: Lane | undefined;
   #incarnation = 0;
   readonly #past = { sent: 0, received: 0 };
   /** Sessions whose instance exists in the current incarnation. */
-  #opened = new Set<string>();
-  #waiting: { go: (lane: Lane) => void; fail: (error: TroupeError) => void }[] = [];
+  readonly #opened = new Set<number>();
+  /** The slots of live sessions, by number: a call that must be made again names only that. */
+  readonly #slots = new Map<number, PluginSlot>();
+  #waiting: { go: () => void; fail: (error: TroupeError) => void }[] = [];
   #closed: TroupeError | undefined;
 
   constructor(options: WorkerLinkOptions) {
@@ -91,12 +101,16 @@ export class WorkerLink implements PluginLink {
   }
 
   /** The lane to a new incarnation of the plugin's worker. */
-  attach(port: MessagePort, incarnation: number): void {
+  attach({ port, incarnation, stage }: Pick<PluginLane, "port" | "incarnation" | "stage">): void {
     this.#lane?.lose(workerLost(`Plugin ${this.manifest.id}`));
-    this.#opened = new Set();
+    this.#opened.clear();
     this.#incarnation = incarnation;
     const lane = new Lane(port, {
       name: `Plugin ${this.manifest.id}`,
+      methods: HOOK_LANE_METHODS,
+      stage,
+      // What the dead thread had not begun waits for the next one: only the calls it was at are lost.
+      onUnstarted: (call) => this.#wait(call),
       onLost: () => {
         this.#past.sent += lane.counts.sent;
         this.#past.received += lane.counts.received;
@@ -104,24 +118,23 @@ export class WorkerLink implements PluginLink {
       },
     });
     this.#lane = lane;
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const { go } of waiting) go(lane);
+    for (const call of this.#waiting.splice(0)) call.go();
   }
 
   /** The plugin will not come back: every call fails with `error`. */
   fail(error: TroupeError): void {
     this.#closed = error;
     this.#lane?.lose(error);
-    for (const { fail } of this.#waiting) fail(error);
-    this.#waiting = [];
+    for (const { fail } of this.#waiting.splice(0)) fail(error);
   }
 
   hook(slot: PluginSlot, kind: HookKind, facts: object, options: HookOptions): Promise<unknown> {
     const capture = options.capture ?? false;
-    const payload: HookCall = [slot.sessionId, kind, facts, capture];
-    const answer = this.#call<unknown>(slot, "hook", payload, {
-      ...this.#within,
+    const { deadlineMs, deadlineCode, onDeadline } = this.#within;
+    const answer = this.#call<unknown>(slot, "hook", packHook(slot.number, kind, capture ? 1 : 0, facts), {
+      deadlineMs,
+      deadlineCode,
+      onDeadline,
       signal: options.signal,
     });
     if (!capture) return answer;
@@ -131,21 +144,28 @@ export class WorkerLink implements PluginLink {
     });
   }
 
-  tool(slot: PluginSlot, toolName: string, args: unknown, facts: ToolFacts, signal: AbortSignal): Promise<unknown> {
+  tool(
+    slot: PluginSlot,
+    toolName: string,
+    args: unknown,
+    { sessionId, turnId, callId, signal }: ToolContext,
+  ): Promise<unknown> {
     // The tool's own timeout is kept by the dispatch, which aborts the signal.
-    return this.#call(slot, "tool", [slot.sessionId, toolName, args, facts] satisfies ToolRun, { signal });
+    const run: ToolRun = [slot.number, toolName, args, { sessionId, turnId, callId }];
+    return this.#call(slot, "tool", run, { signal });
   }
 
   async capture(slot: PluginSlot): Promise<void> {
-    if (!this.#opened.has(slot.sessionId)) {
+    if (!this.#opened.has(slot.number)) {
       slot.touched = false;
       return;
     }
-    keep(slot, await this.#call<Uint8Array | undefined>(slot, "capture", slot.sessionId, this.#within));
+    keep(slot, await this.#call<Uint8Array | undefined>(slot, "capture", slot.number, this.#within));
   }
 
-  closeSession(sessionId: string): void {
-    if (this.#opened.delete(sessionId)) this.#lane?.note("close", sessionId);
+  closeSession(slot: PluginSlot): void {
+    this.#slots.delete(slot.number);
+    if (this.#opened.delete(slot.number)) this.#lane?.note("close", slot.number);
   }
 
   close(): void {
@@ -153,35 +173,49 @@ export class WorkerLink implements PluginLink {
     this.fail(new TroupeError("closed", "The runtime is closed."));
   }
 
-  #call<T>(slot: PluginSlot, method: string, payload: unknown, options: LaneCallOptions): Promise<T> {
-    if (this.#lane === undefined) return this.#callLater(slot, method, payload, options);
-    const lane = this.#lane;
-    if (!this.#opened.has(slot.sessionId)) {
-      // No round trip: the note and the call leave in one message, in this order.
-      this.#opened.add(slot.sessionId);
-      lane.note("open", [slot.sessionId, slot.captured] satisfies OpenInstance);
-    }
+  #call<T>(
+    slot: PluginSlot,
+    method: (typeof HOOK_LANE_METHODS)[number],
+    payload: unknown,
+    options: LaneCallOptions,
+  ): Promise<T> {
+    this.#slots.set(slot.number, slot);
     slot.touched = true;
+    if (this.#lane !== undefined) return this.#send<T>(this.#lane, slot, method, payload, options);
+    return new Promise<T>((resolve, reject) => {
+      this.#wait({ method, payload, options, resolve: resolve as (value: unknown) => void, reject });
+    });
+  }
+
+  #send<T>(lane: Lane, slot: PluginSlot, method: string, payload: unknown, options: LaneCallOptions): Promise<T> {
+    if (!this.#opened.has(slot.number)) {
+      // No round trip: the note and the call leave in one message, in this order.
+      this.#opened.add(slot.number);
+      lane.note("open", [slot.number, slot.sessionId, slot.captured] satisfies OpenInstance);
+    }
     return lane.call<T>(method, payload, options);
   }
 
-  #callLater<T>(slot: PluginSlot, method: string, payload: unknown, options: LaneCallOptions): Promise<T> {
-    if (this.#closed !== undefined) return Promise.reject(this.#closed);
-    return new Promise<T>((resolve, reject) => {
-      const waiter = {
-        go: () => {
-          this.#deadlines.cancel(deadline);
-          this.#call<T>(slot, method, payload, options).then(resolve, reject);
-        },
-        fail: reject,
-      };
-      const deadlineMs = options.deadlineMs ?? 5_000;
-      const deadline = this.#deadlines.add(deadlineMs, () => {
-        this.#waiting = this.#waiting.filter((other) => other !== waiter);
-        reject(workerLost(`Plugin ${this.manifest.id}`));
-      });
-      this.#waiting.push(waiter);
+  /** Keeps a call until there is a thread to make it on. Waiting for one is not the hook's time. */
+  #wait({ method, payload, options, resolve, reject }: UnstartedCall): void {
+    if (this.#closed !== undefined) {
+      reject(this.#closed);
+      return;
+    }
+    const slot = this.#slots.get(typeof payload === "number" ? payload : ((payload as readonly number[])[0] as number));
+    const call = {
+      go: () => {
+        this.#deadlines.cancel(deadline);
+        if (this.#lane === undefined || slot === undefined) reject(workerLost(`Plugin ${this.manifest.id}`));
+        else this.#send(this.#lane, slot, method, payload, options).then(resolve, reject);
+      },
+      fail: reject,
+    };
+    const deadline = this.#deadlines.add(REPLACEMENT_MS, () => {
+      this.#waiting = this.#waiting.filter((other) => other !== call);
+      reject(workerLost(`Plugin ${this.manifest.id}`));
     });
+    this.#waiting.push(call);
   }
 }
 
@@ -211,17 +245,19 @@ export class InlineLink implements PluginLink {
     const instance = this.#instance(slot);
     slot.touched = true;
     const waiting = new ServedCall();
-    const value = instance.hook(kind, facts, waiting);
+    const value = instance.hook(kind, (context) => Object.assign(context, facts), waiting);
     // State that is at hand is captured by the commit itself; `options.capture` saves a hop that is not there.
     return value instanceof Promise ? this.#within(value, waiting, kind, options.signal) : value;
   }
 
-  tool(slot: PluginSlot, toolName: string, args: unknown, facts: ToolFacts, signal: AbortSignal): unknown {
+  tool(slot: PluginSlot, toolName: string, args: unknown, tool: ToolContext): unknown {
     const definition = this.#plugin.tools.get(toolName);
     if (definition === undefined)
       throw new TroupeError("tool_unavailable", `Plugin ${this.manifest.id} has no tool ${toolName}.`);
     slot.touched = true;
-    const context = this.#instance(slot).toolContext(facts, { signal });
+    const { sessionId, turnId, callId } = tool;
+    // The context itself is what is waiting: its signal is made only when the tool looks at it.
+    const context = this.#instance(slot).toolContext({ sessionId, turnId, callId }, tool);
     return runHere(definition as never, args as never, context as never);
   }
 
@@ -229,7 +265,7 @@ export class InlineLink implements PluginLink {
     keep(slot, this.#instances.get(slot.sessionId)?.capture());
   }
 
-  closeSession(sessionId: string): void {
+  closeSession({ sessionId }: PluginSlot): void {
     this.#instances.delete(sessionId);
   }
 

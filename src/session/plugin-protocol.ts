@@ -1,26 +1,31 @@
 import type { MessagePort } from "node:worker_threads";
-import type { HookKind, PluginManifest } from "../plugin/index.js";
+import type { PluginManifest } from "../plugin/index.js";
 
 /** What the main thread says to a plugin worker (Comlink). */
 export type PluginWorkerService = {
   /** Imports the plugin's module and checks its options. */
   load(setup: { readonly module: string; readonly options: unknown }): Promise<PluginManifest>;
   /** Opens the hook lane to one session worker. */
-  attach(lane: { readonly port: MessagePort; readonly name: string }): void;
+  attach(lane: { readonly port: MessagePort; readonly name: string; readonly stage: Int32Array }): void;
   /** Answered at once unless the thread's event loop is blocked. */
   ping(argument: undefined): true;
 };
 
-/** What a session worker says on the hook lane. Calls: `hook`, `tool`, `capture`. Notes: `open`, `close`. */
-export type HookCall = readonly [sessionId: string, kind: HookKind, facts: object, capture: boolean];
+/**
+ * What a session worker says on the hook lane. Calls: `hook`, `tool`, `capture`. Notes: `open`, `close`.
+ * A session has a number on the lane, given with `open`, so that its id need not be said with every call.
+ */
+export const HOOK_LANE_METHODS = ["hook", "tool", "capture"] as const;
+export type OpenInstance = readonly [session: number, sessionId: string, captured: Uint8Array | undefined];
+/** The session's number, the kind's, whether to capture, then the facts (see hook-facts.ts). */
+export type HookCall = readonly [session: number, kind: number, capture: 0 | 1, ...facts: unknown[]];
 /** Answer of a hook that was asked to capture. A state that cannot be captured is not the hook's failure. */
 export type HookAnswer = {
   readonly value: unknown;
   readonly captured: boolean;
   readonly state: Uint8Array | undefined;
 };
-export type ToolRun = readonly [sessionId: string, toolName: string, args: unknown, facts: ToolFacts];
-export type OpenInstance = readonly [sessionId: string, captured: Uint8Array | undefined];
+export type ToolRun = readonly [session: number, toolName: string, args: unknown, facts: ToolFacts];
 
 export interface ToolFacts {
   readonly sessionId: string;

@@ -1,10 +1,18 @@
 import type { MessagePort } from "node:worker_threads";
 import { asTroupeError, TroupeError } from "../kernel/index.js";
-import { type LoadedPlugin, loadPlugin } from "../plugin/index.js";
+import { type HookKind, type LoadedPlugin, loadPlugin } from "../plugin/index.js";
 import { runHere } from "../tools/index.js";
 import { importDefault, Lane, type ServedCall, type Service, serve } from "../wire/index.js";
+import { KINDS, unpackFacts } from "./hook-facts.js";
 import { PluginInstance } from "./plugin-instance.js";
-import type { HookAnswer, HookCall, OpenInstance, PluginWorkerService, ToolRun } from "./plugin-protocol.js";
+import {
+  HOOK_LANE_METHODS,
+  type HookAnswer,
+  type HookCall,
+  type OpenInstance,
+  type PluginWorkerService,
+  type ToolRun,
+} from "./plugin-protocol.js";
 
 /** The plugin's side: one plugin module, one instance per session, a lane to every session worker. */
 export function servePlugin(parentPort: MessagePort): void {
@@ -14,9 +22,9 @@ export function servePlugin(parentPort: MessagePort): void {
       plugin = await loadPlugin(await importDefault(module, "plugin"), options, module);
       return plugin.manifest;
     },
-    attach({ port, name }) {
+    attach({ port, name, stage }) {
       if (plugin === undefined) throw new TroupeError("plugin_not_loaded", "This thread has no plugin yet.");
-      openHookLane(plugin, port, name);
+      openHookLane(plugin, { port, name, stage });
     },
     ping: () => true,
   };
@@ -32,47 +40,42 @@ function tryCapture(instance: PluginInstance): { captured: boolean; state: Uint8
   }
 }
 
-function openHookLane(plugin: LoadedPlugin, port: MessagePort, name: string): void {
-  /** A session whose state could not be made or restored keeps the reason: each of its calls fails with it. */
-  const instances = new Map<string, PluginInstance | TroupeError>();
+function openHookLane(plugin: LoadedPlugin, lane: Parameters<PluginWorkerService["attach"]>[0]): void {
+  const { id } = plugin.manifest;
+  /** By the session's number. One whose state could not be made or restored fails each of its calls with the reason. */
+  const instances = new Map<number, { readonly sessionId: string; readonly instance: PluginInstance | TroupeError }>();
 
-  const instanceOf = (sessionId: string): PluginInstance => {
-    const instance = instances.get(sessionId);
-    if (instance instanceof PluginInstance) return instance;
-    throw (
-      instance ??
-      new TroupeError(
-        "plugin_session_unknown",
-        `Plugin ${plugin.manifest.id} has no instance for session ${sessionId}.`,
-      )
-    );
+  const opened = (session: number) => {
+    const found = instances.get(session);
+    if (found === undefined) throw new TroupeError("plugin_session_unknown", `Plugin ${id} has no such session.`);
+    if (found.instance instanceof TroupeError) throw found.instance;
+    return found as { readonly sessionId: string; readonly instance: PluginInstance };
   };
 
-  const open = ([sessionId, captured]: OpenInstance) => {
-    try {
-      instances.set(sessionId, new PluginInstance(plugin, sessionId, captured));
-    } catch (error) {
-      instances.set(sessionId, asTroupeError(error, "plugin_state_failed"));
-    }
+  const open = ([session, sessionId, captured]: OpenInstance) => {
+    instances.set(session, { sessionId, instance: makeInstance(plugin, sessionId, captured) });
   };
 
-  const hook = ([sessionId, kind, facts, capture]: HookCall, call: ServedCall): unknown => {
-    const instance = instanceOf(sessionId);
-    const value = instance.hook(kind, facts, call);
-    if (!capture) return value;
+  const hook = (payload: HookCall, call: ServedCall): unknown => {
+    const [session, kindNumber, capture] = payload;
+    const { sessionId, instance } = opened(session);
+    const kind = KINDS[kindNumber] as HookKind;
+    const value = instance.hook(kind, (context) => unpackFacts(context, kind, sessionId, payload), call);
+    if (capture === 0) return value;
     const answer = (settled: unknown): HookAnswer => ({ value: settled, ...tryCapture(instance) });
     return value instanceof Promise ? value.then(answer) : answer(value);
   };
 
-  const tool = async ([sessionId, toolName, args, facts]: ToolRun, call: ServedCall): Promise<unknown> => {
+  const tool = ([session, toolName, args, facts]: ToolRun, call: ServedCall): unknown => {
     const definition = plugin.tools.get(toolName);
-    if (definition === undefined)
-      throw new TroupeError("tool_unavailable", `Plugin ${plugin.manifest.id} has no tool ${toolName}.`);
-    return runHere(definition as never, args as never, instanceOf(sessionId).toolContext(facts, call) as never);
+    if (definition === undefined) throw new TroupeError("tool_unavailable", `Plugin ${id} has no tool ${toolName}.`);
+    return runHere(definition as never, args as never, opened(session).instance.toolContext(facts, call) as never);
   };
 
-  new Lane(port, {
-    name,
+  new Lane(lane.port, {
+    name: lane.name,
+    stage: lane.stage,
+    methods: HOOK_LANE_METHODS,
     serve(method, payload, call) {
       switch (method) {
         case "hook":
@@ -80,14 +83,26 @@ function openHookLane(plugin: LoadedPlugin, port: MessagePort, name: string): vo
         case "tool":
           return tool(payload as ToolRun, call);
         case "capture":
-          return instanceOf(payload as string).capture();
+          return opened(payload as number).instance.capture();
         default:
           throw new TroupeError("unknown_method", `A plugin worker does not serve ${method}.`);
       }
     },
     onNote(topic, payload) {
       if (topic === "open") open(payload as OpenInstance);
-      else if (topic === "close") instances.delete(payload as string);
+      else if (topic === "close") instances.delete(payload as number);
     },
   });
+}
+
+function makeInstance(
+  plugin: LoadedPlugin,
+  sessionId: string,
+  captured: Uint8Array | undefined,
+): PluginInstance | TroupeError {
+  try {
+    return new PluginInstance(plugin, sessionId, captured);
+  } catch (error) {
+    return asTroupeError(error, "plugin_state_failed");
+  }
 }

@@ -52,13 +52,21 @@ export interface SessionWorkerStats {
   readonly histograms: readonly (readonly [string, RecordableHistogram])[];
 }
 
+export interface PluginLane {
+  readonly plugin: number;
+  readonly port: MessagePort;
+  readonly incarnation: number;
+  /** Shared with the plugin's thread: the last call it started. */
+  readonly stage: Int32Array;
+}
+
 /** What the main thread says to a session worker (Comlink): everything that is not hot. */
 export type SessionWorkerService = {
   configure(
     setup: SessionWorkerSetup,
   ): Promise<{ readonly threadId: number; readonly inline: readonly PluginManifest[] }>;
   /** The hook lane to one incarnation of a plugin's worker. */
-  attachPlugin(lane: { readonly plugin: number; readonly port: MessagePort; readonly incarnation: number }): void;
+  attachPlugin(lane: PluginLane): void;
   /** A plugin that will not come back. */
   failPlugin(argument: { readonly plugin: number; readonly code: string; readonly message: string }): void;
   open(argument: { readonly sessionId: string }): Promise<SessionInfo>;

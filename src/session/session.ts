@@ -131,7 +131,7 @@ export class Session {
     });
     const issue = issues[0];
     if (issue !== undefined) {
-      hooks.close(id);
+      hooks.close();
       throw new TroupeError("session_restore_failed", `Session ${id} could not be opened: ${issue.message}`, {
         details: { pluginId: issue.pluginId },
       });
@@ -221,7 +221,7 @@ export class Session {
   }
 
   close(): void {
-    this.hooks.close(this.id);
+    this.hooks.close();
   }
 
   #changedComponents(previous: Readonly<Record<string, string>>): {

@@ -6,6 +6,7 @@ import {
   type Message,
   type ModelRequest,
   type ModelResponse,
+  NO_DIRECTIVES,
   type Owned,
   type PluginEvent,
   type PromptContribution,
@@ -18,6 +19,7 @@ import {
   type TurnIssue,
   type TurnResult,
   type TurnState,
+  turnIdOf,
 } from "../kernel/index.js";
 import { streamWithRetry } from "../model/index.js";
 import type { TurnFacts } from "../plugin/index.js";
@@ -52,7 +54,7 @@ class TurnRun {
     this.#session = session;
     this.#request = request;
     this.#history = history;
-    this.#facts = { sessionId: session.id, turnId: `t${turnIndex}`, turnIndex };
+    this.#facts = { sessionId: session.id, turnId: turnIdOf(turnIndex), turnIndex };
     const first = startTurn({ ...this.#facts, input: request.input, maxSteps: session.services.maxSteps });
     this.#state = first.state;
     this.#effects = first.effects;
@@ -63,7 +65,10 @@ class TurnRun {
       let answer: TurnEvent | undefined;
       for (const effect of this.#effects) {
         if (effect.type === "emit") this.#request.emit(effect.activity);
-        else answer = await this.#perform(effect);
+        else {
+          const performed = this.#perform(effect);
+          answer = performed instanceof Promise ? await performed : performed;
+        }
       }
       if (answer === undefined) break;
       this.#step(answer);
@@ -84,24 +89,30 @@ class TurnRun {
     this.#effects = next.effects;
   }
 
-  #perform(effect: Exclude<TurnEffect, { type: "emit" }>): Promise<TurnEvent> {
+  /** Does what the machine asks for. What nobody has a hook for is answered at once. */
+  #perform(effect: Exclude<TurnEffect, { type: "emit" }>): TurnEvent | Promise<TurnEvent> {
+    const { hooks } = this.#session;
     switch (effect.type) {
       case "before_turn":
-        return this.#beforeTurn();
+        return hooks.has("before_turn") ? this.#beforeTurn() : { type: "before_turn_done", directives: NO_DIRECTIVES };
       case "prompt":
-        return this.#prompt();
+        if (hooks.has("prompt_contributor")) return this.#prompt();
+        this.#system = this.#session.services.instructions;
+        return { type: "prompt_done" };
       case "model":
         return this.#model(effect.step);
       case "tools":
         return this.#tools(effect);
       case "checkpoint":
-        return this.#checkpoint(effect.checkpoint);
+        if (hooks.has("checkpoint")) return this.#checkpoint(effect.checkpoint);
+        return { type: "checkpoint_done", directives: NO_DIRECTIVES };
       case "after_turn":
-        return this.#afterTurn(effect);
+        if (hooks.has("after_turn") || hooks.has("turn_finalized")) return this.#afterTurn(effect);
+        return { type: "after_turn_done", directives: NO_DIRECTIVES, issues: [] };
       case "commit":
         return this.#commit(effect);
       case "deliver":
-        return this.#deliver(effect);
+        return hooks.has("turn_persisted") ? this.#deliver(effect) : { type: "delivered", issues: [] };
     }
   }
 
@@ -113,17 +124,13 @@ class TurnRun {
       return { type: "before_turn_done", directives: foldTurnDirectives(directives) };
     } catch (error) {
       // A turn that was cancelled while its hooks ran is a cancelled turn, not a failed hook.
-      if (this.#request.signal.aborted) return { type: "before_turn_done", directives: foldTurnDirectives([]) };
+      if (this.#request.signal.aborted) return { type: "before_turn_done", directives: NO_DIRECTIVES };
       throw refusal("plugin_prepare_turn", "A beforeTurn hook failed", error);
     }
   }
 
   async #prompt(): Promise<TurnEvent> {
     const { hooks, services, hiddenTools } = this.#session;
-    if (!hooks.has("prompt_contributor")) {
-      this.#system = services.instructions;
-      return { type: "prompt_done" };
-    }
     try {
       const tools = services.registry.specs(hiddenTools).map((spec) => spec.name);
       const contributions: PromptContribution[] = [];
@@ -241,7 +248,7 @@ class TurnRun {
   }
 
   async #commit({ summary }: Extract<TurnEffect, { type: "commit" }>): Promise<TurnEvent> {
-    const captureIssue = await this.#capture();
+    const captureIssue = this.#session.hooks.needCapture ? await this.#capture() : undefined;
     if (captureIssue !== undefined) this.#state = { ...this.#state, issues: [...this.#state.issues, captureIssue] };
     this.#revision = await this.#session.commit(summary, this.#state.messages);
     return { type: "committed" };

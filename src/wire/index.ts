@@ -9,5 +9,6 @@ export {
   type LaneOptions,
   type LaneServer,
   ServedCall,
+  type UnstartedCall,
   workerLost,
 } from "./lane.js";

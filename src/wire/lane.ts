@@ -8,20 +8,24 @@ import { decodeError, type ErrorData, encodeError } from "./errors.js";
  * and so do the answers. Either side may call; every call settles: with the answer, with the error of the other side
  * (codes intact), at its deadline, when its signal aborts, or when the other side is lost.
  *
- * An entry is data only. Measured against msgpack in a transferred buffer, the structured clone of a whole batch costs
- * half as much per call (docs/decisions.md), so the batch is posted as it is.
+ * A message is one flat array, {@link WIDTH} places for each entry: what it is, the call's id, the method or topic, the
+ * payload. Flat because every object and array a structured clone meets costs more than the values in it.
  */
 export class Lane {
   readonly #port: MessagePort;
   readonly #name: string;
+  readonly #methods: readonly string[];
+  readonly #numbers: ReadonlyMap<string, number>;
   readonly #serve: LaneServer;
   readonly #onNote: (topic: string, payload: unknown) => void;
   readonly #onLost: (error: TroupeError) => void;
+  readonly #onUnstarted: ((call: UnstartedCall) => void) | undefined;
+  readonly #stage: Int32Array | undefined;
   readonly #pending = new Map<number, Pending>();
   readonly #serving = new Map<number, ServedCall>();
   readonly #deadlines = new Deadlines();
   readonly #bySignal = new WeakMap<AbortSignal, Set<number>>();
-  #outbox: Entry[] = [];
+  #outbox: unknown[] = [];
   #scheduled = false;
   #nextId = 1;
   #lost: TroupeError | undefined;
@@ -31,10 +35,14 @@ export class Lane {
   constructor(port: MessagePort, options: LaneOptions) {
     this.#port = port;
     this.#name = options.name;
+    this.#methods = options.methods ?? [];
+    this.#numbers = new Map(this.#methods.map((method, number) => [method, number]));
     this.#serve = options.serve ?? refuseAll;
     this.#onNote = options.onNote ?? ignore;
     this.#onLost = options.onLost ?? ignore;
-    port.on("message", (batch: Entry[]) => this.#receive(batch));
+    this.#onUnstarted = options.onUnstarted;
+    this.#stage = options.stage;
+    port.on("message", (batch: unknown[]) => this.#receive(batch));
     port.on("messageerror", (error) =>
       this.lose(new TroupeError("wire_corrupt", `A message on ${this.#name} could not be read.`, { cause: error })),
     );
@@ -56,21 +64,22 @@ export class Lane {
     if (signal?.aborted) return Promise.reject(aborted(signal));
     const id = this.#nextId++;
     return new Promise<T>((resolve, reject) => {
-      const pending = new Pending(resolve as (value: unknown) => void, reject);
+      const pending = new Pending(resolve as (value: unknown) => void, reject, { method, payload, options });
       this.#pending.set(id, pending);
-      if (deadlineMs !== undefined)
+      if (deadlineMs !== undefined) {
         pending.deadline = this.#deadlines.add(deadlineMs, () => this.#expire(id, method, options));
+      }
       if (signal !== undefined) {
         pending.listening = this.#listeningTo(signal);
         pending.listening.add(id);
       }
-      this.#post([CALL, id, method, payload]);
+      this.#post(CALL, id, this.#numbers.get(method) ?? method, payload);
     });
   }
 
   /** Says something that needs no answer. Order with calls of the same tick is kept. */
   note(topic: string, payload: unknown): void {
-    if (this.#lost === undefined) this.#post([NOTE, 0, topic, payload]);
+    if (this.#lost === undefined) this.#post(NOTE, 0, topic, payload);
   }
 
   /** Declares the other side dead: every pending call rejects with `error`, every served call is told to stop. */
@@ -79,13 +88,21 @@ export class Lane {
     this.#lost = error;
     this.#outbox = [];
     this.#deadlines.clear();
-    const pending = [...this.#pending.values()];
+    const pending = [...this.#pending];
     this.#pending.clear();
-    for (const call of pending) call.reject(error);
+    for (const [id, { call, resolve, reject }] of pending) {
+      if (this.#onUnstarted !== undefined && this.#neverStarted(id)) this.#onUnstarted({ ...call, resolve, reject });
+      else reject(error);
+    }
     for (const served of this.#serving.values()) served.cancel();
     this.#serving.clear();
     this.#port.close();
     this.#onLost(error);
+  }
+
+  /** The other side starts calls in order and says in the shared cell how far it has come. */
+  #neverStarted(id: number): boolean {
+    return this.#stage !== undefined && id > Atomics.load(this.#stage, 0);
   }
 
   /** Sends what is queued, then closes the port. Pending calls reject with `worker_lost`. */
@@ -95,8 +112,12 @@ export class Lane {
     this.lose(workerLost(this.#name));
   }
 
-  #post(entry: Entry): void {
-    this.#outbox.push(entry);
+  #post(kind: EntryKind, id: number, name: string | number, payload: unknown): void {
+    this.#outbox.push(kind, id, name, payload);
+    if (this.#outbox.length >= FULL) {
+      this.#send();
+      return;
+    }
     if (this.#scheduled) return;
     this.#scheduled = true;
     // nextTick runs when the microtask queue is empty: every continuation of this tick has added its entry by then.
@@ -105,6 +126,10 @@ export class Lane {
 
   readonly #flush = (): void => {
     this.#scheduled = false;
+    this.#send();
+  };
+
+  #send(): void {
     const batch = this.#outbox;
     if (batch.length === 0) return;
     this.#outbox = [];
@@ -114,83 +139,88 @@ export class Lane {
     } catch {
       this.#sendOneByOne(batch);
     }
-  };
+  }
 
   /** One entry could not be cloned: find it, fail it alone, send the others. */
-  #sendOneByOne(batch: readonly Entry[]): void {
-    for (const entry of batch) {
+  #sendOneByOne(batch: readonly unknown[]): void {
+    for (let at = 0; at < batch.length; at += WIDTH) {
+      const kind = batch[at] as EntryKind;
+      const id = batch[at + 1] as number;
       try {
-        this.#port.postMessage([entry]);
+        this.#port.postMessage(batch.slice(at, at + WIDTH));
         this.counts.sent++;
       } catch (cause) {
-        const error = new TroupeError(
-          "unserialisable",
-          `${this.#name}: what was sent cannot cross a thread: ${messageOf(cause)}`,
-          { cause },
-        );
-        if (entry[0] === CALL) this.#settle(entry[1], undefined, error);
-        else if (entry[0] === REPLY) {
-          this.#port.postMessage([[FAIL, entry[1], "", encodeError(error)]]);
+        const message = `${this.#name}: what was sent cannot cross a thread: ${messageOf(cause)}`;
+        const error = new TroupeError("unserialisable", message, { cause });
+        if (kind === CALL) this.#settle(id, undefined, error);
+        else if (kind === REPLY) {
+          this.#port.postMessage([FAIL, id, 0, encodeError(error)]);
           this.counts.sent++;
         }
       }
     }
   }
 
-  #receive(batch: readonly Entry[]): void {
+  #receive(batch: readonly unknown[]): void {
     this.counts.received++;
-    for (const entry of batch) {
-      // What came before may have closed the lane: nobody waits for the rest.
-      if (this.#lost !== undefined) return;
-      switch (entry[0]) {
+    // What came before may have closed the lane: nobody waits for the rest.
+    for (let at = 0; at < batch.length && this.#lost === undefined; at += WIDTH) {
+      const id = batch[at + 1] as number;
+      const payload = batch[at + 3];
+      switch (batch[at] as EntryKind) {
         case CALL:
-          this.#answer(entry[1], entry[2], entry[3]);
+          this.#answer(id, this.#methodOf(batch[at + 2]), payload);
           break;
         case REPLY:
-          this.#settle(entry[1], entry[3], undefined);
+          this.#settle(id, payload, undefined);
           break;
         case FAIL:
-          this.#settle(entry[1], undefined, decodeError(entry[3] as ErrorData));
+          this.#settle(id, undefined, decodeError(payload as ErrorData));
           break;
         case CANCEL: {
-          const served = this.#serving.get(entry[1]);
-          this.#serving.delete(entry[1]);
+          const served = this.#serving.get(id);
+          this.#serving.delete(id);
           served?.cancel();
           break;
         }
         case NOTE:
-          this.#onNote(entry[2], entry[3]);
+          this.#onNote(batch[at + 2] as string, payload);
           break;
       }
     }
   }
 
+  #methodOf(name: unknown): string {
+    return typeof name === "number" ? (this.#methods[name] as string) : (name as string);
+  }
+
   #answer(id: number, method: string, payload: unknown): void {
+    if (this.#stage !== undefined && this.#onUnstarted === undefined) Atomics.store(this.#stage, 0, id);
     const served = new ServedCall();
     try {
       const result = this.#serve(method, payload, served);
       if (!isThenable(result)) {
-        this.#reply([REPLY, id, "", result]);
+        this.#reply(REPLY, id, result);
         return;
       }
       this.#serving.set(id, served);
       // A cancelled call was already settled by its caller: its late answer is dropped.
       result.then(
         (value) => {
-          if (this.#serving.delete(id)) this.#reply([REPLY, id, "", value]);
+          if (this.#serving.delete(id)) this.#reply(REPLY, id, value);
         },
         (error) => {
-          if (this.#serving.delete(id)) this.#reply([FAIL, id, "", encodeError(error)]);
+          if (this.#serving.delete(id)) this.#reply(FAIL, id, encodeError(error));
         },
       );
     } catch (error) {
       this.#serving.delete(id);
-      this.#reply([FAIL, id, "", encodeError(error)]);
+      this.#reply(FAIL, id, encodeError(error));
     }
   }
 
-  #reply(entry: Entry): void {
-    if (this.#lost === undefined) this.#post(entry);
+  #reply(kind: typeof REPLY | typeof FAIL, id: number, payload: unknown): void {
+    if (this.#lost === undefined) this.#post(kind, id, 0, payload);
   }
 
   #settle(id: number, value: unknown, error: Error | undefined): void {
@@ -231,16 +261,31 @@ export class Lane {
   #abandon(id: number, error: TroupeError): void {
     if (!this.#pending.has(id)) return;
     this.#settle(id, undefined, error);
-    if (this.#lost === undefined) this.#post([CANCEL, id, "", undefined]);
+    if (this.#lost === undefined) this.#post(CANCEL, id, 0, 0);
   }
 }
 
 export interface LaneOptions {
   /** Names the lane in errors: "plugin acme.budget", "session worker 1". */
   readonly name: string;
+  /** Methods both sides know in this order; they cross as numbers, which cost less than names. */
+  readonly methods?: readonly string[];
   readonly serve?: LaneServer;
   readonly onNote?: (topic: string, payload: unknown) => void;
   readonly onLost?: (error: TroupeError) => void;
+  /** A shared cell in which the serving side keeps the id of the last call it started. */
+  readonly stage?: Int32Array;
+  /** With `stage`, on the calling side: takes over a call that the lost side had not started, instead of rejecting it. */
+  readonly onUnstarted?: (call: UnstartedCall) => void;
+}
+
+/** A call that can still be made elsewhere: whoever has it settles it. */
+export interface UnstartedCall {
+  readonly method: string;
+  readonly payload: unknown;
+  readonly options: LaneCallOptions;
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (error: Error) => void;
 }
 
 export interface LaneCallOptions {
@@ -284,8 +329,10 @@ const FAIL = 2;
 const CANCEL = 3;
 const NOTE = 4;
 
-/** kind, call id, method or topic, payload. */
-type Entry = readonly [kind: 0 | 1 | 2 | 3 | 4, id: number, name: string, payload: unknown];
+type EntryKind = typeof CALL | typeof REPLY | typeof FAIL | typeof CANCEL | typeof NOTE;
+const WIDTH = 4;
+/** A full outbox leaves at once, so that the other thread begins while this one is still calling. */
+const FULL = WIDTH * 32;
 
 class Pending {
   readonly resolve: (value: unknown) => void;
@@ -294,9 +341,12 @@ class Pending {
   /** The calls of this call's signal, itself among them. */
   listening: Set<number> | undefined = undefined;
 
-  constructor(resolve: (value: unknown) => void, reject: (error: Error) => void) {
+  readonly call: Pick<UnstartedCall, "method" | "payload" | "options">;
+
+  constructor(resolve: (value: unknown) => void, reject: (error: Error) => void, call: Pending["call"]) {
     this.resolve = resolve;
     this.reject = reject;
+    this.call = call;
   }
 }
 

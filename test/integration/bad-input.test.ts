@@ -20,7 +20,7 @@ describe("createTroupe is refused, with a code and a sentence,", () => {
       "for a plugin module that does not parse",
       { plugins: [{ module: fixture("broken/plugin-syntax-error.mjs") }] },
       "plugin_module_invalid",
-      /could not be loaded/,
+      /importing it failed/,
     ],
     [
       "for a plugin module that throws",

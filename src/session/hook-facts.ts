@@ -1,0 +1,57 @@
+import { type ToolCall, turnIdOf } from "../kernel/index.js";
+import type { HookFacts, HookKind } from "../plugin/index.js";
+import type { HookCall } from "./plugin-protocol.js";
+
+/**
+ * How a hook's facts cross the lane: their values in a fixed order, without the names. Cloning an object between threads
+ * costs mostly its keys; the plugin's thread knows them already, and the ids of session and turn too.
+ */
+const FIELDS: { readonly [K in HookKind]: readonly Exclude<keyof HookFacts[K], "sessionId" | "turnId">[] } = {
+  before_turn: ["turnIndex", "input", "messageCount"],
+  prompt_contributor: ["turnIndex", "input", "tools"],
+  assistant_stream: ["turnIndex", "step", "blockId", "chunk"],
+  assistant_response: ["turnIndex", "step", "response"],
+  before_tool_call: ["turnIndex", "call"],
+  after_tool_call: ["turnIndex", "call", "output", "durationMs"],
+  checkpoint: ["turnIndex", "checkpoint", "step"],
+  after_turn: ["turnIndex", "turn"],
+  turn_finalized: ["turnIndex", "turn"],
+  turn_persisted: ["turnIndex", "turn", "revision"],
+  session_restored: ["turnIndex", "fresh"],
+};
+
+/** Hook kinds by number: a small integer crosses for less than a name. */
+export const KINDS = Object.keys(FIELDS) as readonly HookKind[];
+const KIND_NUMBERS: ReadonlyMap<HookKind, number> = new Map(KINDS.map((kind, number) => [kind, number]));
+
+/** A hook call as it crosses. The kinds around tool calls are written out: they are the hot ones, and a literal is quickest. */
+export function packHook(session: number, kind: HookKind, capture: 0 | 1, facts: object): HookCall {
+  const number = KIND_NUMBERS.get(kind) as number;
+  if (kind === "before_tool_call") {
+    const { turnIndex, call } = facts as HookFacts["before_tool_call"];
+    return [session, number, capture, turnIndex, call.callId, call.toolName, call.args];
+  }
+  const payload: [number, number, 0 | 1, ...unknown[]] = [session, number, capture];
+  for (const field of FIELDS[kind] as readonly string[]) {
+    const value = (facts as Record<string, unknown>)[field];
+    if (field !== "call") {
+      payload.push(value);
+      continue;
+    }
+    const { callId, toolName, args } = value as ToolCall;
+    payload.push(callId, toolName, args);
+  }
+  return payload;
+}
+
+/** Writes a call's facts onto a hook's context. */
+export function unpackFacts(target: object, kind: HookKind, sessionId: string, payload: HookCall): void {
+  const context = target as Record<string, unknown>;
+  context.sessionId = sessionId;
+  let at = 3;
+  for (const field of FIELDS[kind] as readonly string[]) {
+    if (field === "call") context.call = { callId: payload[at++], toolName: payload[at++], args: payload[at++] };
+    else context[field] = payload[at++];
+  }
+  if (kind !== "session_restored") context.turnId = turnIdOf(context.turnIndex as number);
+}
