@@ -36,6 +36,7 @@ export {
   type StreamTransform,
   type TurnFacts,
 } from "./hooks.js";
+export { compileSchema, schemaIssues, validateArgs } from "./json-schema.js";
 export { type AnyHook, type AnyPluginTool, type LoadedPlugin, loadPlugin, type PluginManifest } from "./load.js";
 export * from "./schema.js";
 export * from "./tool.js";

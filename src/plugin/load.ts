@@ -1,7 +1,8 @@
 import { type ToolSpec, TroupeError } from "../kernel/index.js";
 import type { PluginTool } from "./define.js";
 import { HOOK_KINDS, type HookContext, type HookKind, type HookName } from "./hooks.js";
-import { jsonSchemaOf, parseWith, type Schema } from "./schema.js";
+import { schemaIssues } from "./json-schema.js";
+import { isStandardSchema, jsonSchemaOf, type Parsed, parseWith, type Schema } from "./schema.js";
 import { checkToolName } from "./tool.js";
 
 /** What the rest of the runtime knows of a plugin: enough to call only the hooks that exist. */
@@ -96,7 +97,7 @@ function toolsOf(tools: unknown, id: string, source: string): Map<string, AnyPlu
 
 async function optionsOf(schema: unknown, options: unknown, id: string): Promise<unknown> {
   if (schema === undefined) return options ?? {};
-  const parsed = await parseWith(schema as Schema, options ?? {});
+  const parsed = await parseOptions(schema as Schema, options ?? {}, id);
   if (parsed.ok) return parsed.value;
   throw new TroupeError(
     "plugin_options_invalid",
@@ -105,6 +106,12 @@ async function optionsOf(schema: unknown, options: unknown, id: string): Promise
       details: { pluginId: id, issues: parsed.issues },
     },
   );
+}
+
+async function parseOptions(schema: Schema, options: unknown, id: string): Promise<Parsed> {
+  if (isStandardSchema(schema)) return parseWith(schema, options);
+  const issues = schemaIssues(schema, options, `the options of plugin ${id}`);
+  return issues.length === 0 ? { ok: true, value: options } : { ok: false, issues: [...issues] };
 }
 
 function invalid(source: string, why: string): TroupeError {

@@ -1,12 +1,11 @@
 import { setMaxListeners } from "node:events";
 import { type Json, type ToolCall, type ToolOutput, TroupeError, toolFailure } from "../kernel/index.js";
-import type { ToolContext } from "../plugin/index.js";
+import { type ToolContext, validateArgs } from "../plugin/index.js";
 import { Deadlines } from "../wire/index.js";
 import { failureOf } from "./failure.js";
 import type { RegisteredTool, ToolHomeRef, ToolRegistry } from "./registry.js";
 import { plainResult } from "./result.js";
 import { isThenable } from "./run-here.js";
-import { validateArgs } from "./validate.js";
 
 /** A call as its home sees it. The signal aborts when the turn does or the time limit passes. */
 export interface HomeContext extends ToolContext {

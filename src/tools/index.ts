@@ -18,4 +18,3 @@ export {
 } from "./registry.js";
 export { plainResult } from "./result.js";
 export { runHere } from "./run-here.js";
-export { compileSchema, validateArgs } from "./validate.js";

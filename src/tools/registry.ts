@@ -1,7 +1,6 @@
 import { type ToolSpec, TroupeError } from "../kernel/index.js";
-import { checkToolName } from "../plugin/index.js";
+import { checkToolName, compileSchema } from "../plugin/index.js";
 import type { ToolDescription } from "./describe.js";
-import { compileSchema } from "./validate.js";
 
 export const DEFAULT_TOOL_TIMEOUT_MS = 60_000;
 

@@ -60,6 +60,12 @@ describe("createTroupe is refused, with a code and a sentence,", () => {
       /test\.with-options/,
     ],
     [
+      "for options that do not fit a plugin's JSON Schema",
+      { plugins: [{ module: plugin("with-json-schema"), options: { max: "ten" } }] },
+      "plugin_options_invalid",
+      /max must be integer/,
+    ],
+    [
       "for plugin options that cannot cross a thread",
       { plugins: [{ module: plugin("with-options"), options: { max: () => 1 } }] },
       "plugin_options_invalid",

@@ -117,6 +117,43 @@ describe("a plugin worker that dies", () => {
     expect(results.map(firstToolValue)).toEqual([2, 3, 4, 5, 6, 7]);
   });
 
+  test("with calls it had not begun: they go to the replacement, and only the one it was at is lost", async () => {
+    const troupe = await startTroupe({
+      sessionWorkers: 1,
+      plugins: [{ module: plugin("counter") }],
+      model: oneToolCall("count"),
+    });
+    const sessions = await Promise.all(Array.from({ length: 20 }, (_, i) => troupe.session(`s${i}`)));
+    await Promise.all(sessions.map((session) => session.turn("one")));
+    const [first, ...others] = sessions;
+    const fatal = (first as (typeof sessions)[number]).turn("crash the plugin");
+    const settled = await Promise.all([refusalOf(fatal), ...others.map((session) => session.turn("two"))]);
+    expect(settled[0].cause).toMatchObject({ code: "worker_lost" });
+    expect(settled.slice(1).map((result) => firstToolValue(result as never))).toEqual(others.map(() => 2));
+  });
+
+  test("together with its session worker, again and again: both come back and find each other", async () => {
+    const troupe = await startTroupe({
+      sessionWorkers: 2,
+      plugins: [{ module: plugin("counter") }],
+      model: oneToolCall("count"),
+    });
+    const sessions = await Promise.all(Array.from({ length: 8 }, (_, i) => troupe.session(`s${i}`)));
+    for (let round = 0; round < 4; round++) {
+      await Promise.all([
+        troupe.kill({ plugin: "test.counter" }),
+        troupe.kill({ sessionWorker: round % 2 }),
+        ...sessions.map((session) => session.turn("hi").catch(() => {})),
+      ]);
+    }
+    await until("every session has its plugin again", async () => {
+      const results = await Promise.allSettled(sessions.map((session) => session.turn("hi")));
+      return results.every(({ status }) => status === "fulfilled");
+    });
+    const { turns } = await troupe.stats();
+    expect(turns.asked).toBe(turns.finished + turns.refused);
+  });
+
   test("at start: createTroupe is refused with the reason and leaves nothing behind", async () => {
     const error = await refusalOf(startTroupe({ plugins: [{ module: plugin("exits-at-load") }] }));
     expect(error.code).toBe("worker_lost");

@@ -45,13 +45,17 @@ export function compileSchema(schema: JsonObject, toolName: string): void {
  * // "The arguments do not fit the tool's schema: city must be string."
  */
 export function validateArgs(schema: JsonObject, args: Json): string | undefined {
-  const validate = validatorOf(schema, "this tool");
-  if (validate(args)) return undefined;
-  const errors = validate.errors ?? [];
-  const issues = [...new Set(errors.map(issueLine))];
+  const issues = schemaIssues(schema, args);
+  if (issues.length === 0) return undefined;
   const rest = issues.length - MAX_ISSUES;
   const shown = issues.slice(0, MAX_ISSUES).join("; ");
   return `The arguments do not fit the tool's schema: ${shown}${rest > 0 ? `; and ${rest} more` : ""}.`;
+}
+
+/** What is wrong with a value, a line each; empty when it fits. */
+export function schemaIssues(schema: JsonObject, value: unknown, what = "this tool"): readonly string[] {
+  const validate = validatorOf(schema, what);
+  return validate(value) ? [] : [...new Set((validate.errors ?? []).map(issueLine))];
 }
 
 function validatorOf(schema: JsonObject, what: string): ValidateFunction {

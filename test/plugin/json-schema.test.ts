@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import { compileSchema, validateArgs } from "../../src/plugin/index.js";
 import { jsonSchemaOf } from "../../src/plugin/schema.js";
-import { compileSchema, validateArgs } from "../../src/tools/index.js";
 
 const DRAFT_07 = "http://json-schema.org/draft-07/schema#";
 const DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema";
