@@ -5,14 +5,24 @@
 export class Deadlines {
   readonly #queues = new Map<number, Queue>();
 
-  /** Calls `expire` in `ms` from now unless the returned entry is cancelled. */
-  add(ms: number, expire: () => void): Deadline {
+  /**
+   * Calls `expire` in `ms` from now unless the returned entry is cancelled. One function can serve many deadlines: it
+   * gets the `subject` it was added with.
+   */
+  add(ms: number, expire: () => void): Deadline;
+  add<T>(ms: number, expire: (subject: T) => void, subject: T): Deadline;
+  add(ms: number, expire: (subject: never) => void, subject?: unknown): Deadline {
     let queue = this.#queues.get(ms);
     if (queue === undefined) {
       queue = { entries: [], first: 0, timer: undefined };
       this.#queues.set(ms, queue);
     }
-    const entry: Deadline = { at: performance.now() + ms, expire, queue };
+    const entry: Deadline = {
+      at: performance.now() + ms,
+      expire: expire as (subject: unknown) => void,
+      subject,
+      queue,
+    };
     queue.entries.push(entry);
     if (queue.timer === undefined) arm(queue, ms);
     return entry;
@@ -33,7 +43,8 @@ export class Deadlines {
 export interface Deadline {
   readonly at: number;
   readonly queue: Queue;
-  expire: (() => void) | undefined;
+  readonly subject: unknown;
+  expire: ((subject: unknown) => void) | undefined;
 }
 
 interface Queue {
@@ -69,7 +80,8 @@ function sweep(queue: Queue): void {
   for (let i = queue.first; i < queue.entries.length; i++) {
     const entry = queue.entries[i] as Deadline;
     if (entry.at > now) break;
-    if (entry.expire !== undefined) due.push(entry.expire);
+    const { expire, subject } = entry;
+    if (expire !== undefined) due.push(() => expire(subject));
     entry.expire = undefined;
   }
   dropSettled(queue);

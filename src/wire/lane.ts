@@ -64,11 +64,9 @@ export class Lane {
     if (signal?.aborted) return Promise.reject(aborted(signal));
     const id = this.#nextId++;
     return new Promise<T>((resolve, reject) => {
-      const pending = new Pending(resolve as (value: unknown) => void, reject, { method, payload, options });
+      const pending = new Pending(id, method, payload, options, resolve as (value: unknown) => void, reject);
       this.#pending.set(id, pending);
-      if (deadlineMs !== undefined) {
-        pending.deadline = this.#deadlines.add(deadlineMs, () => this.#expire(id, method, options));
-      }
+      if (deadlineMs !== undefined) pending.deadline = this.#deadlines.add(deadlineMs, this.#expire, pending);
       if (signal !== undefined) {
         pending.listening = this.#listeningTo(signal);
         pending.listening.add(id);
@@ -88,11 +86,11 @@ export class Lane {
     this.#lost = error;
     this.#outbox = [];
     this.#deadlines.clear();
-    const pending = [...this.#pending];
+    const pending = [...this.#pending.values()];
     this.#pending.clear();
-    for (const [id, { call, resolve, reject }] of pending) {
-      if (this.#onUnstarted !== undefined && this.#neverStarted(id)) this.#onUnstarted({ ...call, resolve, reject });
-      else reject(error);
+    for (const call of pending) {
+      if (this.#onUnstarted !== undefined && this.#neverStarted(call.id)) this.#onUnstarted(call);
+      else call.reject(error);
     }
     for (const served of this.#serving.values()) served.cancel();
     this.#serving.clear();
@@ -233,15 +231,12 @@ export class Lane {
     else pending.reject(error);
   }
 
-  #expire(
-    id: number,
-    method: string,
-    { deadlineMs, deadlineCode = "call_timeout", onDeadline }: LaneCallOptions,
-  ): void {
+  readonly #expire = ({ id, method, options }: Pending): void => {
+    const { deadlineMs, deadlineCode = "call_timeout", onDeadline } = options;
     const message = `${this.#name}: ${method} did not answer within ${deadlineMs} ms.`;
     this.#abandon(id, new TroupeError(deadlineCode, message, { retryable: true, details: { method, deadlineMs } }));
     onDeadline?.();
-  }
+  };
 
   /** The pending calls of one signal. One listener serves them all: adding one per call costs as much as the call. */
   #listeningTo(signal: AbortSignal): Set<number> {
@@ -334,19 +329,32 @@ const WIDTH = 4;
 /** A full outbox leaves at once, so that the other thread begins while this one is still calling. */
 const FULL = WIDTH * 32;
 
-class Pending {
+/** Plain fields and no closures: one of these is made for every call. */
+class Pending implements UnstartedCall {
+  readonly id: number;
+  readonly method: string;
+  readonly payload: unknown;
+  readonly options: LaneCallOptions;
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: Error) => void;
   deadline: Deadline | undefined = undefined;
   /** The calls of this call's signal, itself among them. */
   listening: Set<number> | undefined = undefined;
 
-  readonly call: Pick<UnstartedCall, "method" | "payload" | "options">;
-
-  constructor(resolve: (value: unknown) => void, reject: (error: Error) => void, call: Pending["call"]) {
+  constructor(
+    id: number,
+    method: string,
+    payload: unknown,
+    options: LaneCallOptions,
+    resolve: (value: unknown) => void,
+    reject: (error: Error) => void,
+  ) {
+    this.id = id;
+    this.method = method;
+    this.payload = payload;
+    this.options = options;
     this.resolve = resolve;
     this.reject = reject;
-    this.call = call;
   }
 }
 
