@@ -39,7 +39,8 @@ module.exports = {
     },
     {
       name: "workers-wire-only",
-      comment: "An entry wires a port to a room's door or to its thread's side, so that a thread loads only what it needs.",
+      comment:
+        "An entry wires a port to a room's door or to its thread's side, so that a thread loads only what it needs.",
       severity: "error",
       from: { path: "^workers/" },
       to: { path: "^src/.+", pathNot: "^src/[^/]+/(index|[a-z]+-thread)\\.ts$" },

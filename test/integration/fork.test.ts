@@ -84,12 +84,14 @@ describe("a fork", () => {
     const first = await createTroupe(options);
     const parent = await first.session("parent");
     await parent.turn("one");
-    await parent.fork({ id: "child", authority: { hiddenTools: ["boom"] } });
+    await parent.fork({ id: "child" });
+    await parent.fork({ id: "narrow", authority: { hiddenTools: ["count"] } });
     await first.close();
     const second = await startTroupe(options);
     const child = await second.session("child");
     expect(firstToolValue(await child.turn("two"))).toBe(2);
     expect((await child.info()).parent).toBe("parent");
+    expect(firstToolValue(await (await second.session("narrow")).turn("two"))).toBe("tool_unavailable");
   });
 
   test("cannot call what its authority hides, and neither can its own forks", async () => {
