@@ -128,7 +128,10 @@ export class SessionWorker {
         // A lane that never became the worker's is the business of whoever was starting it.
         if (this.#lane !== lane) return;
         this.#lane = undefined;
-        if (!this.#closed) this.#ready = this.#restart(thread);
+        if (this.#closed) return;
+        this.#ready = this.#restart(thread);
+        // Whoever needs the worker finds out; a worker nobody needs may fail in peace.
+        this.#ready.catch(ignore);
       },
     });
     return lane;

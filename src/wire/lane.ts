@@ -327,7 +327,7 @@ const NOTE = 4;
 type EntryKind = typeof CALL | typeof REPLY | typeof FAIL | typeof CANCEL | typeof NOTE;
 const WIDTH = 4;
 /** A full outbox leaves at once, so that the other thread begins while this one is still calling. */
-const FULL = WIDTH * 32;
+const FULL = WIDTH * 24;
 
 /** Plain fields and no closures: one of these is made for every call. */
 class Pending implements UnstartedCall {
