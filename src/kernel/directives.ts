@@ -78,22 +78,3 @@ export function foldTurnDirectives(directives: readonly Owned<TurnDirective>[]):
   }
   return { abort, messages, events };
 }
-
-/** A directive that decides a tool call without running it (before) or replaces its result (after). */
-export type ToolTerminal = Owned<AbortTurn | ShortCircuitTool>;
-
-/**
- * The stronger of two terminals: success < denial < abort of the turn. A later plugin can therefore never undo a
- * denial. Of equals the smaller plugin id wins, and of one plugin's own the first.
- */
-export function strongerTerminal(current: ToolTerminal | undefined, next: ToolTerminal): ToolTerminal {
-  if (current === undefined) return next;
-  const difference = strength(next) - strength(current);
-  if (difference !== 0) return difference > 0 ? next : current;
-  return next.pluginId < current.pluginId ? next : current;
-}
-
-function strength({ value }: ToolTerminal): number {
-  if (value.kind === "abort_turn") return 2;
-  return value.output.status === "success" ? 0 : 1;
-}

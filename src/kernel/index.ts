@@ -9,6 +9,7 @@ export * from "./outcome.js";
 export * from "./prompt.js";
 export * from "./response.js";
 export * from "./state.js";
+export * from "./tool-hooks.js";
 export * from "./tools.js";
 export * from "./turn.js";
 export * from "./usage.js";

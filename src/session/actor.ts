@@ -40,6 +40,7 @@ const sessionMachine = setup({
     }),
   },
   guards: {
+    isStale: ({ context }) => context.session?.stale === true,
     hasMail: ({ context }) => context.mailbox.length > 0,
     isLeaving: ({ context }) => context.leaving,
   },
@@ -71,8 +72,20 @@ const sessionMachine = setup({
       invoke: {
         src: "turn",
         input: ({ context }) => ({ session: context.session as Session, mailbox: context.mailbox }),
-        onDone: "idle",
+        onDone: [{ guard: "isStale", target: "stale" }, { target: "idle" }],
         onError: "idle",
+      },
+    },
+    // What the store holds is not what is here: let go, so that the next message opens the session anew.
+    stale: {
+      always: {
+        target: "failed",
+        actions: [
+          ({ context }) => context.session?.close(),
+          assign({
+            failure: new TroupeError("session_stale", "The session must be opened again.", { retryable: true }),
+          }),
+        ],
       },
     },
     parking: {

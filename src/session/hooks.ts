@@ -64,6 +64,46 @@ export class SessionHooks {
     }
   }
 
+  /** How many plugins have this hook. */
+  count(kind: HookKind): number {
+    return this.#table.registered(kind).length;
+  }
+
+  /** Calls the nth hook of a kind. A hook that is at hand answers without a promise. */
+  ask<S extends DirectiveSite>(
+    site: S,
+    n: number,
+    facts: HookFacts[S],
+    options: HookOptions,
+  ): Owned<DirectivesAt<S>>[] | Promise<Owned<DirectivesAt<S>>[]> {
+    const index = this.#table.registered(site)[n] as number;
+    const link = this.#table.links[index] as PluginLink;
+    const started = performance.now();
+    let answer: unknown;
+    try {
+      answer = link.hook(this.slots[index] as PluginSlot, site, facts, options);
+    } catch (error) {
+      record(link, site, started);
+      throw error;
+    }
+    if (answer instanceof Promise) return this.#later(answer, link, site, started);
+    record(link, site, started);
+    return readDirectives(answer, site, link.manifest.id);
+  }
+
+  async #later<S extends DirectiveSite>(
+    answer: Promise<unknown>,
+    link: PluginLink,
+    site: S,
+    started: number,
+  ): Promise<Owned<DirectivesAt<S>>[]> {
+    try {
+      return readDirectives(await answer, site, link.manifest.id);
+    } finally {
+      record(link, site, started);
+    }
+  }
+
   /** The directives of one site, in hook order. */
   async directives<S extends DirectiveSite>(
     site: S,

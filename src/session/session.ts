@@ -54,6 +54,7 @@ export class Session {
   readonly hiddenTools: ReadonlySet<string>;
   #head: Head | undefined;
   #history: Message[] | undefined;
+  #stale = false;
 
   private constructor(
     services: SessionServices,
@@ -139,6 +140,11 @@ export class Session {
     return session;
   }
 
+  /** A commit failed: the session must be opened again before it can go on. */
+  get stale(): boolean {
+    return this.#stale;
+  }
+
   get turnIndex(): number {
     return this.#head?.turnIndex ?? 0;
   }
@@ -179,7 +185,7 @@ export class Session {
       segment: { id: segment.id, bytes: encode(segment) },
       components: changed,
     };
-    await this.services.store.commit(commit);
+    await this.#write(commit);
     // Nothing awaits between the store's word and adopting it.
     this.#head = head;
     this.#history?.push(...messages);
@@ -196,7 +202,7 @@ export class Session {
     if (changed.length === 0) return;
     const revision = previous.revision + 1;
     const head: Head = { ...previous, revision, components, operation: `save:${revision}` };
-    await this.services.store.commit({ head, expectedRevision: previous.revision, components: changed });
+    await this.#write({ head, expectedRevision: previous.revision, components: changed });
     this.#head = head;
     saved();
   }
@@ -222,6 +228,16 @@ export class Session {
 
   close(): void {
     this.hooks.close();
+  }
+
+  /** Whatever the reason a commit failed for, what is stored may no longer be what is here. */
+  async #write(commit: Commit): Promise<void> {
+    try {
+      await this.services.store.commit(commit);
+    } catch (error) {
+      this.#stale = true;
+      throw error;
+    }
   }
 
   #changedComponents(previous: Readonly<Record<string, string>>): {

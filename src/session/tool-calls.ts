@@ -1,23 +1,20 @@
 import {
   type Activity,
-  type AfterToolDirective,
   asTroupeError,
-  type BeforeToolDirective,
+  composeAfterToolCall,
+  composeBeforeToolCall,
   foldTurnDirectives,
-  type Json,
   type Owned,
-  strongerTerminal,
   type ToolCall,
   type ToolOutput,
   type ToolRecord,
-  type ToolTerminal,
+  type ToolVerdict,
   type TurnDirective,
   type TurnDirectives,
   toolFailure,
 } from "../kernel/index.js";
 import type { TurnFacts } from "../plugin/index.js";
 import { executeTool } from "../tools/index.js";
-import { readDirectives } from "./read-answers.js";
 import type { Session } from "./session.js";
 
 export interface ToolBatch {
@@ -85,25 +82,14 @@ class BatchRun {
     }
   }
 
-  /** before_tool_call hooks in order: each sees the arguments as the ones before left them. */
-  async #inspect(original: ToolCall): Promise<Prepared> {
-    let args: Json = original.args;
-    let terminal: ToolTerminal | undefined;
-    const current = (): ToolCall => ({ ...original, args });
-    await this.#batch.session.hooks.each(
-      "before_tool_call",
-      () => ({ ...this.#batch.facts, call: current() }),
-      (answer, pluginId) => {
-        for (const owned of readDirectives(answer, "before_tool_call", pluginId)) {
-          const directive: BeforeToolDirective = owned.value;
-          if (directive.kind === "replace_tool_args") args = directive.args;
-          else if (directive.kind === "emit_events") this.#directives.push({ pluginId, value: directive });
-          else terminal = strongerTerminal(terminal, { pluginId, value: directive });
-        }
-      },
-      { signal: this.#signal },
+  async #inspect(call: ToolCall): Promise<Prepared> {
+    const { session, facts } = this.#batch;
+    const { hooks } = session;
+    const options = { signal: this.#signal };
+    const verdict = await composeBeforeToolCall(call.args, hooks.count("before_tool_call"), (n, args) =>
+      hooks.ask("before_tool_call", n, { ...facts, call: { ...call, args } }, options),
     );
-    return { call: current(), decided: terminal === undefined ? undefined : this.#decide(terminal) };
+    return { call: { ...call, args: verdict.args }, decided: this.#accept("before_tool_call", verdict) };
   }
 
   async #finish({ call, decided }: Prepared): Promise<ToolRecord> {
@@ -129,40 +115,41 @@ class BatchRun {
     return { ...call, output, durationMs };
   }
 
-  /** after_tool_call hooks: a success may replace the result once, a denial or abort always does. */
   async #review(call: ToolCall, output: ToolOutput, durationMs: number): Promise<ToolOutput> {
     const { session, facts } = this.#batch;
-    if (!session.hooks.has("after_tool_call") || output.status === "cancelled") return output;
-    let terminal: ToolTerminal | undefined;
+    const { hooks } = session;
+    if (!hooks.has("after_tool_call") || output.status === "cancelled") return output;
+    const options = { signal: this.#signal };
     try {
-      await session.hooks.each(
-        "after_tool_call",
-        () => ({ ...facts, call, output, durationMs }),
-        (answer, pluginId) => {
-          for (const owned of readDirectives(answer, "after_tool_call", pluginId)) {
-            const directive: AfterToolDirective = owned.value;
-            if (directive.kind === "short_circuit_tool")
-              terminal = strongerTerminal(terminal, { pluginId, value: directive });
-            else if (directive.kind === "abort_turn")
-              terminal = strongerTerminal(terminal, { pluginId, value: directive });
-            else this.#directives.push({ pluginId, value: directive });
-          }
-        },
-        { signal: this.#signal },
+      const verdict = await composeAfterToolCall(output, hooks.count("after_tool_call"), (n, current) =>
+        hooks.ask("after_tool_call", n, { ...facts, call, output: current, durationMs }, options),
       );
+      return this.#accept("after_tool_call", verdict) ?? output;
     } catch (error) {
       return toolFailure("internal", "after_tool_call_failed", asTroupeError(error, "hook_failed").message);
     }
-    return terminal === undefined ? output : this.#decide(terminal);
   }
 
-  /** The output a terminal stands for. An abort ends the turn, and with it the batch's other calls. */
-  #decide({ pluginId, value }: ToolTerminal): ToolOutput {
-    if (value.kind === "short_circuit_tool") return value.output;
-    this.#aborted = true;
-    this.#directives.push({ pluginId, value });
-    this.#stop?.abort();
-    return toolFailure("permission_denied", value.code, value.message);
+  /** Takes over what the hooks asked for besides the verdict. An abort ends the turn, and the batch's other calls. */
+  #accept(site: "before_tool_call" | "after_tool_call", verdict: ToolVerdict): ToolOutput | undefined {
+    this.#directives.push(...verdict.effects);
+    for (const { pluginId, winner, ignored } of verdict.conflicts) {
+      const payload = {
+        winner_plugin_id: winner.pluginId,
+        winner_directive: winner.directive,
+        ignored_plugin_id: ignored.pluginId,
+        ignored_directive: ignored.directive,
+      };
+      const event = { name: `${site}.directive_conflict`, payload };
+      this.#directives.push({ pluginId, value: { kind: "emit_events", events: [event] } });
+    }
+    const { terminal, output } = verdict;
+    if (terminal?.value.kind === "abort_turn") {
+      this.#aborted = true;
+      this.#directives.push({ pluginId: terminal.pluginId, value: terminal.value });
+      this.#stop?.abort();
+    }
+    return output;
   }
 }
 

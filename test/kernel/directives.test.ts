@@ -1,13 +1,5 @@
-import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import {
-  foldTurnDirectives,
-  NO_DIRECTIVES,
-  type Owned,
-  strongerTerminal,
-  type ToolTerminal,
-  type TurnDirective,
-} from "../../src/kernel/index.js";
+import { foldTurnDirectives, NO_DIRECTIVES, type Owned, type TurnDirective } from "../../src/kernel/index.js";
 
 const from = (pluginId: string, value: TurnDirective): Owned<TurnDirective> => ({ pluginId, value });
 const abort = (code: string): TurnDirective => ({ kind: "abort_turn", code, message: "." });
@@ -45,81 +37,5 @@ describe("foldTurnDirectives", () => {
         { pluginId: "b", value: { name: "z" } },
       ],
     });
-  });
-});
-
-describe("strongerTerminal", () => {
-  const success = (pluginId: string, value = "ok"): ToolTerminal => ({
-    pluginId,
-    value: { kind: "short_circuit_tool", output: { status: "success", value } },
-  });
-  const denial = (pluginId: string): ToolTerminal => ({
-    pluginId,
-    value: {
-      kind: "short_circuit_tool",
-      output: { status: "failure", failure: { kind: "permission_denied", code: "no", message: "No." } },
-    },
-  });
-  const cancellation = (pluginId: string): ToolTerminal => ({
-    pluginId,
-    value: { kind: "short_circuit_tool", output: { status: "cancelled", message: "Stopped." } },
-  });
-  const abortOf = (pluginId: string): ToolTerminal => ({
-    pluginId,
-    value: { kind: "abort_turn", code: "no", message: "No." },
-  });
-  const fold = (terminals: readonly ToolTerminal[]) =>
-    terminals.reduce<ToolTerminal | undefined>(strongerTerminal, undefined);
-  const rank = (terminal: ToolTerminal | undefined) => {
-    if (terminal === undefined) return -1;
-    if (terminal.value.kind === "abort_turn") return 2;
-    return terminal.value.output.status === "success" ? 0 : 1;
-  };
-  const terminal = fc
-    .tuple(fc.constantFrom("a", "b", "c", "d"), fc.constantFrom(success, denial, cancellation, abortOf))
-    .map(([pluginId, make]) => make(pluginId));
-  const perPlugin = fc.uniqueArray(terminal, { selector: ({ pluginId }) => pluginId });
-
-  it.each<[string, ToolTerminal, ToolTerminal, ToolTerminal]>([
-    ["a denial over a success", success("a"), denial("b"), denial("b")],
-    ["an earlier denial over a later success", denial("b"), success("a"), denial("b")],
-    ["an abort over a denial", denial("a"), abortOf("b"), abortOf("b")],
-    ["an earlier abort over a later denial", abortOf("b"), denial("a"), abortOf("b")],
-    ["a cancellation over a success", success("a"), cancellation("b"), cancellation("b")],
-    ["the smaller plugin id among equals", denial("b"), denial("a"), denial("a")],
-    ["the smaller plugin id among equals, also when it was first", denial("a"), denial("b"), denial("a")],
-    ["the first of one plugin's own", success("a", "first"), success("a", "second"), success("a", "first")],
-  ])("prefers %s", (_, first, second, winner) => {
-    expect(strongerTerminal(first, second)).toEqual(winner);
-  });
-
-  it("never lets a weaker one displace a stronger, whatever the order", () => {
-    fc.assert(
-      fc.property(fc.array(terminal), (terminals) => {
-        expect(rank(fold(terminals))).toBe(Math.max(-1, ...terminals.map(rank)));
-      }),
-    );
-  });
-
-  it("only ever grows stronger", () => {
-    fc.assert(
-      fc.property(terminal, terminal, (current, next) => {
-        expect(rank(strongerTerminal(current, next))).toBeGreaterThanOrEqual(rank(current));
-      }),
-    );
-  });
-
-  it("does not depend on the order when each comes from another plugin", () => {
-    const shuffled = perPlugin.chain((terminals) =>
-      fc.tuple(
-        fc.constant(terminals),
-        fc.shuffledSubarray(terminals, { minLength: terminals.length, maxLength: terminals.length }),
-      ),
-    );
-    fc.assert(
-      fc.property(shuffled, ([one, other]) => {
-        expect(fold(other)).toEqual(fold(one));
-      }),
-    );
   });
 });
