@@ -42,6 +42,8 @@ export type ToolOutput =
 export interface ToolRecord extends ToolCall {
   readonly output: ToolOutput;
   readonly durationMs: number;
+  /** What the model reads, when a plugin projects results; otherwise the output as {@link renderToolOutput} words it. */
+  readonly modelText?: string;
 }
 
 export function toolFailure(kind: ToolFailureKind, code: string, message: string): ToolOutput {

@@ -242,12 +242,12 @@ function onResponse(before: TurnState, response: ModelResponse): TurnStep {
 }
 
 function onTools(before: TurnState, records: readonly ToolRecord[], directives: TurnDirectives): TurnStep {
-  const parts: Part[] = records.map(({ callId, toolName, output }) => ({
+  const parts: Part[] = records.map(({ callId, toolName, output, modelText }) => ({
     type: "tool_result",
     callId,
     toolName,
     status: output.status,
-    text: renderToolOutput(output),
+    text: modelText ?? renderToolOutput(output),
   }));
   // Every call has its result before anything else happens, so the history stays acceptable to every provider.
   const withResults = append({ ...before, toolCalls: [...before.toolCalls, ...records] }, "tool", parts);

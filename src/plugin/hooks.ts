@@ -18,8 +18,10 @@ export const HOOK_KINDS = {
   promptContributor: "prompt_contributor",
   assistantStream: "assistant_stream",
   assistantResponse: "assistant_response",
+  streamFinished: "stream_finished",
   beforeToolCall: "before_tool_call",
   afterToolCall: "after_tool_call",
+  toolResultProjector: "tool_result_projector",
   checkpoint: "checkpoint",
   afterTurn: "after_turn",
   turnFinalized: "turn_finalized",
@@ -43,14 +45,23 @@ export interface HookFacts {
   prompt_contributor: TurnFacts & { readonly input: string; readonly tools: readonly string[] };
   assistant_stream: TurnFacts & { readonly step: number; readonly blockId: string; readonly chunk: string };
   assistant_response: TurnFacts & { readonly step: number; readonly response: ModelResponse };
+  stream_finished: TurnFacts & { readonly step: number; readonly reason: StreamEnd };
   before_tool_call: TurnFacts & { readonly call: ToolCall };
   after_tool_call: TurnFacts & { readonly call: ToolCall; readonly output: ToolOutput; readonly durationMs: number };
+  tool_result_projector: TurnFacts & {
+    readonly call: ToolCall;
+    readonly output: ToolOutput;
+    readonly durationMs: number;
+  };
   checkpoint: TurnFacts & { readonly checkpoint: CheckpointKind; readonly step: number };
   after_turn: TurnFacts & { readonly turn: TurnSummary };
   turn_finalized: TurnFacts & { readonly turn: TurnSummary };
   turn_persisted: TurnFacts & { readonly turn: TurnSummary; readonly revision: number };
   session_restored: { readonly sessionId: string; readonly turnIndex: number; readonly fresh: boolean };
 }
+
+/** How a model call ended. Said once for every call that was begun, so that a stream hook can start afresh. */
+export type StreamEnd = "complete" | "aborted" | "cancelled" | "provider_error";
 
 /** What a stream hook may do with a chunk. A plain string replaces the chunk. */
 export interface StreamTransform {
@@ -74,8 +85,11 @@ export interface HookResults {
   prompt_contributor: OneOrMany<PromptContribution>;
   assistant_stream: StreamTransform | string | undefined;
   assistant_response: ResponseTransform | undefined;
+  stream_finished: undefined;
   before_tool_call: OneOrMany<BeforeToolDirective>;
   after_tool_call: OneOrMany<AfterToolDirective>;
+  /** What the model reads instead of the result; the record keeps the result itself. */
+  tool_result_projector: string | undefined;
   checkpoint: OneOrMany<TurnDirective>;
   after_turn: OneOrMany<AfterTurnDirective>;
   turn_finalized: undefined;
@@ -97,6 +111,26 @@ export type Hook<K extends HookKind, State, Options> = (
   context: HookContext<K, State, Options>,
 ) => HookReturn<K> | Promise<HookReturn<K>>;
 
+/** Hooks around tool calls may name the tools they are for (`"shell"`, `"fs_*"`); others cost them nothing. */
+export interface MatchedHook<K extends HookKind, State, Options> {
+  readonly tools: readonly string[];
+  readonly run: Hook<K, State, Options>;
+}
+
+type ToolHookName = "beforeToolCall" | "afterToolCall" | "toolResultProjector";
+
 export type Hooks<State, Options> = {
-  readonly [N in HookName]?: Hook<(typeof HOOK_KINDS)[N], State, Options>;
+  readonly [N in HookName]?:
+    | Hook<(typeof HOOK_KINDS)[N], State, Options>
+    | (N extends ToolHookName ? MatchedHook<(typeof HOOK_KINDS)[N], State, Options> : never);
 };
+
+/** Kinds of which a session can have only one: two plugins with it do not start. */
+export const SINGLETON_KINDS: readonly HookKind[] = ["tool_result_projector"];
+
+/** Does a tool's name match one of the patterns? A pattern is a name, or the beginning of one and a star. */
+export function matchesTool(patterns: readonly string[], toolName: string): boolean {
+  return patterns.some((pattern) =>
+    pattern.endsWith("*") ? toolName.startsWith(pattern.slice(0, -1)) : pattern === toolName,
+  );
+}

@@ -32,7 +32,11 @@ export {
   type HookName,
   type HookResults,
   type Hooks,
+  type MatchedHook,
+  matchesTool,
   type ResponseTransform,
+  SINGLETON_KINDS,
+  type StreamEnd,
   type StreamTransform,
   type TurnFacts,
 } from "./hooks.js";

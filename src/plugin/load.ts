@@ -10,6 +10,8 @@ export interface PluginManifest {
   readonly id: string;
   readonly version: string;
   readonly hooks: readonly HookKind[];
+  /** Tools a hook is for; a kind that is not here is for all. */
+  readonly matchers: { readonly [K in HookKind]?: readonly string[] };
   readonly stateful: boolean;
   readonly tools: readonly { readonly spec: ToolSpec; readonly timeoutMs?: number }[];
 }
@@ -42,13 +44,14 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
   const { state } = definition;
   if (state !== undefined && typeof state !== "function")
     throw invalid(source, `the state of plugin ${id} is not a function that makes it`);
-  const hooks = hooksOf(definition.hooks, id, source);
+  const { hooks, matchers } = hooksOf(definition.hooks, id, source);
   const tools = toolsOf(definition.tools, id, source);
   return {
     manifest: {
       id,
       version,
       hooks: [...hooks.keys()],
+      matchers,
       stateful: state !== undefined,
       tools: [...tools].map(([name, tool]) => ({
         spec: {
@@ -66,19 +69,35 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
   };
 }
 
-function hooksOf(hooks: unknown, id: string, source: string): Map<HookKind, AnyHook> {
+const MATCHED: readonly HookKind[] = ["before_tool_call", "after_tool_call", "tool_result_projector"];
+
+function hooksOf(
+  hooks: unknown,
+  id: string,
+  source: string,
+): { hooks: Map<HookKind, AnyHook>; matchers: PluginManifest["matchers"] } {
   const found = new Map<HookKind, AnyHook>();
-  if (hooks === undefined) return found;
+  const matchers: { [K in HookKind]?: readonly string[] } = {};
+  if (hooks === undefined) return { hooks: found, matchers };
   if (typeof hooks !== "object" || hooks === null) throw invalid(source, `the hooks of plugin ${id} are not an object`);
-  for (const [name, hook] of Object.entries(hooks)) {
-    if (hook === undefined) continue;
+  for (const [name, given] of Object.entries(hooks)) {
+    if (given === undefined) continue;
     if (!Object.hasOwn(HOOK_KINDS, name)) {
       throw invalid(source, `plugin ${id} has a hook "${name}"; the hooks are ${Object.keys(HOOK_KINDS).join(", ")}`);
     }
+    const kind = HOOK_KINDS[name as HookName];
+    const matched = typeof given === "object" && given !== null && MATCHED.includes(kind) ? given : undefined;
+    const hook = matched === undefined ? given : matched.run;
     if (typeof hook !== "function") throw invalid(source, `hook ${name} of plugin ${id} is not a function`);
-    found.set(HOOK_KINDS[name as HookName], hook as AnyHook);
+    if (matched !== undefined) {
+      if (!Array.isArray(matched.tools) || !matched.tools.every((tool: unknown) => typeof tool === "string")) {
+        throw invalid(source, `hook ${name} of plugin ${id} needs a list of tool names in "tools"`);
+      }
+      matchers[kind] = matched.tools;
+    }
+    found.set(kind, hook as AnyHook);
   }
-  return found;
+  return { hooks: found, matchers };
 }
 
 function toolsOf(tools: unknown, id: string, source: string): Map<string, AnyPluginTool> {

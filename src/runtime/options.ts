@@ -42,6 +42,8 @@ export interface TroupeOptions {
   readonly toolThreads?: number;
   /** Default 5,000. */
   readonly hookDeadlineMs?: number;
+  /** Hooks of one kind: one plugin after another (default), or all at once and folded in registration order. */
+  readonly hookDispatch?: "sequential" | "concurrent";
   /** Model calls one turn may make. Default 32. */
   readonly maxSteps?: number;
   /** Turns that may wait for one session. Default 64. */
@@ -66,6 +68,7 @@ export interface ResolvedOptions {
   readonly hostToolSpecs: readonly { readonly spec: ToolSpec; readonly timeoutMs?: number }[];
   readonly poolTools: readonly { readonly name: string; readonly module: string; readonly timeoutMs?: number }[];
   readonly store: StoreOptions;
+  readonly hookDispatch: "sequential" | "concurrent";
   readonly instructions: string;
   readonly sessionWorkers: number;
   readonly toolThreads: number;
@@ -83,6 +86,7 @@ export function resolveOptions(options: TroupeOptions): ResolvedOptions {
     plugins: resolvePlugins(options.plugins ?? [], hookDeadlineMs),
     ...tools,
     store: resolveStore(options.store ?? { memory: true }),
+    hookDispatch: resolveDispatch(options.hookDispatch),
     instructions: text(options.instructions, "instructions"),
     sessionWorkers: positive(options.sessionWorkers, Math.max(2, availableParallelism()), "sessionWorkers"),
     toolThreads: positive(options.toolThreads, 2, "toolThreads"),
@@ -168,6 +172,12 @@ function resolveStore(store: StoreOptions): StoreOptions {
     if ("path" in store && typeof store.path === "string" && store.path !== "") return { path: resolve(store.path) };
   }
   throw invalid('store must be { memory: true } or { path: "./folder" }');
+}
+
+function resolveDispatch(dispatch: TroupeOptions["hookDispatch"]): "sequential" | "concurrent" {
+  if (dispatch === undefined || dispatch === "sequential") return "sequential";
+  if (dispatch === "concurrent") return dispatch;
+  throw invalid(`hookDispatch must be "sequential" or "concurrent", not ${String(dispatch)}`);
 }
 
 function positive(value: number | undefined, fallback: number, what: string): number {

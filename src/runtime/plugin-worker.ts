@@ -33,6 +33,8 @@ export class PluginWorker {
   /** The pause before a replacement, so that closing need not wait for it. */
   #pause: { timer: NodeJS.Timeout; wake: () => void } | undefined;
   #replacing: Promise<void> | undefined;
+  /** What session workers are told of a plugin that was given up, also those that start later. */
+  #failed: { readonly plugin: number; readonly code: string; readonly message: string } | undefined;
   restarts = 0;
 
   constructor(index: number, entry: ResolvedPlugin, sessionWorkers: () => readonly SessionWorker[]) {
@@ -64,6 +66,7 @@ export class PluginWorker {
    * whichever of the two came up last. When one of them dies meanwhile, its successor calls again.
    */
   async connect(worker: SessionWorker): Promise<void> {
+    if (this.#failed !== undefined) return worker.failPlugin(this.#failed);
     const plugin = this.#loaded;
     const session = worker.configured;
     if (plugin === undefined || session === undefined || this.#connected.get(session) === plugin) return;
@@ -153,8 +156,8 @@ export class PluginWorker {
 
   async #giveUp(error: unknown): Promise<void> {
     const message = `Plugin ${this.manifest.id} could not be restarted: ${asTroupeError(error, "plugin_failed").message}`;
-    const failed = { plugin: this.index, code: "plugin_unavailable", message };
-    await Promise.allSettled(this.#sessionWorkers().map((worker) => worker.failPlugin(failed)));
+    this.#failed = { plugin: this.index, code: "plugin_unavailable", message };
+    await Promise.allSettled(this.#sessionWorkers().map((worker) => this.connect(worker)));
   }
 
   #wait(ms: number): Promise<void> {

@@ -44,7 +44,7 @@ export class SessionWorker {
   #ready: Promise<void> = Promise.resolve();
   #closed = false;
   /** Turns that wait for the worker, by key. */
-  readonly #unsent = new Map<number, { cancelled?: string }>();
+  readonly #unsent = new Map<number, { cancelled?: string; listened?: true }>();
   #received = 0;
   restarts = 0;
   /** Resolves when the current lane has closed; everything it carried has arrived by then. */
@@ -91,6 +91,7 @@ export class SessionWorker {
           hostTools: options.hostToolSpecs,
           poolTools: options.poolTools,
           pool: { maxThreads: options.toolThreads },
+          hookDispatch: options.hookDispatch,
           instructions: options.instructions,
           maxSteps: options.maxSteps,
           mailboxLimit: options.mailboxLimit,
@@ -143,7 +144,9 @@ export class SessionWorker {
   }
 
   listen(key: number): void {
-    this.#lane?.note("listen", key);
+    const waiting = this.#unsent.get(key);
+    if (waiting === undefined) this.#lane?.note("listen", key);
+    else waiting.listened = true;
   }
 
   cancel(key: number, reason: string): void {
@@ -181,13 +184,14 @@ export class SessionWorker {
     await this.#thread?.terminate();
   }
 
-  async close(drainMs: number): Promise<void> {
+  /** Cancels what still runs, stores the sessions and stops the thread. */
+  async close(): Promise<void> {
     this.#closed = true;
     await this.#ready.catch(ignore);
     const thread = this.#thread;
     if (thread === undefined) return;
     const closed = this.#laneClosed;
-    await thread.caller.to.shutdown({ drainMs }, { deadlineMs: drainMs + CLOSE_GRACE_MS }).then(
+    await thread.caller.to.shutdown({ drainMs: 0 }, { deadlineMs: CLOSE_GRACE_MS }).then(
       // The lane's last answers may arrive behind the word that everything is done: it ends after them.
       () => closed,
       ignore,
@@ -219,7 +223,7 @@ export class SessionWorker {
   /** A turn asked for while the worker restarts: it is sent, and if need be cancelled, as soon as there is a lane. */
   async #turnWhenReady(call: TurnCall): Promise<TurnResult> {
     const [key] = call;
-    const unsent: { cancelled?: string } = {};
+    const unsent: { cancelled?: string; listened?: true } = {};
     this.#unsent.set(key, unsent);
     try {
       await this.#whenReady();
@@ -227,6 +231,7 @@ export class SessionWorker {
       this.#unsent.delete(key);
     }
     const result = this.#liveLane().call<TurnResult>("turn", call);
+    if (unsent.listened) this.listen(key);
     if (unsent.cancelled !== undefined) this.cancel(key, unsent.cancelled);
     return result;
   }

@@ -3,8 +3,9 @@ import { asTroupeError, checkSessionId, TroupeError } from "../kernel/index.js";
 import type { PluginSetup, SessionInfo } from "../session/index.js";
 import type { StoreStats } from "../store/index.js";
 import { PhaseProbe, type PhaseStats } from "../trace/index.js";
+import { SessionDirectory } from "./directory.js";
 import { type ResolvedOptions, resolveOptions, type TroupeOptions } from "./options.js";
-import { leastLoaded, placeSession } from "./placement.js";
+import { leastLoaded } from "./placement.js";
 import { PluginWorker } from "./plugin-worker.js";
 import { type ForkOptions, Session, type SessionDriver } from "./session-handle.js";
 import { SessionWorker } from "./session-worker.js";
@@ -60,7 +61,7 @@ export class Troupe implements AsyncDisposable {
   readonly #options: ResolvedOptions;
   readonly #sessionWorkers: SessionWorker[] = [];
   readonly #pluginWorkers = new Map<number, PluginWorker>();
-  readonly #sessions = new Map<string, { readonly handle: Session; readonly worker: number }>();
+  readonly #directory: SessionDirectory;
   readonly #turns = new Map<number, Turn>();
   readonly #counts = { asked: 0, finished: 0, refused: 0, forks: 0 };
   readonly #driver: SessionDriver;
@@ -77,6 +78,7 @@ export class Troupe implements AsyncDisposable {
       info: (id) => this.#info(id),
       release: (id) => this.#release(id),
     };
+    this.#directory = new SessionDirectory(options.sessionWorkers, (id) => new Session(id, this.#driver));
   }
 
   /** Starts every thread. */
@@ -96,9 +98,10 @@ export class Troupe implements AsyncDisposable {
   /** Opens a session, or resumes it when the store knows it. */
   async session(id: string): Promise<Session> {
     this.#checkOpen();
-    const { handle, worker } = this.#place(checkSessionId(id));
-    await this.#worker(worker).open(id);
-    return handle;
+    const residence = await this.#directory.settled(checkSessionId(id));
+    this.#checkOpen();
+    await this.#directory.use(residence, () => this.#worker(residence.worker).open(id));
+    return residence.handle;
   }
 
   /** What has been measured so far. */
@@ -153,10 +156,26 @@ export class Troupe implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    await Promise.all(this.#sessionWorkers.map((worker) => worker.close(this.#options.drainMs)));
+    await this.#drain();
+    await Promise.all(this.#sessionWorkers.map((worker) => worker.close()));
     await Promise.all([...this.#pluginWorkers.values()].map((worker) => worker.close()));
     await this.#store?.close();
-    this.#sessions.clear();
+    this.#directory.clear();
+  }
+
+  /**
+   * Lets the turns that were asked for finish, and the sessions that are closing close. Waited for here and not on the
+   * workers: the word to stop travels past the lanes and would overtake turns that are still on their way.
+   */
+  async #drain(): Promise<void> {
+    const underWay = [...this.#turns.values(), ...this.#directory.moves()];
+    if (underWay.length === 0) return;
+    let timer: NodeJS.Timeout | undefined;
+    const enough = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, this.#options.drainMs);
+    });
+    await Promise.race([Promise.allSettled(underWay), enough]);
+    clearTimeout(timer);
   }
 
   #newSessionWorker(index: number): SessionWorker {
@@ -183,12 +202,15 @@ export class Troupe implements AsyncDisposable {
 
   #turn(sessionId: string, input: string): Turn {
     this.#checkOpen();
-    const worker = this.#worker(this.#place(sessionId).worker);
+    const residence = this.#directory.of(sessionId);
+    const { moving } = residence;
+    const worker = this.#worker(residence.worker);
     const key = this.#nextTurn++;
     this.#counts.asked++;
-    const turn = new Turn({
+    const turn: Turn = new Turn({
       start: async (listen) => {
         try {
+          if (moving !== undefined) throw closing(sessionId);
           const result = await worker.turn([key, sessionId, input, listen]);
           this.#counts.finished++;
           return result;
@@ -197,12 +219,17 @@ export class Troupe implements AsyncDisposable {
           throw error;
         } finally {
           this.#turns.delete(key);
+          residence.uses.delete(turn);
         }
       },
       listen: () => worker.listen(key),
       cancel: (reason) => worker.cancel(key, reason),
     });
     this.#turns.set(key, turn);
+    if (moving === undefined) {
+      residence.uses.add(turn);
+      residence.opened = true;
+    }
     return turn;
   }
 
@@ -218,52 +245,27 @@ export class Troupe implements AsyncDisposable {
       throw new TroupeError("invalid_fork", "authority.hiddenTools must be a list of tool names.");
     }
     checkSessionId(id);
-    if (this.#sessions.has(id))
-      throw new TroupeError("session_exists", `There is already a session ${id}.`, { details: { sessionId: id } });
-    const parent = this.#place(parentId).worker;
-    const worker = leastLoaded(this.#loads(), parent);
-    const placed = { handle: new Session(id, this.#driver), worker };
-    this.#sessions.set(id, placed);
-    try {
-      const snapshot = await this.#worker(parent).capture(parentId);
+    const parent = await this.#directory.settled(parentId);
+    this.#checkOpen();
+    const worker = leastLoaded(this.#directory.loads(), parent.worker);
+    const { handle } = await this.#directory.moveIn(id, worker, async () => {
+      const snapshot = await this.#directory.use(parent, () => this.#worker(parent.worker).capture(parentId));
       await this.#worker(worker).adopt(id, snapshot, authority);
-    } catch (error) {
-      this.#sessions.delete(id);
-      throw error;
-    }
+    });
     this.#counts.forks++;
-    return placed.handle;
+    return handle;
   }
 
-  #info(sessionId: string): Promise<SessionInfo> {
+  async #info(sessionId: string): Promise<SessionInfo> {
     this.#checkOpen();
-    return this.#worker(this.#place(sessionId).worker).open(sessionId);
+    const residence = await this.#directory.settled(sessionId);
+    this.#checkOpen();
+    return this.#directory.use(residence, () => this.#worker(residence.worker).open(sessionId));
   }
 
   async #release(sessionId: string): Promise<void> {
     this.#checkOpen();
-    const placed = this.#sessions.get(sessionId);
-    if (placed === undefined) return;
-    await this.#worker(placed.worker).release(sessionId);
-    if (this.#sessions.get(sessionId) === placed) this.#sessions.delete(sessionId);
-  }
-
-  #place(sessionId: string): { readonly handle: Session; readonly worker: number } {
-    let placed = this.#sessions.get(sessionId);
-    if (placed === undefined) {
-      placed = {
-        handle: new Session(sessionId, this.#driver),
-        worker: placeSession(sessionId, this.#sessionWorkers.length),
-      };
-      this.#sessions.set(sessionId, placed);
-    }
-    return placed;
-  }
-
-  #loads(): number[] {
-    const loads = this.#sessionWorkers.map(() => 0);
-    for (const { worker } of this.#sessions.values()) loads[worker] = (loads[worker] ?? 0) + 1;
-    return loads;
+    await this.#directory.moveOut(sessionId, (worker) => this.#worker(worker).release(sessionId));
   }
 
   #pluginStats(): TroupeStats["plugins"] {
@@ -300,6 +302,13 @@ export class Troupe implements AsyncDisposable {
   #checkOpen(): void {
     if (this.#closing !== undefined) throw new TroupeError("closed", "This runtime is closed. Create another one.");
   }
+}
+
+function closing(sessionId: string): TroupeError {
+  return new TroupeError("session_closed", `Session ${sessionId} is closing.`, {
+    retryable: true,
+    details: { sessionId },
+  });
 }
 
 /** Waits for all of them also when one fails, so that nothing is still starting when the others are stopped. */

@@ -91,7 +91,11 @@ export class Turn implements PromiseLike<TurnResult>, AsyncIterable<Activity> {
 
   #settle(error: TroupeError | undefined, result: TurnResult | undefined): void {
     this.#settled = { error, result };
-    for (const listener of this.#listeners) listener.end(error);
+    for (const listener of this.#listeners) {
+      // Who began to listen when the turn was just over hears of its end here.
+      if (result !== undefined && !listener.finished) listener.push({ type: "turn_finished", result });
+      listener.end(error);
+    }
     this.#listeners = [];
   }
 }
@@ -103,12 +107,15 @@ class Listener implements AsyncIterator<Activity> {
   #waiting: { resolve: (result: IteratorResult<Activity>) => void; reject: (error: unknown) => void }[] = [];
   #ended = false;
   #error: unknown;
+  /** The last activity of a turn has come. */
+  finished = false;
 
   constructor(onReturn: (self: Listener) => void) {
     this.#onReturn = onReturn;
   }
 
   push(activity: Activity): void {
+    this.finished ||= activity.type === "turn_finished";
     const waiting = this.#waiting.shift();
     if (waiting !== undefined) {
       waiting.resolve({ done: false, value: activity });

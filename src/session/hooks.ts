@@ -1,18 +1,25 @@
 import { messageOf, type Owned, TroupeError, type TurnIssue } from "../kernel/index.js";
-import type { HookFacts, HookKind } from "../plugin/index.js";
+import { type HookFacts, type HookKind, matchesTool, SINGLETON_KINDS } from "../plugin/index.js";
 import { recordSince } from "../trace/index.js";
 import type { HookOptions, PluginLink, PluginSlot } from "./plugin-link.js";
 import { type DirectiveSite, type DirectivesAt, readDirectives } from "./read-answers.js";
 
 const NOBODY: readonly number[] = [];
 
+/** `sequential`: one plugin after another. `concurrent`: all at once, folded in registration order. */
+export type HookDispatch = "sequential" | "concurrent";
+
 /** Which plugins registered which hook: a hook nobody registered costs one look-up and no message. */
 export class HookTable {
   readonly links: readonly PluginLink[];
+  readonly dispatch: HookDispatch;
   readonly #byKind = new Map<HookKind, number[]>();
+  /** For kinds with matchers: the plugins that want a tool, found once per tool. */
+  readonly #byTool = new Map<string, readonly number[]>();
 
-  constructor(links: readonly PluginLink[]) {
+  constructor(links: readonly PluginLink[], dispatch: HookDispatch = "sequential") {
     this.links = links;
+    this.dispatch = dispatch;
     links.forEach((link, index) => {
       for (const kind of link.manifest.hooks) {
         const registered = this.#byKind.get(kind);
@@ -20,13 +27,41 @@ export class HookTable {
         else registered.push(index);
       }
     });
+    for (const kind of SINGLETON_KINDS) this.#checkSingle(kind);
   }
 
-  /** Indexes of the plugins with this hook, in registration order. */
-  registered(kind: HookKind): readonly number[] {
-    return this.#byKind.get(kind) ?? NOBODY;
+  /** Indexes of the plugins with this hook, in registration order; with a tool, only those that want it. */
+  registered(kind: HookKind, toolName?: string): readonly number[] {
+    const all = this.#byKind.get(kind) ?? NOBODY;
+    if (toolName === undefined || all.length === 0) return all;
+    const key = `${kind}:${toolName}`;
+    let wanted = this.#byTool.get(key);
+    if (wanted === undefined) {
+      wanted = all.filter((index) => {
+        const patterns = this.links[index]?.manifest.matchers[kind];
+        return patterns === undefined || matchesTool(patterns, toolName);
+      });
+      // Tool names come from models too: a model that makes them up must not fill the memory.
+      if (this.#byTool.size >= MAX_TOOLS_KEPT) this.#byTool.clear();
+      this.#byTool.set(key, wanted);
+    }
+    return wanted;
+  }
+
+  #checkSingle(kind: HookKind): void {
+    const [first, second] = this.registered(kind).map((index) => this.links[index]?.manifest.id);
+    if (second === undefined) return;
+    throw new TroupeError(
+      "duplicate_singleton",
+      `Plugins ${first} and ${second} both have a ${kind}; there can be one.`,
+      {
+        details: { kind, plugins: [first, second] },
+      },
+    );
   }
 }
+
+const MAX_TOOLS_KEPT = 1024;
 
 /** The hooks of one session: the table, and this session's slot in every plugin. */
 export class SessionHooks {
@@ -38,24 +73,33 @@ export class SessionHooks {
     this.slots = slots;
   }
 
-  has(kind: HookKind): boolean {
-    return this.#table.registered(kind).length > 0;
+  has(kind: HookKind, toolName?: string): boolean {
+    return this.#table.registered(kind, toolName).length > 0;
   }
 
-  /** Calls one kind's hooks one after another; the first error stops the chain. `read` turns each answer into results. */
+  /**
+   * Calls one kind's hooks, one after another, or all at once where nothing depends on the order. `read` gets each
+   * answer in registration order; the first error, in that order, ends it.
+   */
   async each<K extends HookKind>(
     kind: K,
     facts: () => HookFacts[K],
     read: (answer: unknown, pluginId: string) => void,
     options: HookOptions = {},
   ): Promise<void> {
-    for (const index of this.#table.registered(kind)) {
+    const registered = this.#table.registered(kind);
+    if (this.#table.dispatch === "concurrent" && registered.length > 1 && !CHAINED.includes(kind)) {
+      const early = registered.map((index) => settle(() => this.#call(index, kind, facts(), options)));
+      for (const [n, answer] of early.entries()) read((await answer)(), this.#idOf(registered[n] as number));
+      return;
+    }
+    // Measured here and not by #call: one promise less for each hook, and this is the hot path.
+    for (const index of registered) {
       const link = this.#table.links[index] as PluginLink;
-      const capture = kind === "after_turn" && this.#capturesWithAfterTurn(link);
       const started = performance.now();
       let answer: unknown;
       try {
-        answer = link.hook(this.slots[index] as PluginSlot, kind, facts(), capture ? { ...options, capture } : options);
+        answer = this.#start(index, kind, facts(), options);
         if (answer instanceof Promise) answer = await answer;
       } finally {
         record(link, kind, started);
@@ -64,44 +108,72 @@ export class SessionHooks {
     }
   }
 
-  /** How many plugins have this hook. */
-  count(kind: HookKind): number {
-    return this.#table.registered(kind).length;
+  #start(index: number, kind: HookKind, facts: object, options: HookOptions): unknown {
+    const link = this.#table.links[index] as PluginLink;
+    const capture = kind === "after_turn" && this.#capturesWithAfterTurn(link);
+    return link.hook(this.slots[index] as PluginSlot, kind, facts, capture ? { ...options, capture } : options);
   }
 
-  /** Calls the nth hook of a kind. A hook that is at hand answers without a promise. */
-  ask<S extends DirectiveSite>(
-    site: S,
-    n: number,
-    facts: HookFacts[S],
-    options: HookOptions,
-  ): Owned<DirectivesAt<S>>[] | Promise<Owned<DirectivesAt<S>>[]> {
-    const index = this.#table.registered(site)[n] as number;
+  /** One hook, measured. */
+  #call(index: number, kind: HookKind, facts: object, options: HookOptions): unknown {
     const link = this.#table.links[index] as PluginLink;
     const started = performance.now();
     let answer: unknown;
     try {
-      answer = link.hook(this.slots[index] as PluginSlot, site, facts, options);
+      answer = this.#start(index, kind, facts, options);
     } catch (error) {
-      record(link, site, started);
+      record(link, kind, started);
       throw error;
     }
-    if (answer instanceof Promise) return this.#later(answer, link, site, started);
-    record(link, site, started);
-    return readDirectives(answer, site, link.manifest.id);
+    if (!(answer instanceof Promise)) {
+      record(link, kind, started);
+      return answer;
+    }
+    return measured(answer, link, kind, started);
   }
 
-  async #later<S extends DirectiveSite>(
-    answer: Promise<unknown>,
-    link: PluginLink,
+  #idOf(index: number): string {
+    return (this.#table.links[index] as PluginLink).manifest.id;
+  }
+
+  /**
+   * The hooks around one tool call, to be asked one by one. With concurrent dispatch all of them are asked about the
+   * first subject at once; what a replacement changes is asked again.
+   */
+  around<S extends "before_tool_call" | "after_tool_call", T>(
     site: S,
-    started: number,
-  ): Promise<Owned<DirectivesAt<S>>[]> {
-    try {
-      return readDirectives(await answer, site, link.manifest.id);
-    } finally {
-      record(link, site, started);
-    }
+    toolName: string,
+    first: T,
+    facts: (subject: T) => HookFacts[S],
+    options: HookOptions,
+  ): { readonly count: number; ask(n: number, subject: T): MaybePromise<Owned<DirectivesAt<S>>[]> } {
+    const registered = this.#table.registered(site, toolName);
+    const askNow = (n: number, subject: T) => this.#ask(site, registered[n] as number, facts(subject), options);
+    if (this.#table.dispatch === "sequential" || registered.length < 2)
+      return { count: registered.length, ask: askNow };
+    const early = registered.map((_, n) => settle(() => askNow(n, first)));
+    const used = new Set<number>();
+    return {
+      count: registered.length,
+      ask: (n, subject) => {
+        if (subject !== first || used.has(n)) return askNow(n, subject);
+        used.add(n);
+        return (early[n] as Promise<() => Owned<DirectivesAt<S>>[]>).then((answer) => answer());
+      },
+    };
+  }
+
+  /** Calls one plugin's hook. A hook that is at hand answers without a promise. */
+  #ask<S extends DirectiveSite>(
+    site: S,
+    index: number,
+    facts: HookFacts[S],
+    options: HookOptions,
+  ): MaybePromise<Owned<DirectivesAt<S>>[]> {
+    const pluginId = this.#idOf(index);
+    const answer = this.#call(index, site, facts, options);
+    if (answer instanceof Promise) return answer.then((settled) => readDirectives(settled, site, pluginId));
+    return readDirectives(answer, site, pluginId);
   }
 
   /** The directives of one site, in hook order. */
@@ -121,13 +193,13 @@ export class SessionHooks {
   }
 
   /** Lifecycle events: all hooks at once, all awaited; a failure is an issue of the turn, never its end. */
-  async announce<K extends "turn_finalized" | "turn_persisted" | "session_restored">(
+  async announce<K extends "turn_finalized" | "turn_persisted" | "session_restored" | "stream_finished">(
     kind: K,
     facts: HookFacts[K],
   ): Promise<TurnIssue[]> {
     const registered = this.#table.registered(kind);
     if (registered.length === 0) return [];
-    const settled = await Promise.allSettled(registered.map((index) => this.#announceTo(index, kind, facts)));
+    const settled = await Promise.allSettled(registered.map(async (index) => this.#call(index, kind, facts, {})));
     const issues: TurnIssue[] = [];
     settled.forEach((result, i) => {
       if (result.status === "fulfilled") return;
@@ -145,6 +217,17 @@ export class SessionHooks {
   /** A stateful plugin was called since its last capture. */
   get needCapture(): boolean {
     return this.#table.links.some((link, index) => link.manifest.stateful && this.slots[index]?.touched === true);
+  }
+
+  /** Asks the one plugin that has this kind. */
+  async only<K extends HookKind>(
+    kind: K,
+    facts: HookFacts[K],
+    options: HookOptions,
+    toolName?: string,
+  ): Promise<unknown> {
+    const index = this.#table.registered(kind, toolName)[0];
+    return index === undefined ? undefined : this.#call(index, kind, facts, options);
   }
 
   /** Captures the state of every plugin that was called since its last capture; unchanged state costs no bytes. */
@@ -175,15 +258,30 @@ export class SessionHooks {
   #capturesWithAfterTurn({ manifest }: PluginLink): boolean {
     return manifest.stateful && !manifest.hooks.includes("turn_finalized");
   }
+}
 
-  async #announceTo(index: number, kind: HookKind, facts: object): Promise<void> {
-    const link = this.#table.links[index] as PluginLink;
-    const started = performance.now();
-    try {
-      await link.hook(this.slots[index] as PluginSlot, kind, facts, {});
-    } finally {
-      record(link, kind, started);
-    }
+type MaybePromise<T> = T | Promise<T>;
+
+/** What flows from one hook of these kinds into the next. */
+const CHAINED: readonly HookKind[] = ["assistant_stream", "assistant_response"];
+
+/** Starts something and keeps how it ended, so that an error waits for its turn instead of being nobody's. */
+async function settle<T>(start: () => MaybePromise<T>): Promise<() => T> {
+  try {
+    const value = await start();
+    return () => value;
+  } catch (error) {
+    return () => {
+      throw error;
+    };
+  }
+}
+
+async function measured(answer: Promise<unknown>, link: PluginLink, kind: HookKind, started: number): Promise<unknown> {
+  try {
+    return await answer;
+  } finally {
+    record(link, kind, started);
   }
 }
 

@@ -109,7 +109,7 @@ class SessionHost {
     this.#services = {
       store: new StoreClient(setup.store),
       model: parts.model,
-      table: new HookTable(parts.links),
+      table: new HookTable(parts.links, setup.hookDispatch),
       registry,
       homes: { host: this.#hostHome, plugin: this.#pluginHome, pool: parts.pool },
       instructions: setup.instructions,

@@ -25,6 +25,7 @@ export interface SessionWorkerSetup {
   readonly hostTools: readonly { readonly spec: ToolSpec; readonly timeoutMs?: number }[];
   readonly poolTools: readonly { readonly name: string; readonly module: string; readonly timeoutMs?: number }[];
   readonly pool: { readonly maxThreads: number };
+  readonly hookDispatch: "sequential" | "concurrent";
   readonly instructions: string;
   readonly maxSteps: number;
   readonly mailboxLimit: number;

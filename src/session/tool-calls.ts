@@ -5,6 +5,7 @@ import {
   composeBeforeToolCall,
   foldTurnDirectives,
   type Owned,
+  renderToolOutput,
   type ToolCall,
   type ToolOutput,
   type ToolRecord,
@@ -73,7 +74,7 @@ class BatchRun {
     }
     const known = session.services.registry.get(call.toolName) !== undefined && !session.hiddenTools.has(call.toolName);
     // A tool the model cannot have never reaches a hook.
-    if (!known || !session.hooks.has("before_tool_call")) return { call, decided: undefined };
+    if (!known || !session.hooks.has("before_tool_call", call.toolName)) return { call, decided: undefined };
     try {
       return await this.#inspect(call);
     } catch (error) {
@@ -85,10 +86,14 @@ class BatchRun {
   async #inspect(call: ToolCall): Promise<Prepared> {
     const { session, facts } = this.#batch;
     const { hooks } = session;
-    const options = { signal: this.#signal };
-    const verdict = await composeBeforeToolCall(call.args, hooks.count("before_tool_call"), (n, args) =>
-      hooks.ask("before_tool_call", n, { ...facts, call: { ...call, args } }, options),
+    const around = hooks.around(
+      "before_tool_call",
+      call.toolName,
+      call.args,
+      (args) => ({ ...facts, call: { ...call, args } }),
+      { signal: this.#signal },
     );
+    const verdict = await composeBeforeToolCall(call.args, around.count, around.ask);
     return { call: { ...call, args: verdict.args }, decided: this.#accept("before_tool_call", verdict) };
   }
 
@@ -112,18 +117,40 @@ class BatchRun {
     }
     const durationMs = performance.now() - started;
     emit({ type: "tool_call_finished", callId: call.callId, toolName: call.toolName, output, durationMs });
-    return { ...call, output, durationMs };
+    const record: ToolRecord = { ...call, output, durationMs };
+    if (!session.hooks.has("tool_result_projector", call.toolName)) return record;
+    return { ...record, modelText: await this.#project(record) };
+  }
+
+  /** What the model reads of a result. An error is its reading: the record keeps the result. */
+  async #project({ durationMs, output, ...call }: ToolRecord): Promise<string> {
+    const { session, facts } = this.#batch;
+    try {
+      const projected = await session.hooks.only(
+        "tool_result_projector",
+        { ...facts, call, output, durationMs },
+        { signal: this.#signal },
+        call.toolName,
+      );
+      return typeof projected === "string" ? projected : renderToolOutput(output);
+    } catch (error) {
+      return `[Tool result could not be shown]\n${asTroupeError(error, "hook_failed").message}`;
+    }
   }
 
   async #review(call: ToolCall, output: ToolOutput, durationMs: number): Promise<ToolOutput> {
     const { session, facts } = this.#batch;
     const { hooks } = session;
-    if (!hooks.has("after_tool_call") || output.status === "cancelled") return output;
-    const options = { signal: this.#signal };
+    if (!hooks.has("after_tool_call", call.toolName) || output.status === "cancelled") return output;
+    const around = hooks.around<"after_tool_call", ToolOutput>(
+      "after_tool_call",
+      call.toolName,
+      output,
+      (current) => ({ ...facts, call, output: current, durationMs }),
+      { signal: this.#signal },
+    );
     try {
-      const verdict = await composeAfterToolCall(output, hooks.count("after_tool_call"), (n, current) =>
-        hooks.ask("after_tool_call", n, { ...facts, call, output: current, durationMs }, options),
-      );
+      const verdict = await composeAfterToolCall(output, around.count, around.ask);
       return this.#accept("after_tool_call", verdict) ?? output;
     } catch (error) {
       return toolFailure("internal", "after_tool_call_failed", asTroupeError(error, "hook_failed").message);

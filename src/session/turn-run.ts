@@ -22,7 +22,7 @@ import {
   turnIdOf,
 } from "../kernel/index.js";
 import { streamWithRetry } from "../model/index.js";
-import type { TurnFacts } from "../plugin/index.js";
+import type { StreamEnd, TurnFacts } from "../plugin/index.js";
 import { readContributions, readResponseTransform } from "./read-answers.js";
 import type { Session } from "./session.js";
 import { StreamPump } from "./stream.js";
@@ -148,16 +148,29 @@ class TurnRun {
   }
 
   async #model(step: number): Promise<TurnEvent> {
+    let end: StreamEnd = "complete";
     try {
-      const response = await this.#respond(await this.#stream(step), step);
-      return { type: "model_done", response };
+      const { response, aborted } = await this.#stream(step);
+      if (aborted) end = "aborted";
+      return { type: "model_done", response: await this.#respond(response, step) };
     } catch (error) {
+      end = this.#request.signal.aborted ? "cancelled" : "provider_error";
       const failure = asTroupeError(error, "model_failed");
       return { type: "model_failed", issue: issueOf("model", failure.code, failure) };
+    } finally {
+      await this.#finishStream(step, end);
     }
   }
 
-  async #stream(step: number): Promise<ModelResponse> {
+  /** Every call that was begun is told to have ended; what goes wrong there is an issue, never the turn's end. */
+  async #finishStream(step: number, reason: StreamEnd): Promise<void> {
+    const { hooks } = this.#session;
+    if (!hooks.has("stream_finished")) return;
+    const issues = await hooks.announce("stream_finished", { ...this.#facts, step, reason });
+    if (issues.length > 0) this.#state = { ...this.#state, issues: [...this.#state.issues, ...issues] };
+  }
+
+  async #stream(step: number): Promise<{ response: ModelResponse; aborted: boolean }> {
     const { hooks, services, hiddenTools } = this.#session;
     const { emit, signal } = this.#request;
     // Only a stream hook can end a model call without ending the turn.
@@ -186,10 +199,11 @@ class TurnRun {
       });
       for await (const event of events) pump.push(event);
       await pump.drain();
-      return pump.aborted ? pump.response.build("stop") : pump.response.build();
+      const { aborted } = pump;
+      return { response: aborted ? pump.response.build("stop") : pump.response.build(), aborted };
     } catch (error) {
       await pump.drain();
-      if (pump.aborted && !signal.aborted) return pump.response.build("stop");
+      if (pump.aborted && !signal.aborted) return { response: pump.response.build("stop"), aborted: true };
       throw error;
     }
   }

@@ -30,6 +30,8 @@ export class Deadlines {
 
   cancel(entry: Deadline): void {
     entry.expire = undefined;
+    // Behind an older deadline the entry stays in its queue; what it was about must not.
+    entry.subject = undefined;
     dropSettled(entry.queue);
   }
 
@@ -43,7 +45,7 @@ export class Deadlines {
 export interface Deadline {
   readonly at: number;
   readonly queue: Queue;
-  readonly subject: unknown;
+  subject: unknown;
   expire: ((subject: unknown) => void) | undefined;
 }
 

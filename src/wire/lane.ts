@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import type { MessagePort } from "node:worker_threads";
 import { aborted, messageOf, TroupeError } from "../kernel/index.js";
 import { type Deadline, Deadlines } from "./deadlines.js";
@@ -100,7 +101,8 @@ export class Lane {
 
   /** The other side starts calls in order and says in the shared cell how far it has come. */
   #neverStarted(id: number): boolean {
-    return this.#stage !== undefined && id > Atomics.load(this.#stage, 0);
+    // The cell holds 32 bits and a busy lane makes more calls than that: compared as a distance.
+    return this.#stage !== undefined && ((id - Atomics.load(this.#stage, 0)) | 0) > 0;
   }
 
   /** Sends what is queued, then closes the port. Pending calls reject with `worker_lost`. */
@@ -248,6 +250,8 @@ export class Lane {
       const onAbort = () => {
         for (const id of [...calls]) this.#abandon(id, aborted(signal));
       };
+      // Every lane a turn uses listens once: with more than ten plugins Node would warn of a leak.
+      setMaxListeners(0, signal);
       signal.addEventListener("abort", onAbort, { once: true });
     }
     return ids;

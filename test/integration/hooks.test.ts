@@ -44,11 +44,14 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
       "before_turn",
       "prompt_contributor",
       "assistant_response",
+      "stream_finished:complete",
       "before_tool_call",
       "after_tool_call",
+      "tool_result_projector",
       "checkpoint:after_work",
       "assistant_stream",
       "assistant_response",
+      "stream_finished:complete",
       "checkpoint:before_completion",
       "after_turn",
     ]);
@@ -208,6 +211,35 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     expect((await (await throwing.session("s")).turn("hi")).toolCalls[0]?.output).toMatchObject({
       failure: { code: "after_tool_call_failed" },
     });
+  });
+
+  test("a tool result projector changes what the model reads and nothing else", async () => {
+    const troupe = await withPlugin({ toolResultProjector: "project" });
+    const result = await (await troupe.session("s")).turn("hi");
+    expect(result.toolCalls[0]).toMatchObject({
+      output: { status: "success", value: "original" },
+      modelText: "echo says success",
+    });
+    expect(result.text).toBe("Result: echo says success");
+  });
+
+  test("a projector that throws shows its error to the model; the record keeps the result", async () => {
+    const troupe = await withPlugin({ toolResultProjector: "throw" });
+    const result = await (await troupe.session("s")).turn("hi");
+    expect(result.toolCalls[0]?.output).toEqual({ status: "success", value: "original" });
+    expect(result.text).toContain("boom");
+  });
+
+  test("stream_finished says that a model call failed", async () => {
+    const troupe = await startTroupe({
+      sessionWorkers: 1,
+      plugins: [{ module: plugin("recorder"), tier }],
+      model: scriptedModel({ turns: [[{ chunks: ["a", "b"], fail: { code: "model_stream_cut", afterChunks: 1 } }]] }),
+    });
+    const turn = (await troupe.session("s")).turn("hi");
+    const seen = (await collect(turn)).find(({ type }) => type === "plugin_event");
+    expect((await turn).outcome).toMatchObject({ code: "model_stream_cut" });
+    expect(JSON.stringify(seen)).toContain("stream_finished:provider_error");
   });
 
   test("a checkpoint that injects before completion reopens the turn, and the first answer stays in history", async () => {

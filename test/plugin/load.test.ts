@@ -31,6 +31,7 @@ describe("loadPlugin", () => {
       id: "acme.budget",
       version: "1.0.0",
       hooks: ["before_turn", "after_turn"],
+      matchers: {},
       stateful: true,
       tools: [
         {
@@ -57,7 +58,7 @@ describe("loadPlugin", () => {
 
   it("is content with an id and a version", async () => {
     const loaded = await load(base);
-    expect(loaded.manifest).toEqual({ ...base, hooks: [], stateful: false, tools: [] });
+    expect(loaded.manifest).toEqual({ ...base, hooks: [], matchers: {}, stateful: false, tools: [] });
     expect(loaded.options).toEqual({});
     expect(loaded.initialState).toBeUndefined();
   });
@@ -69,8 +70,10 @@ describe("loadPlugin", () => {
       "prompt_contributor",
       "assistant_stream",
       "assistant_response",
+      "stream_finished",
       "before_tool_call",
       "after_tool_call",
+      "tool_result_projector",
       "checkpoint",
       "after_turn",
       "turn_finalized",
@@ -113,12 +116,12 @@ describe("loadPlugin", () => {
     [
       "a hook nobody knows",
       { ...base, hooks: { before_turn: () => {} } },
-      'plugin acme.budget has a hook "before_turn"; the hooks are beforeTurn, promptContributor, assistantStream, assistantResponse, beforeToolCall, afterToolCall, checkpoint, afterTurn, turnFinalized, turnPersisted, sessionRestored',
+      'plugin acme.budget has a hook "before_turn"; the hooks are beforeTurn, promptContributor, assistantStream, assistantResponse, streamFinished, beforeToolCall, afterToolCall, toolResultProjector, checkpoint, afterTurn, turnFinalized, turnPersisted, sessionRestored',
     ],
     [
       "a hook named like a method of every object",
       { ...base, hooks: { toString: () => {} } },
-      'plugin acme.budget has a hook "toString"; the hooks are beforeTurn, promptContributor, assistantStream, assistantResponse, beforeToolCall, afterToolCall, checkpoint, afterTurn, turnFinalized, turnPersisted, sessionRestored',
+      'plugin acme.budget has a hook "toString"; the hooks are beforeTurn, promptContributor, assistantStream, assistantResponse, streamFinished, beforeToolCall, afterToolCall, toolResultProjector, checkpoint, afterTurn, turnFinalized, turnPersisted, sessionRestored',
     ],
     [
       "a hook that is no function",

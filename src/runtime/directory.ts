@@ -1,0 +1,129 @@
+import { TroupeError } from "../kernel/index.js";
+import { placeSession } from "./placement.js";
+import type { Session } from "./session-handle.js";
+
+/** A session that is open, or about to be: its handle, its worker, and what is under way with it. */
+export interface Residence {
+  readonly handle: Session;
+  readonly worker: number;
+  /** Turns and calls that have not ended; whoever closes the session waits for them. */
+  readonly uses: Set<PromiseLike<unknown>>;
+  /** Pending while the session moves in (a fork) or out (closing). Never rejects. */
+  moving: Promise<void> | undefined;
+  /** False until something succeeded here: an id that never opened is forgotten again. */
+  opened: boolean;
+}
+
+/**
+ * Which worker has which session. Two workers with one session would overwrite each other's turns, so a session that is
+ * moving in or out belongs to nobody else until that is over.
+ */
+export class SessionDirectory {
+  readonly #residences = new Map<string, Residence>();
+  readonly #workers: number;
+  readonly #handleOf: (sessionId: string) => Session;
+
+  constructor(workers: number, handleOf: (sessionId: string) => Session) {
+    this.#workers = workers;
+    this.#handleOf = handleOf;
+  }
+
+  has(sessionId: string): boolean {
+    return this.#residences.has(sessionId);
+  }
+
+  /** Where a session is, or will be: its own worker unless a fork put it elsewhere. It may be moving. */
+  of(sessionId: string): Residence {
+    return this.#residences.get(sessionId) ?? this.#add(sessionId, placeSession(sessionId, this.#workers));
+  }
+
+  /** Where a session is once nobody is moving it. */
+  async settled(sessionId: string): Promise<Residence> {
+    for (let residence = this.of(sessionId); ; residence = this.of(sessionId)) {
+      if (residence.moving === undefined) return residence;
+      await residence.moving;
+    }
+  }
+
+  /** Makes a call about a session that may not be closed meanwhile. */
+  async use<T>(residence: Residence, call: () => Promise<T>): Promise<T> {
+    const used = call();
+    residence.uses.add(used);
+    try {
+      const result = await used;
+      residence.opened = true;
+      return result;
+    } finally {
+      residence.uses.delete(used);
+      if (!residence.opened && residence.uses.size === 0) this.#forget(residence);
+    }
+  }
+
+  /** A fork: `build` makes the session on the worker. When it fails there is no such session. */
+  async moveIn(sessionId: string, worker: number, build: () => Promise<void>): Promise<Residence> {
+    if (this.has(sessionId)) {
+      throw new TroupeError("session_exists", `There is already a session ${sessionId}.`, { details: { sessionId } });
+    }
+    const residence = this.#add(sessionId, worker);
+    try {
+      await this.#move(residence, build);
+      residence.opened = true;
+      return residence;
+    } catch (error) {
+      this.#forget(residence);
+      throw error;
+    }
+  }
+
+  /** Closing: waits for what is under way, then `leave` ends the session on its worker. When that fails it stays. */
+  async moveOut(sessionId: string, leave: (worker: number) => Promise<void>): Promise<void> {
+    const residence = this.#residences.get(sessionId);
+    if (residence === undefined) return;
+    if (residence.moving !== undefined) return residence.moving;
+    await this.#move(residence, async () => {
+      await Promise.allSettled(residence.uses);
+      await leave(residence.worker);
+      this.#forget(residence);
+    });
+  }
+
+  /** Everything that is moving now. */
+  moves(): Promise<void>[] {
+    return [...this.#residences.values()].flatMap(({ moving }) => moving ?? []);
+  }
+
+  /** How many sessions each worker has. */
+  loads(): number[] {
+    const loads = new Array<number>(this.#workers).fill(0);
+    for (const { worker } of this.#residences.values()) loads[worker] = (loads[worker] ?? 0) + 1;
+    return loads;
+  }
+
+  clear(): void {
+    this.#residences.clear();
+  }
+
+  #add(sessionId: string, worker: number): Residence {
+    const handle = this.#handleOf(sessionId);
+    const residence: Residence = { handle, worker, uses: new Set(), moving: undefined, opened: false };
+    this.#residences.set(sessionId, residence);
+    return residence;
+  }
+
+  async #move(residence: Residence, move: () => Promise<void>): Promise<void> {
+    const moved = move();
+    residence.moving = moved.catch(ignore);
+    try {
+      await moved;
+    } finally {
+      residence.moving = undefined;
+    }
+  }
+
+  #forget(residence: Residence): void {
+    const { id } = residence.handle;
+    if (this.#residences.get(id) === residence) this.#residences.delete(id);
+  }
+}
+
+function ignore(): void {}
