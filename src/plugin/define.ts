@@ -19,6 +19,8 @@ export interface PluginDefinition<State, O extends Schema, T extends Record<stri
   readonly options?: O;
   /** The state of one session: plain data that is captured with every turn, restored and forked for you. */
   readonly state?: (init: { readonly sessionId: string; readonly options: InferSchema<O> }) => State;
+  /** Turns state that another version captured into this version's. Needed across major versions. */
+  readonly migrate?: (state: unknown, fromVersion: string) => State;
   readonly hooks?: Hooks<State, InferSchema<O>>;
   readonly tools?: { readonly [K in keyof T]: PluginTool<T[K], State, InferSchema<O>> };
 }

@@ -43,4 +43,11 @@ export {
 export { compileSchema, schemaIssues, validateArgs } from "./json-schema.js";
 export { type AnyHook, type AnyPluginTool, type LoadedPlugin, loadPlugin, type PluginManifest } from "./load.js";
 export * from "./schema.js";
+export {
+  type PluginRevision,
+  type SnapshotEntries,
+  sameMajor,
+  snapshotFingerprint,
+  snapshotIsCurrent,
+} from "./snapshot.js";
 export * from "./tool.js";

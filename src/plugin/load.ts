@@ -13,6 +13,8 @@ export interface PluginManifest {
   /** Tools a hook is for; a kind that is not here is for all. */
   readonly matchers: { readonly [K in HookKind]?: readonly string[] };
   readonly stateful: boolean;
+  /** It can read state of other major versions. */
+  readonly migrates: boolean;
   readonly tools: readonly { readonly spec: ToolSpec; readonly timeoutMs?: number }[];
 }
 
@@ -25,6 +27,7 @@ export interface LoadedPlugin {
   readonly options: unknown;
   readonly hooks: ReadonlyMap<HookKind, AnyHook>;
   readonly tools: ReadonlyMap<string, AnyPluginTool>;
+  readonly migrate: ((state: unknown, fromVersion: string) => unknown) | undefined;
   readonly initialState: ((init: { sessionId: string; options: unknown }) => unknown) | undefined;
 }
 
@@ -44,6 +47,10 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
   const { state } = definition;
   if (state !== undefined && typeof state !== "function")
     throw invalid(source, `the state of plugin ${id} is not a function that makes it`);
+  const { migrate } = definition;
+  if (migrate !== undefined && typeof migrate !== "function") {
+    throw invalid(source, `the migrate of plugin ${id} is not a function`);
+  }
   const { hooks, matchers } = hooksOf(definition.hooks, id, source);
   const tools = toolsOf(definition.tools, id, source);
   return {
@@ -53,6 +60,7 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
       hooks: [...hooks.keys()],
       matchers,
       stateful: state !== undefined,
+      migrates: migrate !== undefined,
       tools: [...tools].map(([name, tool]) => ({
         spec: {
           name,
@@ -65,6 +73,7 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
     options: await optionsOf(definition.options, options, id),
     hooks,
     tools,
+    migrate: migrate as LoadedPlugin["migrate"],
     initialState: state as LoadedPlugin["initialState"],
   };
 }

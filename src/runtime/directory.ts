@@ -37,17 +37,11 @@ export class SessionDirectory {
     return this.#residences.get(sessionId) ?? this.#add(sessionId, placeSession(sessionId, this.#workers));
   }
 
-  /** Where a session is once nobody is moving it. */
-  async settled(sessionId: string): Promise<Residence> {
-    for (let residence = this.of(sessionId); ; residence = this.of(sessionId)) {
-      if (residence.moving === undefined) return residence;
-      await residence.moving;
-    }
-  }
-
-  /** Makes a call about a session that may not be closed meanwhile. */
-  async use<T>(residence: Residence, call: () => Promise<T>): Promise<T> {
-    const used = call();
+  /** Makes a call about a session once nobody is moving it; it is not closed before the call has ended. */
+  async use<T>(sessionId: string, call: (residence: Residence) => Promise<T>): Promise<T> {
+    let residence = this.of(sessionId);
+    for (; residence.moving !== undefined; residence = this.of(sessionId)) await residence.moving;
+    const used = call(residence);
     residence.uses.add(used);
     try {
       const result = await used;
@@ -79,7 +73,9 @@ export class SessionDirectory {
   async moveOut(sessionId: string, leave: (worker: number) => Promise<void>): Promise<void> {
     const residence = this.#residences.get(sessionId);
     if (residence === undefined) return;
-    if (residence.moving !== undefined) return residence.moving;
+    while (residence.moving !== undefined) await residence.moving;
+    // Somebody else closed it meanwhile.
+    if (this.#residences.get(sessionId) !== residence) return;
     await this.#move(residence, async () => {
       await Promise.allSettled(residence.uses);
       await leave(residence.worker);

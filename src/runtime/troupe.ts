@@ -98,10 +98,11 @@ export class Troupe implements AsyncDisposable {
   /** Opens a session, or resumes it when the store knows it. */
   async session(id: string): Promise<Session> {
     this.#checkOpen();
-    const residence = await this.#directory.settled(checkSessionId(id));
-    this.#checkOpen();
-    await this.#directory.use(residence, () => this.#worker(residence.worker).open(id));
-    return residence.handle;
+    return this.#directory.use(checkSessionId(id), async ({ handle, worker }) => {
+      this.#checkOpen();
+      await this.#worker(worker).open(id);
+      return handle;
+    });
   }
 
   /** What has been measured so far. */
@@ -210,7 +211,7 @@ export class Troupe implements AsyncDisposable {
     const turn: Turn = new Turn({
       start: async (listen) => {
         try {
-          if (moving !== undefined) throw closing(sessionId);
+          if (moving !== undefined) throw beingMoved(sessionId);
           const result = await worker.turn([key, sessionId, input, listen]);
           this.#counts.finished++;
           return result;
@@ -245,12 +246,13 @@ export class Troupe implements AsyncDisposable {
       throw new TroupeError("invalid_fork", "authority.hiddenTools must be a list of tool names.");
     }
     checkSessionId(id);
-    const parent = await this.#directory.settled(parentId);
-    this.#checkOpen();
-    const worker = leastLoaded(this.#directory.loads(), parent.worker);
-    const { handle } = await this.#directory.moveIn(id, worker, async () => {
-      const snapshot = await this.#directory.use(parent, () => this.#worker(parent.worker).capture(parentId));
-      await this.#worker(worker).adopt(id, snapshot, authority);
+    const { handle } = await this.#directory.use(parentId, async (parent) => {
+      this.#checkOpen();
+      const worker = leastLoaded(this.#directory.loads(), parent.worker);
+      return this.#directory.moveIn(id, worker, async () => {
+        const snapshot = await this.#worker(parent.worker).capture(parentId);
+        await this.#worker(worker).adopt(id, snapshot, authority);
+      });
     });
     this.#counts.forks++;
     return handle;
@@ -258,9 +260,10 @@ export class Troupe implements AsyncDisposable {
 
   async #info(sessionId: string): Promise<SessionInfo> {
     this.#checkOpen();
-    const residence = await this.#directory.settled(sessionId);
-    this.#checkOpen();
-    return this.#directory.use(residence, () => this.#worker(residence.worker).open(sessionId));
+    return this.#directory.use(sessionId, async ({ worker }) => {
+      this.#checkOpen();
+      return this.#worker(worker).open(sessionId);
+    });
   }
 
   async #release(sessionId: string): Promise<void> {
@@ -304,8 +307,8 @@ export class Troupe implements AsyncDisposable {
   }
 }
 
-function closing(sessionId: string): TroupeError {
-  return new TroupeError("session_closed", `Session ${sessionId} is closing.`, {
+function beingMoved(sessionId: string): TroupeError {
+  return new TroupeError("session_closed", `Session ${sessionId} is closing. Ask again when it is closed.`, {
     retryable: true,
     details: { sessionId },
   });

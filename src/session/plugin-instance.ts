@@ -22,7 +22,7 @@ export class PluginInstance {
   constructor(plugin: LoadedPlugin, sessionId: string, captured: Uint8Array | undefined) {
     this.#plugin = plugin;
     this.#captured = captured;
-    if (captured !== undefined) this.#state = decode<CapturedState>(captured).state;
+    if (captured !== undefined) this.#state = stateOf(plugin, decode<CapturedState>(captured));
     else this.#state = plugin.initialState?.({ sessionId, options: plugin.options });
   }
 
@@ -57,6 +57,16 @@ export class PluginInstance {
   #context(waiting: Waiting): Context {
     return new Context(this.#state, this.#plugin.options, waiting);
   }
+}
+
+function stateOf({ manifest, migrate }: LoadedPlugin, { version, state }: CapturedState): unknown {
+  if (version === manifest.version || migrate === undefined) return state;
+  return migrate(state, version);
+}
+
+/** The version that captured some state; checked before anything is opened with it. */
+export function versionOfCaptured(captured: Uint8Array): string {
+  return decode<CapturedState>(captured).version;
 }
 
 /** State, options and a signal on demand; the facts are added to it. */

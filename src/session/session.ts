@@ -10,10 +10,12 @@ import {
   type TurnSummary,
 } from "../kernel/index.js";
 import type { Model } from "../model/index.js";
+import { type PluginManifest, sameMajor } from "../plugin/index.js";
 import type { StoreClient } from "../store/index.js";
 import type { ToolHome, ToolRegistry } from "../tools/index.js";
 import { contentHash, decode, encode } from "../wire/index.js";
 import { type HookTable, SessionHooks } from "./hooks.js";
+import { versionOfCaptured } from "./plugin-instance.js";
 import { newSlot, type PluginSlot } from "./plugin-link.js";
 import type { Authority } from "./protocol.js";
 
@@ -120,7 +122,9 @@ export class Session {
     };
     const slots = [];
     for (const { manifest } of services.table.links) {
-      slots.push(newSlot(id, manifest.stateful ? await component(pluginComponent(manifest.id)) : undefined));
+      const captured = manifest.stateful ? await component(pluginComponent(manifest.id)) : undefined;
+      if (captured !== undefined) checkVersion(id, manifest, versionOfCaptured(captured));
+      slots.push(newSlot(id, captured));
     }
     const hooks = new SessionHooks(services.table, slots);
     const hidden = await hiddenOf(services.store, head?.components[TOOLS]);
@@ -269,4 +273,14 @@ async function hiddenOf(store: StoreClient, hash: string | undefined): Promise<r
   if (bytes === undefined)
     throw new TroupeError("component_missing", "The stored tool state of a session is not there.");
   return decode<ToolState>(bytes).hidden;
+}
+
+/** Before any plugin is called: state its plugin cannot read is left as it is. */
+function checkVersion(sessionId: string, { id, version, migrates }: PluginManifest, stored: string): void {
+  if (migrates || sameMajor(stored, version)) return;
+  throw new TroupeError(
+    "plugin_state_incompatible",
+    `Session ${sessionId} has state of plugin ${id} ${stored}, which ${version} cannot read. Give the plugin a migrate(state, fromVersion), or run ${stored}.`,
+    { details: { sessionId, pluginId: id, stored, current: version } },
+  );
 }

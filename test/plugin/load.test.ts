@@ -33,6 +33,7 @@ describe("loadPlugin", () => {
       hooks: ["before_turn", "after_turn"],
       matchers: {},
       stateful: true,
+      migrates: false,
       tools: [
         {
           spec: {
@@ -58,7 +59,7 @@ describe("loadPlugin", () => {
 
   it("is content with an id and a version", async () => {
     const loaded = await load(base);
-    expect(loaded.manifest).toEqual({ ...base, hooks: [], matchers: {}, stateful: false, tools: [] });
+    expect(loaded.manifest).toEqual({ ...base, hooks: [], matchers: {}, stateful: false, migrates: false, tools: [] });
     expect(loaded.options).toEqual({});
     expect(loaded.initialState).toBeUndefined();
   });
