@@ -14,10 +14,11 @@ export {
   type Usage,
 } from "./kernel/index.js";
 export { type Model, type ModelSource, type Script, type ScriptStep, scriptedModel } from "./model/index.js";
-export { defineTool, type ToolContext, type ToolDefinition } from "./plugin/index.js";
+export { defineTool, type OperationSpec, type ToolContext, type ToolDefinition } from "./plugin/index.js";
 export {
   createTroupe,
   type ForkOptions,
+  type OperationOptions,
   type Permissions,
   type PluginEntry,
   type PoolToolEntry,
@@ -27,6 +28,6 @@ export {
   type TroupeStats,
   type Turn,
 } from "./runtime/index.js";
-export type { Authority, SessionInfo, SessionState } from "./session/index.js";
+export type { Authority, OperationReceipt, SessionInfo, SessionState } from "./session/index.js";
 export type { StoreOptions } from "./store/index.js";
 export type { PhaseStats } from "./trace/index.js";

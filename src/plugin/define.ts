@@ -1,6 +1,10 @@
 import type { Hooks } from "./hooks.js";
+import type { Command, Query } from "./operations.js";
 import type { InferSchema, Schema } from "./schema.js";
 import type { ToolContext } from "./tool.js";
+
+/** Schemas by name: of tools, queries, commands, tasks. */
+type Schemas = Record<string, Schema>;
 
 /** A tool a plugin brings along: it runs on the plugin's thread, with the session's state at hand. */
 export interface PluginTool<S extends Schema, State, Options> {
@@ -10,7 +14,14 @@ export interface PluginTool<S extends Schema, State, Options> {
   execute(args: InferSchema<S>, context: ToolContext & { readonly state: State; readonly options: Options }): unknown;
 }
 
-export interface PluginDefinition<State, O extends Schema, T extends Record<string, Schema> = Record<string, Schema>> {
+export interface PluginDefinition<
+  State,
+  O extends Schema,
+  T extends Schemas = Schemas,
+  Q extends Schemas = Schemas,
+  C extends Schemas = Schemas,
+  J extends Schemas = Schemas,
+> {
   /** Unique among the plugins of a runtime: `acme.budget`. */
   readonly id: string;
   /** Semantic version; kept with captured state. */
@@ -23,6 +34,10 @@ export interface PluginDefinition<State, O extends Schema, T extends Record<stri
   readonly migrate?: (state: unknown, fromVersion: string) => State;
   readonly hooks?: Hooks<State, InferSchema<O>>;
   readonly tools?: { readonly [K in keyof T]: PluginTool<T[K], State, InferSchema<O>> };
+  /** Functions the host can call: `session.query("notes.list", {})`. Names are unique over all plugins and kinds. */
+  readonly queries?: { readonly [K in keyof Q]: Query<Q[K], State, InferSchema<O>> };
+  readonly commands?: { readonly [K in keyof C]: Command<C[K], State, InferSchema<O>> };
+  readonly tasks?: { readonly [K in keyof J]: Command<J[K], State, InferSchema<O>> };
 }
 
 /**
@@ -41,8 +56,13 @@ export interface PluginDefinition<State, O extends Schema, T extends Record<stri
  *   },
  * });
  */
-export function definePlugin<State, O extends Schema, const T extends Record<string, Schema>>(
-  definition: PluginDefinition<State, O, T>,
-): PluginDefinition<State, O, T> {
+export function definePlugin<
+  State,
+  O extends Schema,
+  const T extends Schemas,
+  const Q extends Schemas,
+  const C extends Schemas,
+  const J extends Schemas,
+>(definition: PluginDefinition<State, O, T, Q, C, J>): PluginDefinition<State, O, T, Q, C, J> {
   return definition;
 }

@@ -41,7 +41,16 @@ export {
   type TurnFacts,
 } from "./hooks.js";
 export { compileSchema, schemaIssues, validateArgs } from "./json-schema.js";
-export { type AnyHook, type AnyPluginTool, type LoadedPlugin, loadPlugin, type PluginManifest } from "./load.js";
+export {
+  type AnyHook,
+  type AnyPluginTool,
+  duplicateOperation,
+  type LoadedPlugin,
+  loadPlugin,
+  type PluginManifest,
+  parseAny,
+} from "./load.js";
+export * from "./operations.js";
 export * from "./schema.js";
 export {
   type PluginRevision,

@@ -2,6 +2,7 @@ import { type ToolSpec, TroupeError } from "../kernel/index.js";
 import type { PluginTool } from "./define.js";
 import { HOOK_KINDS, type HookContext, type HookKind, type HookName } from "./hooks.js";
 import { schemaIssues } from "./json-schema.js";
+import type { LoadedOperation, OperationSpec, SessionParam } from "./operations.js";
 import { isStandardSchema, jsonSchemaOf, type Parsed, parseWith, type Schema } from "./schema.js";
 import { checkToolName } from "./tool.js";
 
@@ -15,6 +16,7 @@ export interface PluginManifest {
   readonly stateful: boolean;
   /** It can read state of other major versions. */
   readonly migrates: boolean;
+  readonly operations: readonly OperationSpec[];
   readonly tools: readonly { readonly spec: ToolSpec; readonly timeoutMs?: number }[];
 }
 
@@ -27,6 +29,7 @@ export interface LoadedPlugin {
   readonly options: unknown;
   readonly hooks: ReadonlyMap<HookKind, AnyHook>;
   readonly tools: ReadonlyMap<string, AnyPluginTool>;
+  readonly operations: ReadonlyMap<string, LoadedOperation>;
   readonly migrate: ((state: unknown, fromVersion: string) => unknown) | undefined;
   readonly initialState: ((init: { sessionId: string; options: unknown }) => unknown) | undefined;
 }
@@ -53,6 +56,7 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
   }
   const { hooks, matchers } = hooksOf(definition.hooks, id, source);
   const tools = toolsOf(definition.tools, id, source);
+  const operations = operationsOf(definition, id, source);
   return {
     manifest: {
       id,
@@ -61,6 +65,7 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
       matchers,
       stateful: state !== undefined,
       migrates: migrate !== undefined,
+      operations: [...operations.values()].map(({ spec }) => spec),
       tools: [...tools].map(([name, tool]) => ({
         spec: {
           name,
@@ -73,6 +78,7 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
     options: await optionsOf(definition.options, options, id),
     hooks,
     tools,
+    operations,
     migrate: migrate as LoadedPlugin["migrate"],
     initialState: state as LoadedPlugin["initialState"],
   };
@@ -123,9 +129,56 @@ function toolsOf(tools: unknown, id: string, source: string): Map<string, AnyPlu
   return found;
 }
 
+const SESSION_PARAMS: readonly unknown[] = ["required", "optional", "forbidden"] satisfies SessionParam[];
+
+function operationsOf(definition: Record<string, unknown>, id: string, source: string): Map<string, LoadedOperation> {
+  const found = new Map<string, LoadedOperation>();
+  for (const [field, kind] of [
+    ["queries", "query"],
+    ["commands", "command"],
+    ["tasks", "task"],
+  ] as const) {
+    const given = definition[field];
+    if (given === undefined) continue;
+    if (typeof given !== "object" || given === null)
+      throw invalid(source, `the ${field} of plugin ${id} are not an object`);
+    for (const [name, operation] of Object.entries(given as Record<string, Record<string, unknown> | null>)) {
+      const { description, input, output, session = "optional", run } = operation ?? {};
+      if (
+        typeof description !== "string" ||
+        typeof run !== "function" ||
+        input === undefined ||
+        !SESSION_PARAMS.includes(session)
+      ) {
+        throw invalid(
+          source,
+          `${kind} ${name} of plugin ${id} needs a description, an input schema and a run function`,
+        );
+      }
+      if (found.has(name)) throw duplicateOperation(name, id, id);
+      const inputSchema = jsonSchemaOf(input as Schema, `${kind} ${name} of plugin ${id}`);
+      found.set(name, {
+        spec: { name, kind, description, session: session as SessionParam, inputSchema },
+        input: input as Schema,
+        output: output as Schema | undefined,
+        run: run as LoadedOperation["run"],
+      });
+    }
+  }
+  return found;
+}
+
+export function duplicateOperation(name: string, first: string, second: string): TroupeError {
+  const owners =
+    first === second ? `Plugin ${first} has two operations` : `Plugins ${first} and ${second} both have an operation`;
+  return new TroupeError("duplicate_operation", `${owners} called ${name}.`, {
+    details: { name, plugins: [first, second] },
+  });
+}
+
 async function optionsOf(schema: unknown, options: unknown, id: string): Promise<unknown> {
   if (schema === undefined) return options ?? {};
-  const parsed = await parseOptions(schema as Schema, options ?? {}, id);
+  const parsed = await parseAny(schema as Schema, options ?? {}, `the options of plugin ${id}`);
   if (parsed.ok) return parsed.value;
   throw new TroupeError(
     "plugin_options_invalid",
@@ -136,10 +189,11 @@ async function optionsOf(schema: unknown, options: unknown, id: string): Promise
   );
 }
 
-async function parseOptions(schema: Schema, options: unknown, id: string): Promise<Parsed> {
-  if (isStandardSchema(schema)) return parseWith(schema, options);
-  const issues = schemaIssues(schema, options, `the options of plugin ${id}`);
-  return issues.length === 0 ? { ok: true, value: options } : { ok: false, issues: [...issues] };
+/** A value as a schema of either sort reads it. */
+export async function parseAny(schema: Schema, value: unknown, what: string): Promise<Parsed> {
+  if (isStandardSchema(schema)) return parseWith(schema, value);
+  const issues = schemaIssues(schema, value, what);
+  return issues.length === 0 ? { ok: true, value } : { ok: false, issues: [...issues] };
 }
 
 function invalid(source: string, why: string): TroupeError {

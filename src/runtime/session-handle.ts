@@ -1,5 +1,6 @@
 import { TroupeError } from "../kernel/index.js";
-import type { Authority, SessionInfo } from "../session/index.js";
+import type { OperationKind } from "../plugin/index.js";
+import type { Authority, OperationReceipt, SessionInfo } from "../session/index.js";
 import type { Turn } from "./turn.js";
 
 export interface ForkOptions {
@@ -11,8 +12,19 @@ export interface ForkOptions {
   readonly authority?: Authority;
 }
 
+export interface OperationOptions {
+  /** The session the operation is about, when it is not the one it is called on. */
+  readonly sessionId?: string;
+  readonly signal?: AbortSignal;
+}
+
 /** What a session handle needs of the runtime. */
 export interface SessionDriver {
+  operate(
+    sessionId: string,
+    call: { readonly kind: OperationKind; readonly name: string; readonly args: unknown },
+    options: OperationOptions,
+  ): Promise<OperationReceipt>;
   turn(sessionId: string, input: string): Turn;
   fork(sessionId: string, options: ForkOptions): Promise<Session>;
   info(sessionId: string): Promise<SessionInfo>;
@@ -45,6 +57,27 @@ export class Session {
   /** A child that shares this session's history so far and goes its own way from here, on another worker. */
   fork(options: ForkOptions = {}): Promise<Session> {
     return this.#driver.fork(this.id, options);
+  }
+
+  /**
+   * Asks a plugin something. Answered at once, also while a turn runs.
+   *
+   * @example
+   * const notes = await session.query("notes.list", { tag: "travel" });
+   */
+  async query<T = unknown>(name: string, args: unknown = {}, options: OperationOptions = {}): Promise<T> {
+    const { output } = await this.#driver.operate(this.id, { kind: "query", name, args }, options);
+    return output as T;
+  }
+
+  /** Has a plugin do something between turns; its state is stored before this resolves. */
+  command(name: string, args: unknown = {}, options: OperationOptions = {}): Promise<OperationReceipt> {
+    return this.#driver.operate(this.id, { kind: "command", name, args }, options);
+  }
+
+  /** A command that may take long. Cancelling is asking: a task that ignores the signal finishes, and it counts. */
+  task(name: string, args: unknown = {}, options: OperationOptions = {}): Promise<OperationReceipt> {
+    return this.#driver.operate(this.id, { kind: "task", name, args }, options);
   }
 
   info(): Promise<SessionInfo> {

@@ -1,10 +1,12 @@
 import { MessageChannel, type MessagePort } from "node:worker_threads";
 import { asTroupeError, type Json, TroupeError, type TurnResult } from "../kernel/index.js";
+import type { OperationSpec } from "../plugin/index.js";
 import type {
   ActivityNote,
   Authority,
   CancelNote,
   HostToolCall,
+  OperationReceipt,
   PluginSetup,
   SessionInfo,
   SessionWorkerService,
@@ -165,6 +167,18 @@ export class SessionWorker {
 
   async adopt(sessionId: string, snapshot: Uint8Array<ArrayBuffer>, authority: Authority): Promise<SessionInfo> {
     return (await this.#service()).adopt({ sessionId, snapshot, authority }, { transfer: [snapshot.buffer] });
+  }
+
+  /** No deadline but the caller's own: a task may be long. */
+  async operate(
+    request: Parameters<SessionWorkerService["operate"]>[0],
+    signal: AbortSignal | undefined,
+  ): Promise<OperationReceipt> {
+    return (await this.#service()).operate(request, { signal, deadlineMs: Number.POSITIVE_INFINITY });
+  }
+
+  async operations(): Promise<readonly OperationSpec[]> {
+    return (await this.#service()).operations(undefined);
   }
 
   async release(sessionId: string): Promise<void> {

@@ -1,13 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { asTroupeError, checkSessionId, TroupeError } from "../kernel/index.js";
-import type { PluginSetup, SessionInfo } from "../session/index.js";
+import type { OperationKind, OperationSpec } from "../plugin/index.js";
+import type { OperationReceipt, PluginSetup, SessionInfo } from "../session/index.js";
 import type { StoreStats } from "../store/index.js";
 import { PhaseProbe, type PhaseStats } from "../trace/index.js";
 import { SessionDirectory } from "./directory.js";
 import { type ResolvedOptions, resolveOptions, type TroupeOptions } from "./options.js";
 import { leastLoaded } from "./placement.js";
 import { PluginWorker } from "./plugin-worker.js";
-import { type ForkOptions, Session, type SessionDriver } from "./session-handle.js";
+import { type ForkOptions, type OperationOptions, Session, type SessionDriver } from "./session-handle.js";
 import { SessionWorker } from "./session-worker.js";
 import { StoreWorker } from "./store-worker.js";
 import { Turn } from "./turn.js";
@@ -74,6 +75,7 @@ export class Troupe implements AsyncDisposable {
     this.#options = options;
     this.#driver = {
       turn: (id, input) => this.#turn(id, input),
+      operate: (id, call, options) => this.#operate(id, call, options),
       fork: (id, fork) => this.#fork(id, fork),
       info: (id) => this.#info(id),
       release: (id) => this.#release(id),
@@ -103,6 +105,12 @@ export class Troupe implements AsyncDisposable {
       await this.#worker(worker).open(id);
       return handle;
     });
+  }
+
+  /** The queries, commands and tasks the plugins offer, by name. */
+  async operations(): Promise<readonly OperationSpec[]> {
+    this.#checkOpen();
+    return this.#worker(0).operations();
   }
 
   /** What has been measured so far. */
@@ -256,6 +264,18 @@ export class Troupe implements AsyncDisposable {
     });
     this.#counts.forks++;
     return handle;
+  }
+
+  async #operate(
+    sessionId: string,
+    call: { kind: OperationKind; name: string; args: unknown },
+    { sessionId: about, signal }: OperationOptions,
+  ): Promise<OperationReceipt> {
+    this.#checkOpen();
+    if (about !== undefined) checkSessionId(about);
+    return this.#directory.use(sessionId, ({ worker }) =>
+      this.#worker(worker).operate({ ...call, sessionId, about }, signal),
+    );
   }
 
   async #info(sessionId: string): Promise<SessionInfo> {

@@ -1,21 +1,20 @@
 import { assign, createActor, fromPromise, setup } from "xstate";
 import { type Activity, asTroupeError, TroupeError, type TurnResult } from "../kernel/index.js";
-import type { SessionInfo, SessionState } from "./protocol.js";
+import { type OperationRequest, runOperation } from "./operations.js";
+import type { OperationReceipt, SessionInfo, SessionState } from "./protocol.js";
 import type { Session } from "./session.js";
 import { runTurn } from "./turn-run.js";
 
-/** A turn that waits for its place. */
-interface QueuedTurn {
-  readonly input: string;
-  readonly emit: (activity: Activity) => void;
-  readonly signal: AbortSignal;
-  readonly resolve: (result: TurnResult) => void;
+/** What waits for its place: a turn, or an operation that needs the session to itself. */
+interface Work {
+  /** Does it and settles its caller; never rejects. */
+  run(session: Session): Promise<void>;
   readonly reject: (error: TroupeError) => void;
 }
 
 /** The mailbox: plain and shared by reference, because copying it for every message would be the actor's main cost. */
 interface Context {
-  readonly mailbox: QueuedTurn[];
+  readonly mailbox: Work[];
   readonly open: () => Promise<Session>;
   readonly session: Session | undefined;
   readonly failure: TroupeError | undefined;
@@ -31,12 +30,15 @@ const sessionMachine = setup({
   },
   actors: {
     open: fromPromise<Session, { open: () => Promise<Session> }>(({ input }) => input.open()),
-    turn: fromPromise<void, { session: Session; mailbox: QueuedTurn[] }>(({ input }) =>
-      runNext(input.session, input.mailbox),
+    work: fromPromise<void, { session: Session; mailbox: Work[] }>(async ({ input }) =>
+      input.mailbox.shift()?.run(input.session),
     ),
     park: fromPromise<void, { session: Session }>(async ({ input }) => {
-      await input.session.save();
-      input.session.close();
+      try {
+        await input.session.save();
+      } finally {
+        input.session.close();
+      }
     }),
   },
   guards: {
@@ -70,7 +72,7 @@ const sessionMachine = setup({
     },
     running: {
       invoke: {
-        src: "turn",
+        src: "work",
         input: ({ context }) => ({ session: context.session as Session, mailbox: context.mailbox }),
         onDone: [{ guard: "isStale", target: "stale" }, { target: "idle" }],
         onError: "idle",
@@ -83,7 +85,7 @@ const sessionMachine = setup({
         actions: [
           ({ context }) => context.session?.close(),
           assign({
-            failure: new TroupeError("session_stale", "The session must be opened again.", { retryable: true }),
+            failure: () => new TroupeError("session_stale", "The session must be opened again.", { retryable: true }),
           }),
         ],
       },
@@ -103,16 +105,6 @@ const sessionMachine = setup({
     failed: { type: "final" },
   },
 });
-
-async function runNext(session: Session, mailbox: QueuedTurn[]): Promise<void> {
-  const turn = mailbox.shift();
-  if (turn === undefined) return;
-  try {
-    turn.resolve(await runTurn(session, turn));
-  } catch (error) {
-    turn.reject(asTroupeError(error, "turn_failed"));
-  }
-}
 
 /** Our own reference to a session's actor; nothing outside this file knows XState. */
 export class SessionActor {
@@ -171,16 +163,34 @@ export class SessionActor {
     return this.#opened;
   }
 
+  /** Why the session failed, when it did. */
+  get failure(): TroupeError | undefined {
+    return this.#actor.getSnapshot().context.failure;
+  }
+
   /** Resolves when the session has parked or failed. */
   ended(): Promise<void> {
     return this.#ended;
   }
 
-  /** Queues a turn behind those already asked for. Refuses with `mailbox_full`, never drops. */
+  /** Queues a turn behind what was already asked for. Refuses with `mailbox_full`, never drops. */
   turn(
     input: string,
     options: { readonly emit: (activity: Activity) => void; readonly signal: AbortSignal },
   ): Promise<TurnResult> {
+    const { emit, signal } = options;
+    return this.#post((session) => runTurn(session, { input, emit, signal }));
+  }
+
+  /** Runs an operation: a query at once, also while a turn runs; a command or task in its place. */
+  async operate(request: OperationRequest): Promise<OperationReceipt> {
+    if (request.kind === "query") return runOperation(await this.#opened, request);
+    const receipt = await this.#post((session) => runOperation(session, request));
+    for (const input of receipt.turns) this.turn(input, UNHEARD).catch(ignore);
+    return receipt;
+  }
+
+  #post<T>(perform: (session: Session) => Promise<T>): Promise<T> {
     const { context, status } = this.#actor.getSnapshot();
     if (status !== "active" || context.leaving) {
       return Promise.reject(
@@ -192,15 +202,14 @@ export class SessionActor {
         new TroupeError(
           "mailbox_full",
           `Session ${this.id} has ${this.#mailboxLimit} turns waiting. Ask again when some have finished.`,
-          {
-            retryable: true,
-            details: { sessionId: this.id, limit: this.#mailboxLimit },
-          },
+          { retryable: true, details: { sessionId: this.id, limit: this.#mailboxLimit } },
         ),
       );
     }
-    return new Promise<TurnResult>((resolve, reject) => {
-      context.mailbox.push({ input, emit: options.emit, signal: options.signal, resolve, reject });
+    return new Promise<T>((resolve, reject) => {
+      const run = (session: Session) =>
+        perform(session).then(resolve, (error: unknown) => reject(asTroupeError(error, "turn_failed")));
+      context.mailbox.push({ run, reject });
       this.#actor.send({ type: "posted" });
     });
   }
@@ -222,5 +231,8 @@ export class SessionActor {
     };
   }
 }
+
+/** A turn nobody waits for: an operation asked for it. */
+const UNHEARD = { emit: ignore, signal: new AbortController().signal };
 
 function ignore(): void {}

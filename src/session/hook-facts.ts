@@ -1,6 +1,6 @@
 import { type ToolCall, turnIdOf } from "../kernel/index.js";
 import type { HookFacts, HookKind } from "../plugin/index.js";
-import type { HookCall } from "./plugin-protocol.js";
+import type { CaptureMode, HookCall } from "./plugin-protocol.js";
 
 /**
  * How a hook's facts cross the lane: their values in a fixed order, without the names. Cloning an object between threads
@@ -27,13 +27,13 @@ export const KINDS = Object.keys(FIELDS) as readonly HookKind[];
 const KIND_NUMBERS: ReadonlyMap<HookKind, number> = new Map(KINDS.map((kind, number) => [kind, number]));
 
 /** A hook call as it crosses. The kinds around tool calls are written out: they are the hot ones, and a literal is quickest. */
-export function packHook(session: number, kind: HookKind, capture: 0 | 1, facts: object): HookCall {
+export function packHook(session: number, kind: HookKind, capture: CaptureMode, facts: object): HookCall {
   const number = KIND_NUMBERS.get(kind) as number;
   if (kind === "before_tool_call") {
     const { turnIndex, call } = facts as HookFacts["before_tool_call"];
     return [session, number, capture, turnIndex, call.callId, call.toolName, call.args];
   }
-  const payload: [number, number, 0 | 1, ...unknown[]] = [session, number, capture];
+  const payload: [number, number, CaptureMode, ...unknown[]] = [session, number, capture];
   for (const field of FIELDS[kind] as readonly string[]) {
     const value = (facts as Record<string, unknown>)[field];
     if (field !== "call") {

@@ -1,5 +1,14 @@
 import { messageOf, type Owned, TroupeError, type TurnIssue } from "../kernel/index.js";
-import { type HookFacts, type HookKind, matchesTool, SINGLETON_KINDS } from "../plugin/index.js";
+import {
+  duplicateOperation,
+  type HookFacts,
+  type HookKind,
+  matchesTool,
+  type OperationKind,
+  type OperationSpec,
+  SINGLETON_KINDS,
+  unknownOperation,
+} from "../plugin/index.js";
 import { recordSince } from "../trace/index.js";
 import type { HookOptions, PluginLink, PluginSlot } from "./plugin-link.js";
 import { type DirectiveSite, type DirectivesAt, readDirectives } from "./read-answers.js";
@@ -16,6 +25,7 @@ export class HookTable {
   readonly #byKind = new Map<HookKind, number[]>();
   /** For kinds with matchers: the plugins that want a tool, found once per tool. */
   readonly #byTool = new Map<string, readonly number[]>();
+  readonly #operations = new Map<string, { readonly index: number; readonly spec: OperationSpec }>();
 
   constructor(links: readonly PluginLink[], dispatch: HookDispatch = "sequential") {
     this.links = links;
@@ -28,6 +38,24 @@ export class HookTable {
       }
     });
     for (const kind of SINGLETON_KINDS) this.#checkSingle(kind);
+    for (const [index, { manifest }] of links.entries()) {
+      for (const spec of manifest.operations) {
+        const other = this.#operations.get(spec.name);
+        if (other !== undefined)
+          throw duplicateOperation(spec.name, links[other.index]?.manifest.id ?? "", manifest.id);
+        this.#operations.set(spec.name, { index, spec });
+      }
+    }
+  }
+
+  /** Every operation, by name. */
+  operations(): OperationSpec[] {
+    const specs = [...this.#operations.values()].map(({ spec }) => spec);
+    return specs.sort((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  operation(name: string): { readonly index: number; readonly spec: OperationSpec } | undefined {
+    return this.#operations.get(name);
   }
 
   /** Indexes of the plugins with this hook, in registration order; with a tool, only those that want it. */
@@ -235,7 +263,19 @@ export class SessionHooks {
     const { links } = this.#table;
     const due = links.filter((link, index) => link.manifest.stateful && this.slots[index]?.touched === true);
     if (due.length === 0) return;
-    await Promise.all(due.map((link) => link.capture(this.slots[links.indexOf(link)] as PluginSlot)));
+    const settled = await Promise.allSettled(
+      due.map((link) => link.capture(this.slots[links.indexOf(link)] as PluginSlot)),
+    );
+    for (const result of settled) if (result.status === "rejected") throw result.reason;
+  }
+
+  /** An operation, with the plugin that has it and this session's slot there. */
+  operation(kind: OperationKind, name: string): { link: PluginLink; slot: PluginSlot; spec: OperationSpec } {
+    const found = this.#table.operation(name);
+    // The wrong kind is as unknown as the wrong name.
+    if (found === undefined || found.spec.kind !== kind) throw unknownOperation(kind, name);
+    const { index, spec } = found;
+    return { link: this.#table.links[index] as PluginLink, slot: this.slots[index] as PluginSlot, spec };
   }
 
   /** This session's slot in a plugin. */

@@ -1,11 +1,11 @@
 import { type MessagePort, threadId } from "node:worker_threads";
 import { TroupeError } from "../kernel/index.js";
 import { loadModel } from "../model/index.js";
-import { loadPlugin, type PluginManifest } from "../plugin/index.js";
+import { loadPlugin, type OperationSpec, type PluginManifest } from "../plugin/index.js";
 import { StoreClient } from "../store/index.js";
 import { type RegisteredTool, registerTool, type ToolHome, ToolPool, ToolRegistry } from "../tools/index.js";
 import { PhaseProbe } from "../trace/index.js";
-import { decode, encode, importDefault, Lane, moving, type Service, serve } from "../wire/index.js";
+import { decode, encode, importDefault, Lane, moving, type Served, serve } from "../wire/index.js";
 import { ActiveTurn } from "./active-turns.js";
 import { SessionActor } from "./actor.js";
 import { HookTable } from "./hooks.js";
@@ -31,7 +31,7 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
       throw new TroupeError("worker_not_configured", "This session worker is not configured yet.");
     return host;
   };
-  const service: SessionWorkerService = {
+  const service = {
     async configure(setup) {
       host = await SessionHost.create(setup, options.toolEntry);
       return { threadId, inline: host.inlineManifests };
@@ -46,11 +46,16 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
     },
     adopt: ({ sessionId, snapshot, authority }) =>
       configured().adopt(sessionId, decode(snapshot), authority).info(threadId),
+    operate: ({ sessionId, ...request }, signal: AbortSignal) =>
+      configured()
+        .actor(sessionId)
+        .operate({ ...request, signal }),
+    operations: () => configured().operations(),
     release: ({ sessionId }) => configured().release(sessionId),
     stats: () => ({ ...configured().stats(), threadId }),
     shutdown: ({ drainMs }) => configured().shutdown(drainMs),
-  };
-  serve(parentPort, service satisfies Service);
+  } satisfies Served<SessionWorkerService>;
+  serve(parentPort, service);
 }
 
 class SessionHost {
@@ -139,6 +144,10 @@ class SessionHost {
     return this.#start(sessionId, () => Session.adopt(this.#services, sessionId, snapshot, authority));
   }
 
+  operations(): OperationSpec[] {
+    return this.#services.table.operations();
+  }
+
   async snapshot(sessionId: string): Promise<Uint8Array<ArrayBuffer>> {
     const actor = this.actor(sessionId);
     const session = await actor.opened();
@@ -149,6 +158,7 @@ class SessionHost {
     const actor = this.#sessions.get(sessionId);
     actor?.leave();
     await actor?.ended();
+    if (actor?.failure !== undefined) throw actor.failure;
   }
 
   stats(): Omit<SessionWorkerStats, "threadId"> {

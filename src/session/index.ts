@@ -7,6 +7,7 @@ export type {
   Authority,
   CancelNote,
   HostToolCall,
+  OperationReceipt,
   PluginSetup,
   SessionInfo,
   SessionState,

@@ -1,5 +1,5 @@
 import { TroupeError } from "../kernel/index.js";
-import type { HookKind, LoadedPlugin } from "../plugin/index.js";
+import { type HookKind, type LoadedPlugin, type OperationOutcome, parseAny } from "../plugin/index.js";
 import { decode, encodeState } from "../wire/index.js";
 
 /** Whoever waits for a hook or tool; the signal is made only when it is looked at. */
@@ -43,13 +43,29 @@ export class PluginInstance {
     return Object.assign(this.#context(waiting), facts);
   }
 
-  /** The state as bytes when it changed since the last capture (or restore); undefined when it did not. */
-  capture(): Uint8Array | undefined {
+  /** Runs an operation: arguments in, outcome out, both checked against its schemas. */
+  async operation(name: string, args: unknown, sessionId: string | undefined, waiting: Waiting): Promise<unknown> {
+    const operation = this.#plugin.operations.get(name);
+    if (operation === undefined) throw new TroupeError("operation_unknown", `There is no operation ${name}.`);
+    const { spec, input, output, run } = operation;
+    const parsed = await parseAny(input, args ?? {}, spec.name);
+    if (!parsed.ok) throw operationFailed(`the arguments of ${name} are not valid: ${parsed.issues.join("; ")}`);
+    const context = Object.assign(this.#context(waiting), { sessionId });
+    const returned = await run(parsed.value, context as never);
+    const outcome = spec.kind === "query" ? { output: returned } : readOutcome(returned, name);
+    if (output === undefined) return outcome;
+    const checked = await parseAny(output, outcome.output, spec.name);
+    if (!checked.ok) throw operationFailed(`the output of ${name} is not valid: ${checked.issues.join("; ")}`);
+    return { ...outcome, output: checked.value };
+  }
+
+  /** The state as bytes when it changed since the last capture (or restore); undefined when it did not, unless it is wanted in any case. */
+  capture(inAnyCase = false): Uint8Array | undefined {
     const { manifest } = this.#plugin;
     if (!manifest.stateful) return undefined;
     const record: CapturedState = { version: manifest.version, state: this.#state };
     const bytes = encodeState(record, `The state of plugin ${manifest.id}`);
-    if (this.#captured !== undefined && Buffer.compare(this.#captured, bytes) === 0) return undefined;
+    if (!inAnyCase && this.#captured !== undefined && Buffer.compare(this.#captured, bytes) === 0) return undefined;
     this.#captured = bytes;
     return bytes;
   }
@@ -57,6 +73,15 @@ export class PluginInstance {
   #context(waiting: Waiting): Context {
     return new Context(this.#state, this.#plugin.options, waiting);
   }
+}
+
+function readOutcome(returned: unknown, name: string): OperationOutcome {
+  if (typeof returned === "object" && returned !== null && "output" in returned) return returned as OperationOutcome;
+  throw operationFailed(`${name} must return { output, events?, directives? }`);
+}
+
+function operationFailed(why: string): TroupeError {
+  return new TroupeError("operation_failed", `The operation failed: ${why}.`);
 }
 
 function stateOf({ manifest, migrate }: LoadedPlugin, { version, state }: CapturedState): unknown {

@@ -6,7 +6,14 @@ import { hookPhase, type PhaseProbe } from "../trace/index.js";
 import { Deadlines, Lane, type LaneCallOptions, ServedCall, type UnstartedCall, workerLost } from "../wire/index.js";
 import { packHook } from "./hook-facts.js";
 import { PluginInstance } from "./plugin-instance.js";
-import { HOOK_LANE_METHODS, type HookAnswer, type OpenInstance, type ToolRun } from "./plugin-protocol.js";
+import {
+  type CaptureCall,
+  HOOK_LANE_METHODS,
+  type HookAnswer,
+  type OpenInstance,
+  type OperationRun,
+  type ToolRun,
+} from "./plugin-protocol.js";
 import type { PluginLane } from "./protocol.js";
 
 /** A session's share of one plugin: what was captured last and whether the plugin may have changed it since. */
@@ -20,6 +27,8 @@ export interface PluginSlot {
   unsaved: boolean;
   /** The plugin was called since the last capture. */
   touched: boolean;
+  /** An answer with state was lost: what the plugin captured last is not what is here. */
+  resync: boolean;
 }
 
 export interface HookOptions {
@@ -28,12 +37,21 @@ export interface HookOptions {
   readonly signal?: AbortSignal;
 }
 
+export interface OperationCall {
+  readonly name: string;
+  readonly args: unknown;
+  /** The session it is about. */
+  readonly sessionId: string | undefined;
+  readonly signal: AbortSignal;
+}
+
 /** One plugin as a session worker sees it, whatever thread runs it. */
 export interface PluginLink {
   readonly manifest: PluginManifest;
   readonly probes: ReadonlyMap<HookKind, RecordableHistogram>;
   hook(slot: PluginSlot, kind: HookKind, facts: object, options: HookOptions): unknown;
   tool(slot: PluginSlot, toolName: string, args: unknown, context: ToolContext): unknown;
+  operation(slot: PluginSlot, call: OperationCall): Promise<unknown>;
   capture(slot: PluginSlot): Promise<void>;
   closeSession(slot: PluginSlot): void;
   close(): void;
@@ -42,7 +60,12 @@ export interface PluginLink {
 let nextSlot = 1;
 
 export function newSlot(sessionId: string, captured: Uint8Array | undefined): PluginSlot {
-  return { sessionId, number: nextSlot++, captured, unsaved: false, touched: false };
+  return { sessionId, number: nextSlot++, captured, unsaved: false, touched: false, resync: false };
+}
+
+/** Ask for what changed, or for all of it when an earlier answer was lost. */
+function captureMode(slot: PluginSlot): 1 | 2 {
+  return slot.resync ? 2 : 1;
 }
 
 function probesOf(manifest: PluginManifest, probe: PhaseProbe): Map<HookKind, RecordableHistogram> {
@@ -50,7 +73,6 @@ function probesOf(manifest: PluginManifest, probe: PhaseProbe): Map<HookKind, Re
 }
 
 function keep(slot: PluginSlot, state: Uint8Array | undefined): void {
-  slot.touched = false;
   if (state === undefined) return;
   slot.captured = state;
   slot.unsaved = true;
@@ -131,17 +153,18 @@ export class WorkerLink implements PluginLink {
   hook(slot: PluginSlot, kind: HookKind, facts: object, options: HookOptions): Promise<unknown> {
     const capture = options.capture ?? false;
     const { deadlineMs, deadlineCode, onDeadline } = this.#within;
-    const answer = this.#call<unknown>(slot, "hook", packHook(slot.number, kind, capture ? 1 : 0, facts), {
-      deadlineMs,
-      deadlineCode,
-      onDeadline,
-      signal: options.signal,
-    });
-    if (!capture) return answer;
-    return (answer as Promise<HookAnswer>).then(({ value, captured, state }) => {
-      if (captured) keep(slot, state);
-      return value;
-    });
+    const answer = this.#call<unknown>(
+      slot,
+      "hook",
+      packHook(slot.number, kind, capture ? captureMode(slot) : 0, facts),
+      {
+        deadlineMs,
+        deadlineCode,
+        onDeadline,
+        signal: options.signal,
+      },
+    );
+    return capture ? this.#keeping(slot, answer as Promise<HookAnswer>) : answer;
   }
 
   tool(
@@ -155,12 +178,40 @@ export class WorkerLink implements PluginLink {
     return this.#call(slot, "tool", run, { signal });
   }
 
+  operation(slot: PluginSlot, { name, args, sessionId, signal }: OperationCall): Promise<unknown> {
+    // No deadline: a task may be long; its caller has a signal.
+    return this.#call(slot, "operation", [slot.number, name, args, sessionId] satisfies OperationRun, { signal });
+  }
+
   async capture(slot: PluginSlot): Promise<void> {
     if (!this.#opened.has(slot.number)) {
       slot.touched = false;
       return;
     }
-    keep(slot, await this.#call<Uint8Array | undefined>(slot, "capture", slot.number, this.#within));
+    const ask: CaptureCall = [slot.number, captureMode(slot)];
+    const answer = this.#call<Uint8Array | undefined>(slot, "capture", ask, this.#within);
+    await this.#keeping(
+      slot,
+      answer.then((state) => ({ value: undefined, captured: true, state })),
+    );
+  }
+
+  /** The slot is clean from when it was asked: a hook called meanwhile touches it again. */
+  async #keeping(slot: PluginSlot, answer: Promise<HookAnswer>): Promise<unknown> {
+    slot.touched = false;
+    try {
+      const { value, captured, state } = await answer;
+      if (captured) {
+        keep(slot, state);
+        slot.resync = false;
+      } else slot.touched = true;
+      return value;
+    } catch (error) {
+      // The plugin may have captured and its answer been lost: next time it must not say that nothing changed.
+      slot.touched = true;
+      slot.resync = true;
+      throw error;
+    }
   }
 
   closeSession(slot: PluginSlot): void {
@@ -202,19 +253,25 @@ export class WorkerLink implements PluginLink {
       reject(this.#closed);
       return;
     }
-    const slot = this.#slots.get(typeof payload === "number" ? payload : ((payload as readonly number[])[0] as number));
+    const slot = this.#slots.get((payload as readonly number[])[0] as number);
+    const { signal } = options;
+    const leave = (error: TroupeError) => {
+      this.#waiting = this.#waiting.filter((other) => other !== call);
+      this.#deadlines.cancel(deadline);
+      reject(error);
+    };
+    const onAbort = () => leave(aborted(signal as AbortSignal));
     const call = {
       go: () => {
         this.#deadlines.cancel(deadline);
+        signal?.removeEventListener("abort", onAbort);
         if (this.#lane === undefined || slot === undefined) reject(workerLost(`Plugin ${this.manifest.id}`));
         else this.#send(this.#lane, slot, method, payload, options).then(resolve, reject);
       },
       fail: reject,
     };
-    const deadline = this.#deadlines.add(REPLACEMENT_MS, () => {
-      this.#waiting = this.#waiting.filter((other) => other !== call);
-      reject(workerLost(`Plugin ${this.manifest.id}`));
-    });
+    const deadline = this.#deadlines.add(REPLACEMENT_MS, () => leave(workerLost(`Plugin ${this.manifest.id}`)));
+    signal?.addEventListener("abort", onAbort, { once: true });
     this.#waiting.push(call);
   }
 }
@@ -261,8 +318,14 @@ export class InlineLink implements PluginLink {
     return runHere(definition as never, args as never, context as never);
   }
 
+  operation(slot: PluginSlot, { name, args, sessionId, signal }: OperationCall): Promise<unknown> {
+    slot.touched = true;
+    return this.#instance(slot).operation(name, args, sessionId, { signal });
+  }
+
   async capture(slot: PluginSlot): Promise<void> {
     keep(slot, this.#instances.get(slot.sessionId)?.capture());
+    slot.touched = false;
   }
 
   closeSession({ sessionId }: PluginSlot): void {

@@ -12,13 +12,16 @@ export type PluginWorkerService = {
 };
 
 /**
- * What a session worker says on the hook lane. Calls: `hook`, `tool`, `capture`. Notes: `open`, `close`.
+ * What a session worker says on the hook lane. Calls: `hook`, `tool`, `capture`, `operation`. Notes: `open`, `close`.
  * A session has a number on the lane, given with `open`, so that its id need not be said with every call.
  */
-export const HOOK_LANE_METHODS = ["hook", "tool", "capture"] as const;
+export const HOOK_LANE_METHODS = ["hook", "tool", "capture", "operation"] as const;
 export type OpenInstance = readonly [session: number, sessionId: string, captured: Uint8Array | undefined];
 /** The session's number, the kind's, whether to capture, then the facts (see hook-facts.ts). */
-export type HookCall = readonly [session: number, kind: number, capture: 0 | 1, ...facts: unknown[]];
+export type HookCall = readonly [session: number, kind: number, capture: CaptureMode, ...facts: unknown[]];
+/** 0: do not capture. 1: the state if it changed. 2: the state in any case. */
+export type CaptureMode = 0 | 1 | 2;
+export type CaptureCall = readonly [session: number, mode: CaptureMode];
 /** Answer of a hook that was asked to capture. A state that cannot be captured is not the hook's failure. */
 export type HookAnswer = {
   readonly value: unknown;
@@ -26,6 +29,8 @@ export type HookAnswer = {
   readonly state: Uint8Array | undefined;
 };
 export type ToolRun = readonly [session: number, toolName: string, args: unknown, facts: ToolFacts];
+
+export type OperationRun = readonly [session: number, name: string, args: unknown, sessionId: string | undefined];
 
 export interface ToolFacts {
   readonly sessionId: string;

@@ -6,10 +6,13 @@ import { importDefault, Lane, type ServedCall, type Service, serve } from "../wi
 import { KINDS, unpackFacts } from "./hook-facts.js";
 import { PluginInstance } from "./plugin-instance.js";
 import {
+  type CaptureCall,
+  type CaptureMode,
   HOOK_LANE_METHODS,
   type HookAnswer,
   type HookCall,
   type OpenInstance,
+  type OperationRun,
   type PluginWorkerService,
   type ToolRun,
 } from "./plugin-protocol.js";
@@ -32,9 +35,9 @@ export function servePlugin(parentPort: MessagePort): void {
 }
 
 /** The commit asks again for what failed here, and reports it. */
-function tryCapture(instance: PluginInstance): { captured: boolean; state: Uint8Array | undefined } {
+function tryCapture(instance: PluginInstance, mode: CaptureMode): { captured: boolean; state: Uint8Array | undefined } {
   try {
-    return { captured: true, state: instance.capture() };
+    return { captured: true, state: instance.capture(mode === 2) };
   } catch {
     return { captured: false, state: undefined };
   }
@@ -62,7 +65,7 @@ function openHookLane(plugin: LoadedPlugin, lane: Parameters<PluginWorkerService
     const kind = KINDS[kindNumber] as HookKind;
     const value = instance.hook(kind, (context) => unpackFacts(context, kind, sessionId, payload), call);
     if (capture === 0) return value;
-    const answer = (settled: unknown): HookAnswer => ({ value: settled, ...tryCapture(instance) });
+    const answer = (settled: unknown): HookAnswer => ({ value: settled, ...tryCapture(instance, capture) });
     return value instanceof Promise ? value.then(answer) : answer(value);
   };
 
@@ -82,8 +85,14 @@ function openHookLane(plugin: LoadedPlugin, lane: Parameters<PluginWorkerService
           return hook(payload as HookCall, call);
         case "tool":
           return tool(payload as ToolRun, call);
-        case "capture":
-          return opened(payload as number).instance.capture();
+        case "operation": {
+          const [session, name, args, sessionId] = payload as OperationRun;
+          return opened(session).instance.operation(name, args, sessionId, call);
+        }
+        case "capture": {
+          const [session, mode] = payload as CaptureCall;
+          return opened(session).instance.capture(mode === 2);
+        }
         default:
           throw new TroupeError("unknown_method", `A plugin worker does not serve ${method}.`);
       }

@@ -1,8 +1,8 @@
 import type { RecordableHistogram } from "node:perf_hooks";
 import type { MessagePort } from "node:worker_threads";
-import type { Activity, ToolSpec, TurnResult } from "../kernel/index.js";
+import type { Activity, Owned, PluginEvent, ToolSpec, TurnResult } from "../kernel/index.js";
 import type { ModelSource } from "../model/index.js";
-import type { PluginManifest } from "../plugin/index.js";
+import type { OperationKind, OperationSpec, PluginManifest } from "../plugin/index.js";
 import type { StoreOptions } from "../store/index.js";
 
 /** What a child session may not do although its parent can. It only ever grows on the way down. */
@@ -53,6 +53,14 @@ export interface SessionWorkerStats {
   readonly histograms: readonly (readonly [string, RecordableHistogram])[];
 }
 
+/** What came of an operation, as the host gets it. */
+export interface OperationReceipt {
+  readonly output: unknown;
+  readonly events: readonly Owned<PluginEvent>[];
+  /** Inputs of turns the operation asked for. */
+  readonly turns: readonly string[];
+}
+
 export interface PluginLane {
   readonly plugin: number;
   readonly port: MessagePort;
@@ -79,6 +87,15 @@ export type SessionWorkerService = {
     readonly snapshot: Uint8Array;
     readonly authority: Authority;
   }): Promise<SessionInfo>;
+  /** Runs an operation of a plugin on a session. */
+  operate(argument: {
+    readonly sessionId: string;
+    readonly kind: OperationKind;
+    readonly name: string;
+    readonly args: unknown;
+    readonly about: string | undefined;
+  }): Promise<OperationReceipt>;
+  operations(argument: undefined): readonly OperationSpec[];
   /** Finishes the session's queued turns, stores it and forgets it. */
   release(argument: { readonly sessionId: string }): Promise<void>;
   stats(argument: undefined): SessionWorkerStats;

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import {
   addUsage,
   type Commit,
@@ -101,13 +102,10 @@ export class Session {
       turnIndex: snapshot.turnIndex,
       usage: NO_USAGE,
       components,
-      operation: `fork:${snapshot.parent.sessionId}`,
+      operation: `fork:${snapshot.parent.sessionId}:${randomUUID()}`,
       parent: snapshot.parent,
     };
-    const receipt = await services.store.commit({ head, expectedRevision: 0, components: bytes });
-    // The same parent forked to the same id twice is two forks, not one repeated.
-    if (receipt.replayed)
-      throw new TroupeError("session_exists", `There is already a session ${id}.`, { details: { sessionId: id } });
+    await services.store.commit({ head, expectedRevision: 0, components: bytes });
     return Session.#restore(services, id, head);
   }
 
@@ -180,7 +178,7 @@ export class Session {
       turnIndex: summary.turnIndex,
       usage: addUsage(previous?.usage ?? NO_USAGE, summary.usage),
       components,
-      operation: `turn:${summary.turnId}`,
+      operation: `turn:${summary.turnId}:${randomUUID()}`,
       ...(previous?.parent && { parent: previous.parent }),
     };
     const commit: Commit = {
@@ -199,13 +197,19 @@ export class Session {
 
   /** Stores plugin state that changed since the last commit; a session that never had a turn stays unstored. */
   async save(): Promise<void> {
-    await this.hooks.capture();
+    // One plugin whose state cannot be captured does not cost the others theirs.
+    const [captured] = await Promise.allSettled([this.hooks.capture()]);
+    await this.#saveCaptured();
+    if (captured.status === "rejected") throw captured.reason;
+  }
+
+  async #saveCaptured(): Promise<void> {
     const previous = this.#head;
     if (previous === undefined) return;
     const { components, changed, saved } = this.#changedComponents(previous.components);
     if (changed.length === 0) return;
     const revision = previous.revision + 1;
-    const head: Head = { ...previous, revision, components, operation: `save:${revision}` };
+    const head: Head = { ...previous, revision, components, operation: `save:${revision}:${randomUUID()}` };
     await this.#write({ head, expectedRevision: previous.revision, components: changed });
     this.#head = head;
     saved();

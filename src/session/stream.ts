@@ -92,6 +92,7 @@ export class StreamPump {
         for (const value of transform.events) this.#options.onPluginEvent({ pluginId, value });
         abort ||= transform.abortStream;
       },
+      { signal: this.#options.signal },
     );
     if (text !== "") this.#pass({ type: "text_delta", blockId, text });
     if (abort) {
@@ -109,6 +110,8 @@ export class StreamPump {
 export interface StreamPumpOptions {
   readonly hooks: SessionHooks;
   readonly facts: Omit<HookFacts["assistant_stream"], "blockId" | "chunk">;
+  /** The turn's signal: a hook nobody waits for any more is not waited for. */
+  readonly signal: AbortSignal;
   readonly emit: (activity: Activity) => void;
   readonly onPluginEvent: (event: Owned<PluginEvent>) => void;
   /** The model call is no longer wanted: a hook aborted the stream or failed. */

@@ -178,6 +178,7 @@ class TurnRun {
     const pump = new StreamPump({
       hooks,
       facts: { ...this.#facts, step },
+      signal,
       emit,
       onPluginEvent: this.#emitPluginEvent,
       onStop: () => stop?.abort(),

@@ -14,6 +14,11 @@ import { workerLost } from "./lane.js";
 // biome-ignore lint/suspicious/noExplicitAny: the argument's type is each service's own
 export type Service = { readonly [method: string]: (argument: any, signal: AbortSignal) => unknown };
 
+/** A service as its own thread writes it: every function also gets the signal of its call. */
+export type Served<S extends Service> = {
+  readonly [M in keyof S]: (argument: Parameters<S[M]>[0], signal: AbortSignal) => ReturnType<S[M]>;
+};
+
 /** What Comlink can talk through: a Worker, or a worker's parentPort. */
 interface Endpoint {
   postMessage(message: unknown, transfer?: readonly unknown[]): void;

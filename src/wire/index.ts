@@ -1,4 +1,4 @@
-export { Caller, type CallOptions, moving, type Service, serve } from "./calls.js";
+export { Caller, type CallOptions, moving, type Served, type Service, serve } from "./calls.js";
 export { contentHash, type DecodeLimits, decode, encode, encodeState } from "./codec.js";
 export { type Deadline, Deadlines } from "./deadlines.js";
 export { decodeError, type ErrorData, encodeError } from "./errors.js";

@@ -34,6 +34,7 @@ describe("loadPlugin", () => {
       matchers: {},
       stateful: true,
       migrates: false,
+      operations: [],
       tools: [
         {
           spec: {
@@ -59,7 +60,15 @@ describe("loadPlugin", () => {
 
   it("is content with an id and a version", async () => {
     const loaded = await load(base);
-    expect(loaded.manifest).toEqual({ ...base, hooks: [], matchers: {}, stateful: false, migrates: false, tools: [] });
+    expect(loaded.manifest).toEqual({
+      ...base,
+      hooks: [],
+      matchers: {},
+      stateful: false,
+      migrates: false,
+      operations: [],
+      tools: [],
+    });
     expect(loaded.options).toEqual({});
     expect(loaded.initialState).toBeUndefined();
   });

@@ -48,6 +48,25 @@ async function read(turn: Turn): Promise<Activity[]> {
 /** Lets every promise that can settle do so. */
 const settled = () => new Promise(setImmediate);
 
+describe("listening to a turn that is just over", () => {
+  it("gives its end, although the worker had nobody to tell it to", async () => {
+    const { turn, finish } = startTurn();
+    await settled();
+    const reading = read(turn);
+    finish(RESULT);
+    expect(await reading).toEqual([FINISHED]);
+  });
+
+  it("gives its end once when the worker did tell it", async () => {
+    const { turn, finish } = startTurn();
+    const reading = read(turn);
+    turn.receive(STARTED);
+    turn.receive(FINISHED);
+    finish(RESULT);
+    expect(await reading).toEqual([STARTED, FINISHED]);
+  });
+});
+
 describe("awaiting a turn", () => {
   it("gives its result, as often as asked", async () => {
     const { turn, finish } = startTurn();
@@ -193,8 +212,9 @@ describe("iterating a turn", () => {
       await settled();
     }
     finish(RESULT);
-    expect(await quick).toEqual([delta("a"), delta("b"), delta("c")]);
+    expect(await quick).toEqual([delta("a"), delta("b"), delta("c"), FINISHED]);
     expect(await slow.next()).toEqual({ done: false, value: delta("abc") });
+    expect(await slow.next()).toEqual({ done: false, value: FINISHED });
     expect(await slow.next()).toEqual({ done: true, value: undefined });
   });
 

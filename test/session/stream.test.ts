@@ -44,6 +44,7 @@ function pumpWith(plugins: Readonly<Record<string, StreamHook>>) {
     facts: FACTS,
     emit: (activity) => activities.push(activity),
     onPluginEvent: (event) => events.push(event),
+    signal: new AbortController().signal,
     onStop: () => stops++,
   });
   return { pump, activities, events, chunks, stops: () => stops };

@@ -33,6 +33,14 @@ describe("Deadlines", () => {
     expect(expired).toEqual(["10", "5+10", "20", "30"]);
   });
 
+  it("let go of what they were about when they are cancelled, also behind one that is not", () => {
+    const deadlines = new Deadlines();
+    deadlines.add(50, () => {});
+    const behind = deadlines.add(50, () => {}, { payload: "large" });
+    deadlines.cancel(behind);
+    expect(behind.subject).toBeUndefined();
+  });
+
   it("use one timer for all with the same limit", () => {
     const deadlines = new Deadlines();
     for (let i = 0; i < 100; i++) deadlines.add(10, () => {});

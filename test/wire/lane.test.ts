@@ -9,6 +9,19 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
+describe("a signal", () => {
+  it("may serve more lanes than Node likes listeners, without a warning", async () => {
+    const warnings: Error[] = [];
+    const onWarning = (warning: Error) => warnings.push(warning);
+    process.on("warning", onWarning);
+    const { signal } = new AbortController();
+    const lanes = Array.from({ length: 12 }, () => lanePair({}, { serve: double }).left);
+    await Promise.all(lanes.map((lane) => lane.call("double", 1, { signal })));
+    process.off("warning", onWarning);
+    expect(warnings).toEqual([]);
+  });
+});
+
 describe("batching", () => {
   it("sends the calls of one tick in one message and their answers in one", async () => {
     const { left, right } = lanePair({}, { serve: double });

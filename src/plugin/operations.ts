@@ -1,0 +1,93 @@
+import { type JsonObject, type PluginEvent, TroupeError } from "../kernel/index.js";
+import type { InferSchema, Schema } from "./schema.js";
+
+/** A query only reads and is answered while a turn runs; commands and tasks have the session to themselves. */
+export type OperationKind = "query" | "command" | "task";
+
+/** Must, may or must not a session be named? One that is forbidden runs on a session, but is not about it. */
+export type SessionParam = "required" | "optional" | "forbidden";
+
+export interface OperationContext<State, Options> {
+  /** The session it is about: the one it was called on unless another was named, and none when forbidden. */
+  readonly sessionId: string | undefined;
+  readonly state: State;
+  readonly options: Options;
+  /** Aborts when the caller gives up. A task that ignores it finishes, and its effects count. */
+  readonly signal: AbortSignal;
+}
+
+interface OperationBase<I extends Schema> {
+  readonly description: string;
+  readonly input: I;
+  readonly output?: Schema;
+  /** Default `optional`. */
+  readonly session?: SessionParam;
+}
+
+export interface Query<I extends Schema, State, Options> extends OperationBase<I> {
+  run(args: InferSchema<I>, context: OperationContext<State, Options>): unknown;
+}
+
+/** Asks for a turn once the command is done, behind the turns already asked for. */
+export interface QueueTurn {
+  readonly kind: "queue_turn";
+  readonly input: string;
+}
+
+export function queueTurn(input: string): QueueTurn {
+  return { kind: "queue_turn", input };
+}
+
+/** What a command or task came to. */
+export interface OperationOutcome {
+  readonly output: unknown;
+  readonly events?: readonly PluginEvent[];
+  readonly directives?: readonly QueueTurn[];
+}
+
+export interface Command<I extends Schema, State, Options> extends OperationBase<I> {
+  run(args: InferSchema<I>, context: OperationContext<State, Options>): OperationOutcome | Promise<OperationOutcome>;
+}
+
+/** What is known of an operation without its code. */
+export interface OperationSpec {
+  readonly name: string;
+  readonly kind: OperationKind;
+  readonly description: string;
+  readonly session: SessionParam;
+  readonly inputSchema: JsonObject;
+}
+
+/** An operation as its plugin runs it. */
+export interface LoadedOperation {
+  readonly spec: OperationSpec;
+  readonly input: Schema;
+  readonly output: Schema | undefined;
+  readonly run: (args: unknown, context: OperationContext<unknown, unknown>) => unknown;
+}
+
+/**
+ * The session an operation is about. `given` is what the caller named, `current` the session it was called on.
+ *
+ * @throws `operation_unexpected_session` when one was named and none is allowed, `operation_missing_session` when one is
+ * needed and there is none.
+ */
+export function operationSession(
+  spec: OperationSpec,
+  given: string | undefined,
+  current: string | undefined,
+): string | undefined {
+  if (spec.session === "forbidden") {
+    if (given === undefined) return undefined;
+    throw new TroupeError("operation_unexpected_session", `${spec.name} is not about a session; do not name one.`);
+  }
+  const effective = given ?? current;
+  if (effective === undefined && spec.session === "required") {
+    throw new TroupeError("operation_missing_session", `${spec.name} is about a session; name one.`);
+  }
+  return effective;
+}
+
+export function unknownOperation(kind: OperationKind, name: string): TroupeError {
+  return new TroupeError("operation_unknown", `There is no ${kind} called ${name}.`, { details: { kind, name } });
+}
