@@ -37,7 +37,8 @@ export default definePlugin({
     audit_report: {
       description: "How the turns and tool calls of this conversation ended so far.",
       inputSchema: { type: "object", properties: {}, additionalProperties: false },
-      execute: (_args, { state }) => state,
+      // A copy: the answer must not change when the state does.
+      execute: (_args, { state }) => structuredClone(state),
     },
   },
 });

@@ -9,7 +9,8 @@ import { decode, encode, importDefault, Lane, moving, type Served, serve } from 
 import { ActiveTurn } from "./active-turns.js";
 import { SessionActor } from "./actor.js";
 import { HookTable } from "./hooks.js";
-import { InlineLink, type PluginLink, WorkerLink } from "./plugin-link.js";
+import { InlineLink } from "./inline-link.js";
+import type { PluginLink } from "./plugin-link.js";
 import type {
   ActivityNote,
   CancelNote,
@@ -22,6 +23,7 @@ import type {
   TurnCall,
 } from "./protocol.js";
 import { Session, type SessionServices, type SessionSnapshot } from "./session.js";
+import { WorkerLink } from "./worker-link.js";
 
 /** The session worker's side of everything the main thread asks of it. */
 export function serveSessions(parentPort: MessagePort, options: { readonly toolEntry: URL }): void {
