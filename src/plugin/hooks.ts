@@ -15,6 +15,7 @@ import type {
 /** Hook kinds by the names they have in probes, statistics and messages. */
 export const HOOK_KINDS = {
   beforeTurn: "before_turn",
+  toolCatalogContributor: "tool_catalog_contributor",
   promptContributor: "prompt_contributor",
   assistantStream: "assistant_stream",
   assistantResponse: "assistant_response",
@@ -42,6 +43,7 @@ export interface TurnFacts {
 /** What the runtime sends for each kind: plain data, the same for both tiers. */
 export interface HookFacts {
   before_turn: TurnFacts & { readonly input: string; readonly messageCount: number };
+  tool_catalog_contributor: TurnFacts & { readonly tools: readonly string[] };
   prompt_contributor: TurnFacts & { readonly input: string; readonly tools: readonly string[] };
   assistant_stream: TurnFacts & { readonly step: number; readonly blockId: string; readonly chunk: string };
   assistant_response: TurnFacts & { readonly step: number; readonly response: ModelResponse };
@@ -63,6 +65,11 @@ export interface HookFacts {
 /** How a model call ended. Said once for every call that was begun, so that a stream hook can start afresh. */
 export type StreamEnd = "complete" | "aborted" | "cancelled" | "provider_error";
 
+/** Tools the model is not to have in this turn. Names nobody knows are ignored; what is hidden stays hidden. */
+export interface CatalogContribution {
+  readonly remove: readonly string[];
+}
+
 /** What a stream hook may do with a chunk. A plain string replaces the chunk. */
 export interface StreamTransform {
   readonly chunk?: string;
@@ -82,6 +89,7 @@ type OneOrMany<T> = T | readonly T[] | undefined;
 /** What a hook of each kind may return. A directive a kind does not allow does not compile, and is refused at run time. */
 export interface HookResults {
   before_turn: OneOrMany<TurnDirective>;
+  tool_catalog_contributor: CatalogContribution | undefined;
   prompt_contributor: OneOrMany<PromptContribution>;
   assistant_stream: StreamTransform | string | undefined;
   assistant_response: ResponseTransform | undefined;

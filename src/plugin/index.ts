@@ -24,6 +24,7 @@ export { TroupeError } from "../kernel/index.js";
 export { definePlugin, type PluginDefinition, type PluginTool } from "./define.js";
 export { abortTurn, deny, emitEvents, enqueueMessages, replaceToolArgs, shortCircuitTool } from "./directives.js";
 export {
+  type CatalogContribution,
   HOOK_KINDS,
   type Hook,
   type HookContext,

@@ -8,6 +8,7 @@ import type { CaptureMode, HookCall } from "./plugin-protocol.js";
  */
 const FIELDS: { readonly [K in HookKind]: readonly Exclude<keyof HookFacts[K], "sessionId" | "turnId">[] } = {
   before_turn: ["turnIndex", "input", "messageCount"],
+  tool_catalog_contributor: ["turnIndex", "tools"],
   prompt_contributor: ["turnIndex", "input", "tools"],
   assistant_stream: ["turnIndex", "step", "blockId", "chunk"],
   assistant_response: ["turnIndex", "step", "response"],

@@ -53,7 +53,8 @@ export class InlineLink implements PluginLink {
     const { sessionId, turnId, callId } = tool;
     // The context itself is what is waiting: its signal is made only when the tool looks at it.
     const context = this.#instance(slot).toolContext({ sessionId, turnId, callId }, tool);
-    return runHere(definition as never, args as never, context as never);
+    const result = runHere(definition as never, args as never, context as never);
+    return result instanceof Promise ? result.then(detached) : detached(result);
   }
 
   operation(slot: PluginSlot, { name, args, sessionId, signal }: OperationCall): Promise<unknown> {
@@ -106,4 +107,9 @@ export class InlineLink implements PluginLink {
       promise.then(end(resolve), end(reject));
     });
   }
+}
+
+/** A tool may return a piece of its plugin's state: what is recorded must not change with it. */
+function detached(result: unknown): unknown {
+  return typeof result === "object" && result !== null ? structuredClone(result) : result;
 }

@@ -47,6 +47,13 @@ export function readDirectives<S extends DirectiveSite>(
   });
 }
 
+export function readRemovals(answer: unknown, pluginId: string): readonly string[] {
+  if (answer === undefined || answer === null) return [];
+  const remove = isRecord(answer) ? answer.remove : undefined;
+  if (Array.isArray(remove) && remove.every((name) => typeof name === "string")) return remove;
+  throw refuse("invalid_hook_answer", pluginId, "a catalog contributor returns { remove: [tool names] } or nothing");
+}
+
 export function readContributions(answer: unknown, pluginId: string): PromptContribution[] {
   if (answer === undefined || answer === null) return [];
   const list: readonly unknown[] = Array.isArray(answer) ? answer : [answer];

@@ -21,6 +21,8 @@ import type { Session } from "./session.js";
 export interface ToolBatch {
   readonly session: Session;
   readonly facts: TurnFacts;
+  /** Tools this turn does not have. */
+  readonly hidden: ReadonlySet<string>;
   readonly calls: readonly ToolCall[];
   readonly brokenArgs: Readonly<Record<string, string>>;
   readonly signal: AbortSignal;
@@ -72,7 +74,7 @@ class BatchRun {
       const message = `The arguments of ${call.toolName} are not valid JSON. Call it again with a JSON object.`;
       return { call, decided: toolFailure("invalid_request", "invalid_tool_args", message) };
     }
-    const known = session.services.registry.get(call.toolName) !== undefined && !session.hiddenTools.has(call.toolName);
+    const known = session.services.registry.get(call.toolName) !== undefined && !this.#batch.hidden.has(call.toolName);
     // A tool the model cannot have never reaches a hook.
     if (!known || !session.hooks.has("before_tool_call", call.toolName)) return { call, decided: undefined };
     try {
@@ -108,7 +110,7 @@ class BatchRun {
         registry,
         homes,
         call,
-        hidden: session.hiddenTools,
+        hidden: this.#batch.hidden,
         sessionId: facts.sessionId,
         turnId: facts.turnId,
         signal: this.#signal,

@@ -23,7 +23,7 @@ import {
 } from "../kernel/index.js";
 import { streamWithRetry } from "../model/index.js";
 import type { StreamEnd, TurnFacts } from "../plugin/index.js";
-import { readContributions, readResponseTransform } from "./read-answers.js";
+import { readContributions, readRemovals, readResponseTransform } from "./read-answers.js";
 import type { Session } from "./session.js";
 import { StreamPump } from "./stream.js";
 import { runToolBatch } from "./tool-calls.js";
@@ -47,6 +47,8 @@ class TurnRun {
   #state: TurnState;
   #effects: readonly TurnEffect[];
   #system = "";
+  /** Tools this turn does not have. */
+  #hidden: ReadonlySet<string>;
   #revision = 0;
 
   constructor(session: Session, request: TurnRequest, history: readonly Message[]) {
@@ -54,6 +56,7 @@ class TurnRun {
     this.#session = session;
     this.#request = request;
     this.#history = history;
+    this.#hidden = session.hiddenTools;
     this.#facts = { sessionId: session.id, turnId: turnIdOf(turnIndex), turnIndex };
     const first = startTurn({ ...this.#facts, input: request.input, maxSteps: session.services.maxSteps });
     this.#state = first.state;
@@ -96,7 +99,7 @@ class TurnRun {
       case "before_turn":
         return hooks.has("before_turn") ? this.#beforeTurn() : { type: "before_turn_done", directives: NO_DIRECTIVES };
       case "prompt":
-        if (hooks.has("prompt_contributor")) return this.#prompt();
+        if (hooks.has("prompt_contributor") || hooks.has("tool_catalog_contributor")) return this.#prompt();
         this.#system = this.#session.services.instructions;
         return { type: "prompt_done" };
       case "model":
@@ -130,21 +133,44 @@ class TurnRun {
   }
 
   async #prompt(): Promise<TurnEvent> {
-    const { hooks, services, hiddenTools } = this.#session;
+    const { hooks, services } = this.#session;
+    const options = { signal: this.#request.signal };
     try {
-      const tools = services.registry.specs(hiddenTools).map((spec) => spec.name);
+      await this.#resolveCatalog();
+      const tools = this.#toolNames();
       const contributions: PromptContribution[] = [];
       await hooks.each(
         "prompt_contributor",
         () => ({ ...this.#facts, input: this.#request.input, tools }),
         (answer, pluginId) => contributions.push(...readContributions(answer, pluginId)),
-        { signal: this.#request.signal },
+        options,
       );
       this.#system = assemblePrompt(services.instructions, contributions, new Set(tools));
       return { type: "prompt_done" };
     } catch (error) {
       return { type: "prompt_failed", issue: issueOf("plugin", "plugin_prompt", error) };
     }
+  }
+
+  /** Contributors all see the same catalog and can only take away; what the session's authority hides is not in it. */
+  async #resolveCatalog(): Promise<void> {
+    const { hooks, hiddenTools } = this.#session;
+    if (!hooks.has("tool_catalog_contributor")) return;
+    const tools = this.#toolNames();
+    const hidden = new Set(hiddenTools);
+    await hooks.each(
+      "tool_catalog_contributor",
+      () => ({ ...this.#facts, tools }),
+      (answer, pluginId) => {
+        for (const name of readRemovals(answer, pluginId)) hidden.add(name);
+      },
+      { signal: this.#request.signal },
+    );
+    this.#hidden = hidden;
+  }
+
+  #toolNames(): string[] {
+    return this.#session.services.registry.specs(this.#hidden).map((spec) => spec.name);
   }
 
   async #model(step: number): Promise<TurnEvent> {
@@ -171,7 +197,7 @@ class TurnRun {
   }
 
   async #stream(step: number): Promise<{ response: ModelResponse; aborted: boolean }> {
-    const { hooks, services, hiddenTools } = this.#session;
+    const { hooks, services } = this.#session;
     const { emit, signal } = this.#request;
     // Only a stream hook can end a model call without ending the turn.
     const stop = hooks.has("assistant_stream") ? new AbortController() : undefined;
@@ -190,7 +216,7 @@ class TurnRun {
       system: this.#system,
       history: this.#history,
       turn: this.#state.messages,
-      tools: services.registry.specs(hiddenTools),
+      tools: services.registry.specs(this.#hidden),
     };
     try {
       const events = streamWithRetry(services.model, request, {
@@ -236,7 +262,15 @@ class TurnRun {
 
   async #tools({ calls, brokenArgs }: Extract<TurnEffect, { type: "tools" }>): Promise<TurnEvent> {
     const { emit, signal } = this.#request;
-    const batch = await runToolBatch({ session: this.#session, facts: this.#facts, calls, brokenArgs, signal, emit });
+    const batch = await runToolBatch({
+      session: this.#session,
+      facts: this.#facts,
+      hidden: this.#hidden,
+      calls,
+      brokenArgs,
+      signal,
+      emit,
+    });
     return { type: "tools_done", ...batch };
   }
 

@@ -199,22 +199,29 @@ export class WorkerLink implements PluginLink {
     }
     const slot = this.#slots.get((payload as readonly number[])[0] as number);
     const { signal } = options;
-    const leave = (error: TroupeError) => {
-      this.#waiting = this.#waiting.filter((other) => other !== call);
+    if (signal?.aborted) {
+      reject(aborted(signal));
+      return;
+    }
+    const leave = () => {
       this.#deadlines.cancel(deadline);
+      signal?.removeEventListener("abort", onAbort);
+    };
+    const fail = (error: TroupeError) => {
+      leave();
+      this.#waiting = this.#waiting.filter((other) => other !== call);
       reject(error);
     };
-    const onAbort = () => leave(aborted(signal as AbortSignal));
+    const onAbort = () => fail(aborted(signal as AbortSignal));
     const call = {
       go: () => {
-        this.#deadlines.cancel(deadline);
-        signal?.removeEventListener("abort", onAbort);
+        leave();
         if (this.#lane === undefined || slot === undefined) reject(workerLost(`Plugin ${this.manifest.id}`));
         else this.#send(this.#lane, slot, method, payload, options).then(resolve, reject);
       },
-      fail: reject,
+      fail,
     };
-    const deadline = this.#deadlines.add(REPLACEMENT_MS, () => leave(workerLost(`Plugin ${this.manifest.id}`)));
+    const deadline = this.#deadlines.add(REPLACEMENT_MS, () => fail(workerLost(`Plugin ${this.manifest.id}`)));
     signal?.addEventListener("abort", onAbort, { once: true });
     this.#waiting.push(call);
   }

@@ -7,6 +7,7 @@ import { EMPTY_OBJECT, plugin } from "../support/runtime.js";
 const POLICY: Record<string, string> = {
   sessionRestored: "open refused: session_restore_failed",
   beforeTurn: "refused: plugin_prepare_turn",
+  toolCatalogContributor: "stopped: plugin_prompt",
   promptContributor: "stopped: plugin_prompt",
   assistantStream: "stopped: plugin_assistant_stream",
   assistantResponse: "stopped: plugin_assistant_response",

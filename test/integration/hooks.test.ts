@@ -115,6 +115,17 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     expect(JSON.parse(result.text).system).toBe("Host words.\n\nYou are a test.\n\n## Guidance\n\nBe kind.");
   });
 
+  test("a catalog contributor takes a tool from the model: it is not offered, and calling it anyway is refused", async () => {
+    const offered = await withPlugin(
+      { toolCatalogContributor: "removeEcho" },
+      { model: fixture("models/show-prompt.mjs") },
+    );
+    expect(JSON.parse((await (await offered.session("s")).turn("hi")).text).tools).toEqual([]);
+    const called = await withPlugin({ toolCatalogContributor: "removeEcho" });
+    const result = await (await called.session("s")).turn("hi");
+    expect(result.toolCalls[0]?.output).toMatchObject({ failure: { code: "tool_unavailable" } });
+  });
+
   test("a prompt contributor that throws ends the turn without a model call", async () => {
     const troupe = await withPlugin({ promptContributor: "throw" });
     const result = await (await troupe.session("s")).turn("hi");

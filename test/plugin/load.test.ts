@@ -77,6 +77,7 @@ describe("loadPlugin", () => {
     const hooks = Object.fromEntries(Object.keys(HOOK_KINDS).map((name) => [name, () => undefined]));
     expect((await load({ ...base, hooks })).manifest.hooks).toEqual([
       "before_turn",
+      "tool_catalog_contributor",
       "prompt_contributor",
       "assistant_stream",
       "assistant_response",
@@ -126,12 +127,12 @@ describe("loadPlugin", () => {
     [
       "a hook nobody knows",
       { ...base, hooks: { before_turn: () => {} } },
-      'plugin acme.budget has a hook "before_turn"; the hooks are beforeTurn, promptContributor, assistantStream, assistantResponse, streamFinished, beforeToolCall, afterToolCall, toolResultProjector, checkpoint, afterTurn, turnFinalized, turnPersisted, sessionRestored',
+      'plugin acme.budget has a hook "before_turn"; the hooks are beforeTurn, toolCatalogContributor, promptContributor, assistantStream, assistantResponse, streamFinished, beforeToolCall, afterToolCall, toolResultProjector, checkpoint, afterTurn, turnFinalized, turnPersisted, sessionRestored',
     ],
     [
       "a hook named like a method of every object",
       { ...base, hooks: { toString: () => {} } },
-      'plugin acme.budget has a hook "toString"; the hooks are beforeTurn, promptContributor, assistantStream, assistantResponse, streamFinished, beforeToolCall, afterToolCall, toolResultProjector, checkpoint, afterTurn, turnFinalized, turnPersisted, sessionRestored',
+      'plugin acme.budget has a hook "toString"; the hooks are beforeTurn, toolCatalogContributor, promptContributor, assistantStream, assistantResponse, streamFinished, beforeToolCall, afterToolCall, toolResultProjector, checkpoint, afterTurn, turnFinalized, turnPersisted, sessionRestored',
     ],
     [
       "a hook that is no function",
