@@ -62,7 +62,11 @@ async function measure({ quick, progress }: BenchRun): Promise<Measured> {
   try {
     start("echo", { echo: echo.port2, ack: ack.port2 }, [echo.port2, ack.port2]);
     start("comlink", { port: comlink.port2 }, [comlink.port2]);
-    const manifest = await pluginThread.caller.to.load({ module, options: undefined });
+    const manifest = await pluginThread.caller.to.load({
+      module,
+      options: undefined,
+      beat: new Int32Array(new SharedArrayBuffer(4)),
+    });
     const stage = new Int32Array(new SharedArrayBuffer(4));
     await pluginThread.caller.to.attach(
       { port: plugin.port2, name: "The measuring thread", stage },

@@ -141,8 +141,8 @@ function hookCalls(link: PluginLink, sessions: number): Call {
 }
 
 function isolatedLink({ manifest, plugin, stage }: MeasureSetup): PluginLink {
-  const link = new WorkerLink({ manifest, deadlineMs: DEADLINE_MS, probe: new PhaseProbe(), onSuspect: () => {} });
-  link.attach({ port: plugin, incarnation: 1, stage });
+  const link = new WorkerLink({ manifest, deadlineMs: DEADLINE_MS, probe: new PhaseProbe() });
+  link.attach({ port: plugin, stage });
   return link;
 }
 

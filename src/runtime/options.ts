@@ -15,6 +15,8 @@ export interface PluginEntry {
   readonly tier?: "worker" | "inline";
   /** How long one hook call may take. Default: the runtime's `hookDeadlineMs`. */
   readonly deadlineMs?: number;
+  /** How long its thread may be blocked by one piece of synchronous work before it is replaced. Default 1,000. */
+  readonly blockedMs?: number;
   /** What an isolated plugin may do beyond computing; default nothing. `"all"` takes the seat belt off. */
   readonly permissions?: Permissions | "all";
 }
@@ -57,6 +59,7 @@ export interface ResolvedPlugin {
   readonly options: unknown;
   readonly tier: "worker" | "inline";
   readonly deadlineMs: number;
+  readonly blockedMs: number;
   readonly permissions: Permissions | "all";
 }
 
@@ -138,6 +141,7 @@ function resolvePlugins(plugins: readonly PluginEntry[], hookDeadlineMs: number)
       options: entry.options,
       tier,
       deadlineMs: positive(entry.deadlineMs, hookDeadlineMs, `${what}.deadlineMs`),
+      blockedMs: positive(entry.blockedMs, 1_000, `${what}.blockedMs`),
       permissions: entry.permissions ?? {},
     };
   });

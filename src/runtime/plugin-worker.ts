@@ -7,7 +7,8 @@ import { permissionFlags } from "./permissions.js";
 import type { SessionWorker } from "./session-worker.js";
 import { Thread } from "./threads.js";
 
-const PING_MS = 500;
+/** How often the heartbeat is looked at. */
+const LOOK_MS = 250;
 const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 2_000;
 /** Replacements in a row that fail to load before the plugin is given up. */
@@ -27,9 +28,7 @@ export class PluginWorker {
   /** Which plugin thread each session worker's thread has a lane to. */
   readonly #connected = new WeakMap<object, object>();
   #manifest: PluginManifest | undefined;
-  #incarnation = 0;
   #closed = false;
-  #checking = false;
   /** The pause before a replacement, so that closing need not wait for it. */
   #pause: { timer: NodeJS.Timeout; wake: () => void } | undefined;
   #replacing: Promise<void> | undefined;
@@ -73,7 +72,7 @@ export class PluginWorker {
     this.#connected.set(session, plugin);
     const { port1, port2 } = new MessageChannel();
     const stage = new Int32Array(new SharedArrayBuffer(4));
-    const lane = { plugin: this.index, port: port2, incarnation: this.#incarnation, stage };
+    const lane = { plugin: this.index, port: port2, stage };
     const attached = await Promise.allSettled([
       plugin.caller.to.attach({ port: port1, name: session.name, stage }, { transfer: [port1] }),
       session.caller.to.attachPlugin(lane, { transfer: [port2] }),
@@ -81,20 +80,6 @@ export class PluginWorker {
     for (const result of attached) {
       if (result.status === "rejected" && asTroupeError(result.reason, "attach_failed").code !== "worker_lost")
         throw result.reason;
-    }
-  }
-
-  /** A hook missed its deadline: a thread that still answers is slow, one that does not is replaced. */
-  async suspect(incarnation: number): Promise<void> {
-    const thread = this.#thread;
-    if (incarnation !== this.#incarnation || thread === undefined || this.#checking) return;
-    this.#checking = true;
-    try {
-      await thread.caller.to.ping(undefined, { deadlineMs: PING_MS });
-    } catch {
-      await thread.terminate();
-    } finally {
-      this.#checking = false;
     }
   }
 
@@ -120,19 +105,38 @@ export class PluginWorker {
       execArgv: permissionFlags(this.#entry.module, this.#entry.permissions),
     });
     this.#thread = thread;
+    const beat = new Int32Array(new SharedArrayBuffer(4));
     try {
       const { module, options } = this.#entry;
-      this.#manifest = await thread.caller.to.load({ module, options });
+      this.#manifest = await thread.caller.to.load({ module, options, beat });
     } catch (error) {
       await thread.terminate();
       throw error;
     }
-    this.#incarnation++;
     this.#loaded = thread;
+    const pulse = this.#watchPulse(thread, beat);
     thread.exited.then(() => {
+      clearInterval(pulse);
       this.#loaded = undefined;
       if (!this.#closed) this.#replacing = this.#replace();
     });
+  }
+
+  /**
+   * A thread whose heartbeat stands still is blocked: it is stopped, and with it only the call it was at is lost. Looks
+   * are counted, not time: when this thread was busy itself, the next look finds the beat gone on.
+   */
+  #watchPulse(thread: Thread<PluginWorkerService>, beat: Int32Array): NodeJS.Timeout {
+    const looks = Math.max(2, Math.ceil(this.#entry.blockedMs / LOOK_MS));
+    let last = Atomics.load(beat, 0);
+    let still = 0;
+    const pulse = setInterval(() => {
+      const now = Atomics.load(beat, 0);
+      still = now === last ? still + 1 : 0;
+      last = now;
+      if (still >= looks) void thread.terminate();
+    }, LOOK_MS);
+    return pulse.unref();
   }
 
   async #replace(): Promise<void> {

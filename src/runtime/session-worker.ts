@@ -11,7 +11,6 @@ import type {
   SessionInfo,
   SessionWorkerService,
   SessionWorkerStats,
-  SuspectNote,
   TurnCall,
 } from "../session/index.js";
 import { runHere } from "../tools/index.js";
@@ -32,7 +31,6 @@ export interface SessionWorkerParts {
   /** Opens the hook lanes of a new incarnation. */
   readonly connectPlugins: (worker: SessionWorker) => Promise<void>;
   readonly onActivity: (note: ActivityNote) => void;
-  readonly onSuspect: (note: SuspectNote) => void;
 }
 
 /** One session worker as the main thread holds it. When its thread dies it is started again; sessions reopen on demand. */
@@ -122,7 +120,6 @@ export class SessionWorker {
       serve: (_method, payload, call) => this.#runHostTool(payload as HostToolCall, call),
       onNote: (topic, payload) => {
         if (topic === "activity") this.#parts.onActivity(payload as ActivityNote);
-        else if (topic === "suspect") this.#parts.onSuspect(payload as SuspectNote);
       },
       onLost: () => {
         closed();

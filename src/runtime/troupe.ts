@@ -197,7 +197,6 @@ export class Troupe implements AsyncDisposable {
         await Promise.all([...this.#pluginWorkers.values()].map((plugin) => plugin.connect(worker)));
       },
       onActivity: ([key, activity]) => this.#turns.get(key)?.receive(activity),
-      onSuspect: ([plugin, incarnation]) => void this.#pluginWorkers.get(plugin)?.suspect(incarnation),
     });
   }
 

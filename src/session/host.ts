@@ -19,7 +19,6 @@ import type {
   SessionWorkerService,
   SessionWorkerSetup,
   SessionWorkerStats,
-  SuspectNote,
   TurnCall,
 } from "./protocol.js";
 import { Session, type SessionServices, type SessionSnapshot } from "./session.js";
@@ -76,17 +75,10 @@ class SessionHost {
     try {
       const probe = new PhaseProbe();
       const model = await loadModel(setup.model);
-      const lane: { current: Lane | undefined } = { current: undefined };
-      const links = await Promise.all(
-        setup.plugins.map((plugin, index) =>
-          makeLink(plugin, probe, (incarnation) =>
-            lane.current?.note("suspect", [index, incarnation] satisfies SuspectNote),
-          ),
-        ),
-      );
+      const links = await Promise.all(setup.plugins.map((plugin) => makeLink(plugin, probe)));
       checkPluginIds(links);
       const tools = await allTools(setup, links, pool);
-      return new SessionHost({ setup, pool, probe, model, links, tools, onLane: (made) => (lane.current = made) });
+      return new SessionHost({ setup, pool, probe, model, links, tools });
     } catch (error) {
       await pool.close();
       throw error;
@@ -100,7 +92,6 @@ class SessionHost {
     readonly model: SessionServices["model"];
     readonly links: readonly PluginLink[];
     readonly tools: readonly RegisteredTool[];
-    readonly onLane: (lane: Lane) => void;
   }) {
     const { setup } = parts;
     this.#pool = parts.pool;
@@ -112,7 +103,6 @@ class SessionHost {
       serve: (_method, payload) => this.#turn(payload as TurnCall),
       onNote: (topic, payload) => this.#note(topic, payload),
     });
-    parts.onLane(this.#lane);
     this.#services = {
       store: new StoreClient(setup.store),
       model: parts.model,
@@ -249,13 +239,9 @@ function checkPluginIds(links: readonly PluginLink[]): void {
   }
 }
 
-async function makeLink(
-  setup: PluginSetup,
-  probe: PhaseProbe,
-  onSuspect: (incarnation: number) => void,
-): Promise<PluginLink> {
+async function makeLink(setup: PluginSetup, probe: PhaseProbe): Promise<PluginLink> {
   const { deadlineMs } = setup;
-  if (setup.tier === "worker") return new WorkerLink({ manifest: setup.manifest, deadlineMs, probe, onSuspect });
+  if (setup.tier === "worker") return new WorkerLink({ manifest: setup.manifest, deadlineMs, probe });
   const plugin = await loadPlugin(await importDefault(setup.module, "plugin"), setup.options, setup.module);
   return new InlineLink({ plugin, deadlineMs, probe });
 }

@@ -14,6 +14,5 @@ export type {
   SessionWorkerService,
   SessionWorkerSetup,
   SessionWorkerStats,
-  SuspectNote,
   TurnCall,
 } from "./protocol.js";

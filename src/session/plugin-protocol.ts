@@ -3,12 +3,14 @@ import type { PluginManifest } from "../plugin/index.js";
 
 /** What the main thread says to a plugin worker (Comlink). */
 export type PluginWorkerService = {
-  /** Imports the plugin's module and checks its options. */
-  load(setup: { readonly module: string; readonly options: unknown }): Promise<PluginManifest>;
+  /** Imports the plugin's module and checks its options. From then on the thread counts its heartbeats in `beat`. */
+  load(setup: {
+    readonly module: string;
+    readonly options: unknown;
+    readonly beat: Int32Array;
+  }): Promise<PluginManifest>;
   /** Opens the hook lane to one session worker. */
   attach(lane: { readonly port: MessagePort; readonly name: string; readonly stage: Int32Array }): void;
-  /** Answered at once unless the thread's event loop is blocked. */
-  ping(argument: undefined): true;
 };
 
 /**

@@ -17,19 +17,22 @@ import {
   type ToolRun,
 } from "./plugin-protocol.js";
 
+const BEAT_MS = 50;
+
 /** The plugin's side: one plugin module, one instance per session, a lane to every session worker. */
 export function servePlugin(parentPort: MessagePort): void {
   let plugin: LoadedPlugin | undefined;
   const service: PluginWorkerService = {
-    async load({ module, options }) {
+    async load({ module, options, beat }) {
       plugin = await loadPlugin(await importDefault(module, "plugin"), options, module);
+      // A thread whose event loop is blocked does not count on; that is how it is found.
+      setInterval(() => Atomics.add(beat, 0, 1), BEAT_MS);
       return plugin.manifest;
     },
     attach({ port, name, stage }) {
       if (plugin === undefined) throw new TroupeError("plugin_not_loaded", "This thread has no plugin yet.");
       openHookLane(plugin, { port, name, stage });
     },
-    ping: () => true,
   };
   serve(parentPort, service satisfies Service);
 }

@@ -64,7 +64,6 @@ export interface OperationReceipt {
 export interface PluginLane {
   readonly plugin: number;
   readonly port: MessagePort;
-  readonly incarnation: number;
   /** Shared with the plugin's thread: the last call it started. */
   readonly stage: Int32Array;
 }
@@ -108,9 +107,8 @@ export type TurnCall = readonly [key: number, sessionId: string, input: string, 
 export type CancelNote = readonly [key: number, reason: string];
 export type TurnAnswer = TurnResult;
 
-/** What a session worker says to the main thread on the lane. Call: `tool`. Notes: `activity`, `suspect`. */
+/** What a session worker says to the main thread on the lane. Call: `tool`. Note: `activity`. */
 export type ActivityNote = readonly [key: number, activity: Activity];
-export type SuspectNote = readonly [plugin: number, incarnation: number];
 export type HostToolCall = readonly [
   toolName: string,
   args: unknown,

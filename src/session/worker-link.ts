@@ -29,8 +29,6 @@ export interface WorkerLinkOptions {
   readonly manifest: PluginManifest;
   readonly deadlineMs: number;
   readonly probe: PhaseProbe;
-  /** A call missed its deadline: somebody should look whether the thread still answers. */
-  readonly onSuspect: (incarnation: number) => void;
 }
 
 /** A plugin on its own thread. Survives the thread: calls made while it is replaced wait for the next one. */
@@ -38,10 +36,9 @@ export class WorkerLink implements PluginLink {
   readonly manifest: PluginManifest;
   readonly probes: ReadonlyMap<HookKind, RecordableHistogram>;
   /** The deadline of every hook call. */
-  readonly #within: Required<Omit<LaneCallOptions, "signal">>;
+  readonly #within: Required<Pick<LaneCallOptions, "deadlineMs" | "deadlineCode">>;
   readonly #deadlines = new Deadlines();
   #lane: Lane | undefined;
-  #incarnation = 0;
   readonly #past = { sent: 0, received: 0 };
   /** Sessions whose instance exists in the current incarnation. */
   readonly #opened = new Set<number>();
@@ -56,7 +53,6 @@ export class WorkerLink implements PluginLink {
     this.#within = {
       deadlineMs: options.deadlineMs,
       deadlineCode: "hook_timeout",
-      onDeadline: () => options.onSuspect(this.#incarnation),
     };
   }
 
@@ -67,10 +63,9 @@ export class WorkerLink implements PluginLink {
   }
 
   /** The lane to a new incarnation of the plugin's worker. */
-  attach({ port, incarnation, stage }: Pick<PluginLane, "port" | "incarnation" | "stage">): void {
+  attach({ port, stage }: Pick<PluginLane, "port" | "stage">): void {
     this.#lane?.lose(workerLost(`Plugin ${this.manifest.id}`));
     this.#opened.clear();
-    this.#incarnation = incarnation;
     const lane = new Lane(port, {
       name: `Plugin ${this.manifest.id}`,
       methods: HOOK_LANE_METHODS,
@@ -96,7 +91,7 @@ export class WorkerLink implements PluginLink {
 
   hook(slot: PluginSlot, kind: HookKind, facts: object, options: HookOptions): Promise<unknown> {
     const capture = options.capture ?? false;
-    const { deadlineMs, deadlineCode, onDeadline } = this.#within;
+    const { deadlineMs, deadlineCode } = this.#within;
     const answer = this.#call<unknown>(
       slot,
       "hook",
@@ -104,7 +99,6 @@ export class WorkerLink implements PluginLink {
       {
         deadlineMs,
         deadlineCode,
-        onDeadline,
         signal: options.signal,
       },
     );

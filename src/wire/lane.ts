@@ -234,10 +234,9 @@ export class Lane {
   }
 
   readonly #expire = ({ id, method, options }: Pending): void => {
-    const { deadlineMs, deadlineCode = "call_timeout", onDeadline } = options;
+    const { deadlineMs, deadlineCode = "call_timeout" } = options;
     const message = `${this.#name}: ${method} did not answer within ${deadlineMs} ms.`;
     this.#abandon(id, new TroupeError(deadlineCode, message, { retryable: true, details: { method, deadlineMs } }));
-    onDeadline?.();
   };
 
   /** The pending calls of one signal. One listener serves them all: adding one per call costs as much as the call. */
@@ -291,8 +290,6 @@ export interface LaneCallOptions {
   readonly deadlineMs?: number;
   /** The code of the error a missed deadline gives; default `call_timeout`. */
   readonly deadlineCode?: string;
-  /** Called when the deadline passes, after the call was rejected. */
-  readonly onDeadline?: () => void;
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -132,6 +132,31 @@ describe("a plugin worker that dies", () => {
     expect(settled.slice(1).map((result) => firstToolValue(result as never))).toEqual(others.map(() => 2));
   });
 
+  test("because it blocks: it is found by its heartbeat, long before the hook's deadline, and the calls behind it go on", async () => {
+    const troupe = await startTroupe({
+      sessionWorkers: 1,
+      plugins: [{ module: plugin("blocks"), deadlineMs: 600_000, blockedMs: 500 }],
+    });
+    const sessions = await Promise.all(["blocks", "a", "b", "c"].map((id) => troupe.session(id)));
+    const [blocked, ...others] = sessions.map((session) => session.turn("hi"));
+    expect((await refusalOf(blocked as PromiseLike<unknown>)).cause).toMatchObject({ code: "worker_lost" });
+    expect((await Promise.all(others)).map(({ outcome }) => outcome.type)).toEqual([
+      "finished",
+      "finished",
+      "finished",
+    ]);
+    expect((await troupe.stats()).plugins[0]?.restarts).toBe(1);
+  });
+
+  test("not because one hook takes its time without blocking", async () => {
+    const troupe = await startTroupe({
+      sessionWorkers: 1,
+      plugins: [{ module: plugin("says"), options: { word: "slow", delayMs: 1_500 }, blockedMs: 500 }],
+    });
+    expect((await (await troupe.session("s")).turn("hi")).outcome.type).toBe("finished");
+    expect((await troupe.stats()).plugins[0]?.restarts).toBe(0);
+  });
+
   test("together with its session worker, again and again: both come back and find each other", async () => {
     const troupe = await startTroupe({
       sessionWorkers: 2,

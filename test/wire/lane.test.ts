@@ -180,17 +180,6 @@ describe("a deadline", () => {
     expect(await call).toMatchObject({ code: "call_timeout" });
   });
 
-  it("tells whoever asked to know, after the call was rejected", async () => {
-    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-    const { left } = lanePair({}, { serve: silent });
-    const pending: number[] = [];
-    const onDeadline = () => pending.push(left.pending);
-    const call = rejection(left.call("hook", 0, { deadlineMs: 10, onDeadline }));
-    vi.advanceTimersByTime(10);
-    await call;
-    expect(pending).toEqual([0]);
-  });
-
   it("tells the served side to stop", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
     const stopped = deferred<string>();
