@@ -7,6 +7,7 @@ import {
   deny,
   emitEvents,
   enqueueMessages,
+  queueTurn,
   replaceToolArgs,
   shortCircuitTool,
 } from "../../src/plugin/index.js";
@@ -162,6 +163,54 @@ describe("what a hook may return", () => {
         checkpoint: () => [emitEvents({ name: "e" }), replaceToolArgs({})],
         // @ts-expect-error also not later
         afterTurn: async () => abortTurn("no", "No."),
+      },
+    });
+  });
+});
+
+describe("operations and matchers", () => {
+  it("are typed from their schemas, the state and the options", () => {
+    definePlugin({
+      ...base,
+      options: z.object({ max: z.number() }),
+      state: () => ({ notes: [] as string[] }),
+      queries: {
+        "notes.find": {
+          description: "d",
+          input: z.object({ word: z.string() }),
+          run: (args, { state, options, sessionId }) => {
+            expectTypeOf(args).toEqualTypeOf<{ word: string }>();
+            expectTypeOf(state.notes).toEqualTypeOf<string[]>();
+            expectTypeOf(options.max).toEqualTypeOf<number>();
+            expectTypeOf(sessionId).toEqualTypeOf<string | undefined>();
+            return state.notes;
+          },
+        },
+      },
+      commands: {
+        "notes.add": {
+          description: "d",
+          input: z.object({ text: z.string() }),
+          run: ({ text }, { state }) => ({ output: state.notes.push(text), directives: [queueTurn(text)] }),
+        },
+        "notes.bare": {
+          description: "d",
+          input: z.object({}),
+          // @ts-expect-error a command says what it came to: { output }
+          run: () => 42,
+        },
+      },
+      hooks: {
+        beforeToolCall: {
+          tools: ["shell", "fs_*"],
+          run: ({ call, state }) => {
+            expectTypeOf(call.toolName).toEqualTypeOf<string>();
+            expectTypeOf(state.notes).toEqualTypeOf<string[]>();
+            return deny("no", "No.");
+          },
+        },
+        // @ts-expect-error only hooks around tool calls can name tools
+        beforeTurn: { tools: ["shell"], run: () => undefined },
       },
     });
   });
