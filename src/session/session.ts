@@ -47,6 +47,7 @@ export interface SessionSnapshot {
 }
 
 const TOOLS = "tools";
+const NOTHING_UNSAVED: ReadonlyMap<string, Uint8Array> = new Map();
 const pluginComponent = (pluginId: string) => `plugin:${pluginId}`;
 
 /** One session's state on its worker: the head, the history (once something needs it), its plugins' slots. */
@@ -76,19 +77,22 @@ export class Session {
     return Session.#restore(services, id, head);
   }
 
-  /** Builds the child of a fork: writes its head, never its history. */
+  /** Builds the child of a fork: writes its head, never its history, and that only once its plugins have taken it on. */
   static async adopt(
     services: SessionServices,
     id: string,
     snapshot: SessionSnapshot,
     authority: Authority,
   ): Promise<Session> {
+    if ((await services.store.head(id)) !== undefined) {
+      throw new TroupeError("session_exists", `There is already a session ${id}.`, { details: { sessionId: id } });
+    }
     const components = { ...snapshot.components };
-    const bytes: { hash: string; bytes: Uint8Array }[] = [];
+    const unsaved = new Map<string, Uint8Array>();
     const put = (name: string, value: Uint8Array) => {
       const hash = contentHash(value);
       components[name] = hash;
-      bytes.push({ hash, bytes: value });
+      unsaved.set(hash, value);
     };
     for (const [name, value] of Object.entries(snapshot.unsaved)) put(name, value);
     const inherited = await hiddenOf(services.store, components[TOOLS]);
@@ -105,15 +109,28 @@ export class Session {
       operation: `fork:${snapshot.parent.sessionId}:${randomUUID()}`,
       parent: snapshot.parent,
     };
-    await services.store.commit({ head, expectedRevision: 0, components: bytes });
-    return Session.#restore(services, id, head);
+    const session = await Session.#restore(services, id, head, unsaved);
+    try {
+      const bytes = [...unsaved].map(([hash, value]) => ({ hash, bytes: value }));
+      await services.store.commit({ head, expectedRevision: 0, components: bytes });
+    } catch (error) {
+      session.close();
+      throw error;
+    }
+    return session;
   }
 
-  static async #restore(services: SessionServices, id: string, head: Head | undefined): Promise<Session> {
+  /** `unsaved`: components of the head that are not in the store yet. */
+  static async #restore(
+    services: SessionServices,
+    id: string,
+    head: Head | undefined,
+    unsaved: ReadonlyMap<string, Uint8Array> = NOTHING_UNSAVED,
+  ): Promise<Session> {
     const component = async (name: string) => {
       const hash = head?.components[name];
       if (hash === undefined) return undefined;
-      const bytes = await services.store.component(hash);
+      const bytes = unsaved.get(hash) ?? (await services.store.component(hash));
       if (bytes === undefined)
         throw new TroupeError("component_missing", `Session ${id} refers to a stored ${name} that is not there.`);
       return bytes;
@@ -125,7 +142,8 @@ export class Session {
       slots.push(newSlot(id, captured));
     }
     const hooks = new SessionHooks(services.table, slots);
-    const hidden = await hiddenOf(services.store, head?.components[TOOLS]);
+    const toolState = await component(TOOLS);
+    const hidden = toolState === undefined ? [] : decode<ToolState>(toolState).hidden;
     const session = new Session(services, { id, head, hooks, hidden });
     const issues = await hooks.announce("session_restored", {
       sessionId: id,

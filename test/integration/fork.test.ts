@@ -107,6 +107,17 @@ describe("a fork", () => {
     expect((await grandchild.turn("hi")).toolCalls[0]?.output).toMatchObject({ failure: { code: "tool_unavailable" } });
   });
 
+  test("that a plugin refuses leaves nothing behind: the same id can be forked to again", async () => {
+    const troupe = await startTroupe({ plugins: [{ module: plugin("misbehaves") }] });
+    const parent = await troupe.session("parent");
+    await parent.turn("hi");
+    const fork = () => parent.fork({ id: "sessionRestored:throws" });
+    const before = (await troupe.stats()).store.records;
+    expect((await refusalOf(fork())).code).toBe("session_restore_failed");
+    expect((await troupe.stats()).store.records).toBe(before);
+    expect((await (await fork()).turn("on its own")).outcome.type).toBe("finished");
+  });
+
   test("is refused for an id that exists, for bad options, and leaves nothing behind", async () => {
     const troupe = await startTroupe();
     const parent = await troupe.session("parent");
