@@ -1,95 +1,15 @@
 import { messageOf, type Owned, TroupeError, type TurnIssue } from "../kernel/index.js";
 import {
-  duplicateOperation,
   type HookFacts,
   type HookKind,
-  matchesTool,
   type OperationKind,
   type OperationSpec,
-  SINGLETON_KINDS,
   unknownOperation,
 } from "../plugin/index.js";
 import { recordSince } from "../trace/index.js";
+import type { HookTable } from "./hook-table.js";
 import type { HookOptions, PluginLink, PluginSlot } from "./plugin-link.js";
 import { type DirectiveSite, type DirectivesAt, readDirectives } from "./read-answers.js";
-
-const NOBODY: readonly number[] = [];
-
-/** `sequential`: one plugin after another. `concurrent`: all at once, folded in registration order. */
-export type HookDispatch = "sequential" | "concurrent";
-
-/** Which plugins registered which hook: a hook nobody registered costs one look-up and no message. */
-export class HookTable {
-  readonly links: readonly PluginLink[];
-  readonly dispatch: HookDispatch;
-  readonly #byKind = new Map<HookKind, number[]>();
-  /** For kinds with matchers: the plugins that want a tool, found once per tool. */
-  readonly #byTool = new Map<string, readonly number[]>();
-  readonly #operations = new Map<string, { readonly index: number; readonly spec: OperationSpec }>();
-
-  constructor(links: readonly PluginLink[], dispatch: HookDispatch = "sequential") {
-    this.links = links;
-    this.dispatch = dispatch;
-    links.forEach((link, index) => {
-      for (const kind of link.manifest.hooks) {
-        const registered = this.#byKind.get(kind);
-        if (registered === undefined) this.#byKind.set(kind, [index]);
-        else registered.push(index);
-      }
-    });
-    for (const kind of SINGLETON_KINDS) this.#checkSingle(kind);
-    for (const [index, { manifest }] of links.entries()) {
-      for (const spec of manifest.operations) {
-        const other = this.#operations.get(spec.name);
-        if (other !== undefined)
-          throw duplicateOperation(spec.name, links[other.index]?.manifest.id ?? "", manifest.id);
-        this.#operations.set(spec.name, { index, spec });
-      }
-    }
-  }
-
-  /** Every operation, by name. */
-  operations(): OperationSpec[] {
-    const specs = [...this.#operations.values()].map(({ spec }) => spec);
-    return specs.sort((a, b) => (a.name < b.name ? -1 : 1));
-  }
-
-  operation(name: string): { readonly index: number; readonly spec: OperationSpec } | undefined {
-    return this.#operations.get(name);
-  }
-
-  /** Indexes of the plugins with this hook, in registration order; with a tool, only those that want it. */
-  registered(kind: HookKind, toolName?: string): readonly number[] {
-    const all = this.#byKind.get(kind) ?? NOBODY;
-    if (toolName === undefined || all.length === 0) return all;
-    const key = `${kind}:${toolName}`;
-    let wanted = this.#byTool.get(key);
-    if (wanted === undefined) {
-      wanted = all.filter((index) => {
-        const patterns = this.links[index]?.manifest.matchers[kind];
-        return patterns === undefined || matchesTool(patterns, toolName);
-      });
-      // Tool names come from models too: a model that makes them up must not fill the memory.
-      if (this.#byTool.size >= MAX_TOOLS_KEPT) this.#byTool.clear();
-      this.#byTool.set(key, wanted);
-    }
-    return wanted;
-  }
-
-  #checkSingle(kind: HookKind): void {
-    const [first, second] = this.registered(kind).map((index) => this.links[index]?.manifest.id);
-    if (second === undefined) return;
-    throw new TroupeError(
-      "duplicate_singleton",
-      `Plugins ${first} and ${second} both have a ${kind}; there can be one.`,
-      {
-        details: { kind, plugins: [first, second] },
-      },
-    );
-  }
-}
-
-const MAX_TOOLS_KEPT = 1024;
 
 /** The hooks of one session: the table, and this session's slot in every plugin. */
 export class SessionHooks {
@@ -168,13 +88,13 @@ export class SessionHooks {
    * The hooks around one tool call, to be asked one by one. With concurrent dispatch all of them are asked about the
    * first subject at once; what a replacement changes is asked again.
    */
-  around<S extends "before_tool_call" | "after_tool_call", T>(
-    site: S,
-    toolName: string,
-    first: T,
-    facts: (subject: T) => HookFacts[S],
-    options: HookOptions,
-  ): { readonly count: number; ask(n: number, subject: T): MaybePromise<Owned<DirectivesAt<S>>[]> } {
+  around<S extends "before_tool_call" | "after_tool_call", T>({
+    site,
+    toolName,
+    first,
+    facts,
+    options,
+  }: AroundTool<S, T>): { readonly count: number; ask(n: number, subject: T): MaybePromise<Owned<DirectivesAt<S>>[]> } {
     const registered = this.#table.registered(site, toolName);
     const askNow = (n: number, subject: T) => this.#ask(site, registered[n] as number, facts(subject), options);
     if (this.#table.dispatch === "sequential" || registered.length < 2)
@@ -251,8 +171,7 @@ export class SessionHooks {
   async only<K extends HookKind>(
     kind: K,
     facts: HookFacts[K],
-    options: HookOptions,
-    toolName?: string,
+    { toolName, ...options }: HookOptions & { readonly toolName?: string } = {},
   ): Promise<unknown> {
     const index = this.#table.registered(kind, toolName)[0];
     return index === undefined ? undefined : this.#call(index, kind, facts, options);
@@ -298,6 +217,15 @@ export class SessionHooks {
   #capturesWithAfterTurn({ manifest }: PluginLink): boolean {
     return manifest.stateful && !manifest.hooks.includes("turn_finalized");
   }
+}
+
+/** A tool call whose hooks are to be asked; what they are asked about (arguments, a result) may change on the way. */
+export interface AroundTool<S extends "before_tool_call" | "after_tool_call", T> {
+  readonly site: S;
+  readonly toolName: string;
+  readonly first: T;
+  readonly facts: (subject: T) => HookFacts[S];
+  readonly options: HookOptions;
 }
 
 type MaybePromise<T> = T | Promise<T>;

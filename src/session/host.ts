@@ -8,7 +8,7 @@ import { PhaseProbe } from "../trace/index.js";
 import { decode, encode, importDefault, Lane, moving, type Served, serve } from "../wire/index.js";
 import { ActiveTurn } from "./active-turns.js";
 import { SessionActor } from "./actor.js";
-import { HookTable } from "./hooks.js";
+import { HookTable } from "./hook-table.js";
 import { InlineLink } from "./inline-link.js";
 import type { PluginLink } from "./plugin-link.js";
 import type {

@@ -88,13 +88,13 @@ class BatchRun {
   async #inspect(call: ToolCall): Promise<Prepared> {
     const { session, facts } = this.#batch;
     const { hooks } = session;
-    const around = hooks.around(
-      "before_tool_call",
-      call.toolName,
-      call.args,
-      (args) => ({ ...facts, call: { ...call, args } }),
-      { signal: this.#signal },
-    );
+    const around = hooks.around({
+      site: "before_tool_call",
+      toolName: call.toolName,
+      first: call.args,
+      facts: (args) => ({ ...facts, call: { ...call, args } }),
+      options: { signal: this.#signal },
+    });
     const verdict = await composeBeforeToolCall(call.args, around.count, around.ask);
     return { call: { ...call, args: verdict.args }, decided: this.#accept("before_tool_call", verdict) };
   }
@@ -131,8 +131,7 @@ class BatchRun {
       const projected = await session.hooks.only(
         "tool_result_projector",
         { ...facts, call, output, durationMs },
-        { signal: this.#signal },
-        call.toolName,
+        { signal: this.#signal, toolName: call.toolName },
       );
       return typeof projected === "string" ? projected : renderToolOutput(output);
     } catch (error) {
@@ -144,13 +143,13 @@ class BatchRun {
     const { session, facts } = this.#batch;
     const { hooks } = session;
     if (!hooks.has("after_tool_call", call.toolName) || output.status === "cancelled") return output;
-    const around = hooks.around<"after_tool_call", ToolOutput>(
-      "after_tool_call",
-      call.toolName,
-      output,
-      (current) => ({ ...facts, call, output: current, durationMs }),
-      { signal: this.#signal },
-    );
+    const around = hooks.around<"after_tool_call", ToolOutput>({
+      site: "after_tool_call",
+      toolName: call.toolName,
+      first: output,
+      facts: (current) => ({ ...facts, call, output: current, durationMs }),
+      options: { signal: this.#signal },
+    });
     try {
       const verdict = await composeAfterToolCall(output, around.count, around.ask);
       return this.#accept("after_tool_call", verdict) ?? output;
