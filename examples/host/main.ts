@@ -80,7 +80,8 @@ function start(store: StoreOptions, { seed }: RunOptions): Promise<Troupe> {
       {
         module: new URL("./plugins/chaos.js", import.meta.url),
         options: { seed, throws: 500, hangs: 200, blocks: 30, crashes: 60 },
-        deadlineMs: 250,
+        deadlineMs: 2_000,
+        blockedMs: 500,
       },
     ],
     tools: { weather, primes: { module: new URL("./tools/primes.js", import.meta.url) } },
