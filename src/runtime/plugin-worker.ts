@@ -2,6 +2,7 @@ import { MessageChannel } from "node:worker_threads";
 import { asTroupeError, TroupeError } from "../kernel/index.js";
 import type { PluginManifest } from "../plugin/index.js";
 import type { PluginWorkerService } from "../session/index.js";
+import { Backoff } from "./backoff.js";
 import type { ResolvedPlugin } from "./options.js";
 import { permissionFlags } from "./permissions.js";
 import type { SessionWorker } from "./session-worker.js";
@@ -9,8 +10,6 @@ import { Thread } from "./threads.js";
 
 /** How often the heartbeat is looked at. */
 const LOOK_MS = 250;
-const FIRST_PAUSE_MS = 20;
-const LONGEST_PAUSE_MS = 2_000;
 /** Replacements in a row that fail to load before the plugin is given up. */
 const MAX_FAILED_STARTS = 5;
 
@@ -32,6 +31,7 @@ export class PluginWorker {
   /** The pause before a replacement, so that closing need not wait for it. */
   #pause: { timer: NodeJS.Timeout; wake: () => void } | undefined;
   #replacing: Promise<void> | undefined;
+  readonly #backoff = new Backoff();
   /** What session workers are told of a plugin that was given up, also those that start later. */
   #failed: { readonly plugin: number; readonly code: string; readonly message: string } | undefined;
   restarts = 0;
@@ -140,9 +140,8 @@ export class PluginWorker {
   }
 
   async #replace(): Promise<void> {
-    let pauseMs = FIRST_PAUSE_MS;
     for (let failures = 1; ; failures++) {
-      await this.#wait(pauseMs);
+      await this.#wait(this.#backoff.pauseAfterDeath(performance.now()));
       if (this.#closed) return;
       try {
         await this.#load();
@@ -150,7 +149,6 @@ export class PluginWorker {
       } catch (error) {
         if (this.#closed) return;
         if (failures >= MAX_FAILED_STARTS) return this.#giveUp(error);
-        pauseMs = Math.min(LONGEST_PAUSE_MS, pauseMs * 4);
       }
     }
     this.restarts++;
