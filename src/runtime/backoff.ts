@@ -1,6 +1,6 @@
 const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 2_000;
-const WINDOW_MS = 10_000;
+const WINDOW_MS = 5_000;
 
 /**
  * How long to wait before a thread is replaced: hardly at all after one death, ever longer for one that keeps dying, so
@@ -13,6 +13,6 @@ export class Backoff {
   pauseAfterDeath(now: number): number {
     this.#deaths = this.#deaths.filter((at) => now - at < WINDOW_MS);
     this.#deaths.push(now);
-    return Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 4 ** (this.#deaths.length - 1));
+    return Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (this.#deaths.length - 1));
   }
 }
