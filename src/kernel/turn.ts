@@ -1,7 +1,7 @@
 import type { Activity } from "./activity.js";
 import type { TurnDirectives } from "./directives.js";
 import type { Message, Origin, Part, Role } from "./messages.js";
-import type { ModelResponse } from "./model.js";
+import type { FinishReason, ModelResponse } from "./model.js";
 import type { StopReason, TurnIssue, TurnOutcome, TurnSummary } from "./outcome.js";
 import { renderToolOutput, type ToolCall, type ToolRecord } from "./tools.js";
 import { addUsage, NO_USAGE, type Usage } from "./usage.js";
@@ -183,37 +183,26 @@ function callModel(state: TurnState): TurnStep {
   };
 }
 
+const modelIssue = (code: string, message: string): TurnIssue => ({ kind: "model", code, message });
+
+/** Finish reasons after which there is nothing to go on with. */
+const ENDS_THE_TURN: { readonly [R in FinishReason]?: { readonly reason: StopReason; readonly issue: TurnIssue } } = {
+  length: { reason: "incomplete", issue: modelIssue("output_limit", "The model reached its output limit.") },
+  content_filter: {
+    reason: "provider_error",
+    issue: modelIssue("content_filter", "The provider filtered the answer."),
+  },
+  error: { reason: "provider_error", issue: modelIssue("provider_error", "The provider reported an error.") },
+};
+
 function onResponse(before: TurnState, response: ModelResponse): TurnStep {
   const state = { ...before, step: before.step + 1, usage: addUsage(before.usage, response.usage) };
   const effects: TurnEffect[] = [
     emit({ type: "model_call_finished", step: before.step, reason: response.reason, usage: response.usage }),
   ];
   if (state.cancel !== undefined) return cancelled(state, effects);
-  switch (response.reason) {
-    case "length":
-      return stop(
-        state,
-        "incomplete",
-        { kind: "model", code: "output_limit", message: "The model reached its output limit." },
-        effects,
-      );
-    case "content_filter":
-      return stop(
-        state,
-        "provider_error",
-        { kind: "model", code: "content_filter", message: "The provider filtered the answer." },
-        effects,
-      );
-    case "error":
-      return stop(
-        state,
-        "provider_error",
-        { kind: "model", code: "provider_error", message: "The provider reported an error." },
-        effects,
-      );
-    default:
-      break;
-  }
+  const end = ENDS_THE_TURN[response.reason];
+  if (end !== undefined) return stop(state, end.reason, end.issue, effects);
   const calls = response.parts.filter((part) => part.type === "tool_call");
   const text = response.parts.reduce((all, part) => (part.type === "text" ? all + part.text : all), "");
   const empty = calls.length === 0 && text === "";
