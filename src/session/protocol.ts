@@ -1,6 +1,6 @@
 import type { RecordableHistogram } from "node:perf_hooks";
 import type { MessagePort } from "node:worker_threads";
-import type { Activity, Owned, PluginEvent, ToolSpec, TurnResult } from "../kernel/index.js";
+import type { Activity, Owned, PluginEvent, ToolSpec } from "../kernel/index.js";
 import type { ModelSource } from "../model/index.js";
 import type { OperationKind, OperationSpec, PluginManifest } from "../plugin/index.js";
 import type { StoreOptions } from "../store/index.js";
@@ -105,7 +105,6 @@ export type SessionWorkerService = {
 /** What the main thread says on the lane. Call: `turn`. Notes: `listen`, `cancel`. */
 export type TurnCall = readonly [key: number, sessionId: string, input: string, listen: boolean];
 export type CancelNote = readonly [key: number, reason: string];
-export type TurnAnswer = TurnResult;
 
 /** What a session worker says to the main thread on the lane. Call: `tool`. Note: `activity`. */
 export type ActivityNote = readonly [key: number, activity: Activity];

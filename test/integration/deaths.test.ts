@@ -12,6 +12,10 @@ import {
   until,
 } from "../support/runtime.js";
 
+/** A runtime whose plugin counts the turns of each session and whose model asks it. */
+const startCounting = (sessionWorkers: number) =>
+  startTroupe({ sessionWorkers, plugins: [{ module: plugin("counter") }], model: oneToolCall("count") });
+
 /** Threads die at start, idle and in the middle of a turn; every pending call must settle with a typed error. */
 describe("a session worker that dies", () => {
   test("in the middle of a turn: the turn is refused with worker_lost, and the session goes on from the last commit", async () => {
@@ -41,11 +45,7 @@ describe("a session worker that dies", () => {
   });
 
   test("idle: the next turn finds a new worker and everything that was stored", async () => {
-    const troupe = await startTroupe({
-      sessionWorkers: 1,
-      plugins: [{ module: plugin("counter") }],
-      model: oneToolCall("count"),
-    });
+    const troupe = await startCounting(1);
     const session = await troupe.session("s");
     await session.turn("one");
     const { threadId } = await session.info();
@@ -90,11 +90,7 @@ describe("a session worker that dies", () => {
 
 describe("a plugin worker that dies", () => {
   test("in the middle of a hook: the call fails under its policy, the worker is replaced, state comes from the last capture", async () => {
-    const troupe = await startTroupe({
-      sessionWorkers: 1,
-      plugins: [{ module: plugin("counter") }],
-      model: oneToolCall("count"),
-    });
+    const troupe = await startCounting(1);
     const session = await troupe.session("s");
     await session.turn("one");
     const error = await refusalOf(session.turn("crash the plugin"));
@@ -105,11 +101,7 @@ describe("a plugin worker that dies", () => {
   });
 
   test("idle: sessions of every worker restore their own state from the last capture", async () => {
-    const troupe = await startTroupe({
-      sessionWorkers: 2,
-      plugins: [{ module: plugin("counter") }],
-      model: oneToolCall("count"),
-    });
+    const troupe = await startCounting(2);
     const sessions = await Promise.all(Array.from({ length: 6 }, (_, i) => troupe.session(`s${i}`)));
     for (const [i, session] of sessions.entries()) for (let turn = 0; turn <= i; turn++) await session.turn("hi");
     await troupe.kill({ plugin: "test.counter" });
@@ -118,11 +110,7 @@ describe("a plugin worker that dies", () => {
   });
 
   test("with calls it had not begun: they go to the replacement, and only the one it was at is lost", async () => {
-    const troupe = await startTroupe({
-      sessionWorkers: 1,
-      plugins: [{ module: plugin("counter") }],
-      model: oneToolCall("count"),
-    });
+    const troupe = await startCounting(1);
     const sessions = await Promise.all(Array.from({ length: 20 }, (_, i) => troupe.session(`s${i}`)));
     await Promise.all(sessions.map((session) => session.turn("one")));
     const [first, ...others] = sessions;
@@ -158,11 +146,7 @@ describe("a plugin worker that dies", () => {
   });
 
   test("together with its session worker, again and again: both come back and find each other", async () => {
-    const troupe = await startTroupe({
-      sessionWorkers: 2,
-      plugins: [{ module: plugin("counter") }],
-      model: oneToolCall("count"),
-    });
+    const troupe = await startCounting(2);
     const sessions = await Promise.all(Array.from({ length: 8 }, (_, i) => troupe.session(`s${i}`)));
     for (let round = 0; round < 4; round++) {
       await Promise.all([

@@ -1,5 +1,6 @@
 import type { Session, Troupe, TurnResult } from "troupe";
 import { createTroupe, scriptedModel, type TroupeError } from "troupe";
+import { HOOK_KINDS } from "troupe/plugin";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EMPTY_OBJECT, plugin } from "../support/runtime.js";
 
@@ -46,6 +47,10 @@ async function attempt(troupe: Troupe, id: string): Promise<string> {
     return `refused: ${(error as TroupeError).code}`;
   }
 }
+
+test("the policy of every hook kind is written down here", () => {
+  expect(Object.keys(POLICY).sort()).toEqual(Object.keys(HOOK_KINDS).sort());
+});
 
 describe.each(["worker", "inline"] as const)("in the tier %s", (tier) => {
   let troupe: Troupe;
