@@ -39,7 +39,8 @@ export const hooks: Bench = {
 /** Starts the peers, a thread each, and the thread that measures them from where a session worker stands. */
 async function measure({ quick, progress }: BenchRun): Promise<Measured> {
   progress("starting threads");
-  const [echo, ack, comlink, plugin] = [
+  const [echo, ack, comlink, plugin, host] = [
+    new MessageChannel(),
     new MessageChannel(),
     new MessageChannel(),
     new MessageChannel(),
@@ -65,24 +66,26 @@ async function measure({ quick, progress }: BenchRun): Promise<Measured> {
     const manifest = await pluginThread.caller.to.load({
       module,
       options: undefined,
+      development: false,
       beat: new Int32Array(new SharedArrayBuffer(4)),
     });
     const stage = new Int32Array(new SharedArrayBuffer(4));
     await pluginThread.caller.to.attach(
-      { port: plugin.port2, name: "The measuring thread", stage },
-      { transfer: [plugin.port2] },
+      { port: plugin.port2, hostPort: host.port2, name: "The measuring thread", stage },
+      { transfer: [plugin.port2, host.port2] },
     );
     const setup: MeasureSetup = {
       echo: echo.port1,
       ack: ack.port1,
       comlink: comlink.port1,
       plugin: plugin.port1,
+      host: host.port1,
       stage,
       manifest,
       cells: SIZES.flatMap((bytes) => IN_FLIGHT.map((inFlight) => planCell(bytes, inFlight, quick))),
       inline: { bytes: 512, budgetMs: quick ? 1_500 : 6_000 },
     };
-    const measuring = start("measure-hooks", setup, [echo.port1, ack.port1, comlink.port1, plugin.port1]);
+    const measuring = start("measure-hooks", setup, [echo.port1, ack.port1, comlink.port1, plugin.port1, host.port1]);
     return await new Promise<Measured>((resolve, reject) => {
       for (const worker of workers) {
         worker.on("error", reject);

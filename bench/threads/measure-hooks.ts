@@ -23,6 +23,7 @@ export interface MeasureSetup {
   readonly ack: MessagePort;
   readonly comlink: MessagePort;
   readonly plugin: MessagePort;
+  readonly host: MessagePort;
   readonly stage: Int32Array;
   readonly manifest: PluginManifest;
   readonly cells: readonly CellPlan[];
@@ -123,9 +124,9 @@ function comlinkCalls(port: MessagePort): Call {
 
 /** Hooks as `session/tool-calls.ts` calls them, one session per call in flight. */
 function hookCalls(link: PluginLink, sessions: number): Call {
-  const table = new HookTable([link]);
+  const table = new HookTable([link], [link.manifest.contributions], "sequential");
   const all = Array.from({ length: sessions }, (_, n) => ({
-    hooks: new SessionHooks(table, [newSlot(`session-${n}`, undefined)]),
+    hooks: new SessionHooks(table, [newSlot(`session-${n}`, undefined, undefined)]),
     signal: new AbortController().signal,
   }));
   return (facts, index) => {
@@ -141,9 +142,17 @@ function hookCalls(link: PluginLink, sessions: number): Call {
   };
 }
 
-function isolatedLink({ manifest, plugin, stage }: MeasureSetup): PluginLink {
-  const link = new WorkerLink({ manifest, deadlineMs: DEADLINE_MS, probe: new PhaseProbe() });
-  link.attach({ port: plugin, stage });
+/** What a link needs that no hook of the bench asks for. */
+const LINK_PARTS = {
+  deadlineMs: DEADLINE_MS,
+  optionalInChildren: false,
+  development: false,
+  host: () => Promise.reject(new Error("No hook of this bench asks for host services.")),
+};
+
+function isolatedLink({ manifest, plugin, host, stage }: MeasureSetup): PluginLink {
+  const link = new WorkerLink({ ...LINK_PARTS, manifest, probe: new PhaseProbe() });
+  link.attach({ port: plugin, hostPort: host, stage });
   return link;
 }
 
@@ -151,7 +160,7 @@ function isolatedLink({ manifest, plugin, stage }: MeasureSetup): PluginLink {
 async function measureInline({ bytes, budgetMs }: MeasureSetup["inline"]): Promise<Rounds<InlinePeer>> {
   const plugin = await loadPlugin(guard, undefined, "bench/plugins/guard.js");
   const [facts] = makeContexts(1, bytes) as [GuardFacts];
-  const inline = hookCalls(new InlineLink({ plugin, deadlineMs: DEADLINE_MS, probe: new PhaseProbe() }), 1);
+  const inline = hookCalls(new InlineLink({ ...LINK_PARTS, plugin, probe: new PhaseProbe() }), 1);
   const bare = bareHook(plugin, facts);
   return takeRounds([awaits("bare", bare), awaits("inline", () => inline(facts, 0))], {
     budgetMs,
@@ -161,7 +170,7 @@ async function measureInline({ bytes, budgetMs }: MeasureSetup["inline"]): Promi
 }
 
 function bareHook(plugin: LoadedPlugin, facts: GuardFacts): () => unknown {
-  const hook = plugin.hooks.get("before_tool_call") as unknown as (context: object) => unknown;
+  const hook = plugin.contributed.hook("before_tool_call", 0) as unknown as (context: object) => unknown;
   const context = { ...facts, state: { calls: 0 }, options: plugin.options };
   return () => hook(context);
 }

@@ -25,7 +25,7 @@ export default definePlugin({
     // The turn is decided and about to be stored. Its summary has every call, the denied ones too: count here, once.
     turnFinalized({ turn, state }) {
       const { outcome } = turn;
-      count(state.turns, outcome.type === "finished" ? "finished" : outcome.reason);
+      count(state.turns, outcome.type === "stopped" ? outcome.reason : outcome.type);
       for (const { output } of turn.toolCalls) count(state.toolCalls, output.status);
     },
     // The turn is on disk. What changes here is stored with the next turn, or when the session is closed.

@@ -38,6 +38,8 @@ export type Activity =
     }
   | { readonly type: "messages_injected"; readonly pluginIds: readonly string[] }
   | { readonly type: "plugin_event"; readonly pluginId: string; readonly event: PluginEvent }
+  /** Tokens spent beside the turn's own model calls: a direct completion, a child session. */
+  | { readonly type: "usage"; readonly source: string; readonly usage: Usage }
   | { readonly type: "issue"; readonly issue: TurnIssue }
   /** Somebody began to listen so late that this many activities were no longer kept. */
   | { readonly type: "gap"; readonly missed: number }

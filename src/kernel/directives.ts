@@ -1,4 +1,5 @@
-import type { Json } from "./json.js";
+import type { SessionCreateRequest } from "./create-session.js";
+import type { Json, JsonObject } from "./json.js";
 import type { ToolOutput } from "./tools.js";
 
 /** A message a plugin puts into the conversation. Assistant messages are the model's alone. */
@@ -35,13 +36,40 @@ export interface EmitEvents {
   readonly events: readonly PluginEvent[];
 }
 
-/** What a hook may ask of the runtime: data, never an action of its own. */
-export type Directive = AbortTurn | EnqueueMessages | ReplaceToolArgs | ShortCircuitTool | EmitEvents;
+export interface CreateSession {
+  readonly kind: "create_session";
+  readonly request: SessionCreateRequest;
+}
+export interface EmitTrace {
+  readonly kind: "emit_trace";
+  readonly name: string;
+  readonly payload?: Json;
+  readonly context?: JsonObject;
+}
+/** Known so that it can be refused in so many words: sessions hand over by frames. */
+export interface HandoffSession {
+  readonly kind: "handoff_session";
+  readonly sessionId: string;
+}
 
-export type TurnDirective = AbortTurn | EnqueueMessages | EmitEvents;
-export type AfterTurnDirective = EnqueueMessages | EmitEvents;
-export type BeforeToolDirective = AbortTurn | ReplaceToolArgs | ShortCircuitTool | EmitEvents;
-export type AfterToolDirective = AbortTurn | EnqueueMessages | ShortCircuitTool | EmitEvents;
+/** What a hook may ask of the runtime: data, never an action of its own. */
+export type Directive =
+  | AbortTurn
+  | EnqueueMessages
+  | CreateSession
+  | HandoffSession
+  | ReplaceToolArgs
+  | ShortCircuitTool
+  | EmitEvents
+  | EmitTrace;
+
+/** Allowed everywhere, and done at once by whoever asked the hook: they are in no fold. */
+type Immediate = CreateSession | EmitTrace;
+
+export type TurnDirective = AbortTurn | EnqueueMessages | EmitEvents | Immediate;
+export type AfterTurnDirective = EnqueueMessages | EmitEvents | Immediate;
+export type BeforeToolDirective = AbortTurn | ReplaceToolArgs | ShortCircuitTool | EmitEvents | Immediate;
+export type AfterToolDirective = AbortTurn | EnqueueMessages | ShortCircuitTool | EmitEvents | Immediate;
 
 /** A value together with the plugin it came from. */
 export interface Owned<T> {
@@ -73,6 +101,9 @@ export function foldTurnDirectives(directives: readonly Owned<TurnDirective>[]):
         break;
       case "emit_events":
         for (const event of value.events) events.push({ pluginId, value: event });
+        break;
+      case "create_session":
+      case "emit_trace":
         break;
     }
   }

@@ -1,6 +1,7 @@
 import type { Json, JsonObject } from "./json.js";
 
-export type Role = "user" | "assistant" | "system" | "tool";
+/** `record` is not part of the conversation: something a plugin or protocol left in the history for itself. */
+export type Role = "user" | "assistant" | "system" | "tool" | "record";
 
 /** Opaque to Troupe: kept with the part and handed back to the provider that minted it. */
 export type ProviderMetadata = { readonly [provider: string]: JsonObject };
@@ -27,13 +28,18 @@ export type Part =
 /** Who put a message into the history when it was not the model. */
 export type Origin =
   | { readonly kind: "turn_input"; readonly turnId: string }
-  | { readonly kind: "plugin"; readonly pluginId: string };
+  | { readonly kind: "plugin"; readonly pluginId: string }
+  | { readonly kind: "protocol" }
+  | { readonly kind: "host" }
+  /** It came with the session, from the one that made it. */
+  | { readonly kind: "creator"; readonly sessionId: string };
 
 export interface Message {
   readonly id: string;
   readonly role: Role;
   readonly parts: readonly Part[];
   readonly origin?: Origin;
+  readonly record?: { readonly type: string; readonly body: Json };
 }
 
 /** The text parts of a message, joined. */

@@ -1,3 +1,4 @@
+import type { JsonObject } from "./json.js";
 import type { Message, Part, ProviderMetadata } from "./messages.js";
 import type { ToolSpec } from "./tools.js";
 import type { Usage } from "./usage.js";
@@ -12,13 +13,32 @@ export interface ModelRequest {
   readonly history: readonly Message[];
   readonly turn: readonly Message[];
   readonly tools: readonly ToolSpec[];
+  /** Set when somebody asks the model outside the conversation. */
+  readonly direct?: DirectCall;
 }
+
+/** A completion beside the turns: who asked for it, and what form the answer should have. */
+export interface DirectCall {
+  /** The label its usage is booked under. */
+  readonly source: string;
+  /** Default: text. */
+  readonly output?: DirectOutput;
+}
+
+/** The form of a direct answer. Without a `schema`, any JSON will do. */
+export type DirectOutput =
+  | { readonly type: "text" }
+  | { readonly type: "json"; readonly schema?: JsonObject; readonly name?: string };
 
 export type FinishReason = "stop" | "tool_calls" | "length" | "content_filter" | "error" | "unknown";
 
-/** What a model streams. Deltas of one block share its `blockId`; exactly one `finish` ends a successful stream. */
+/**
+ * What a model answers. Deltas of one block share its `blockId`; a block that was not streamed is one whole `text`;
+ * exactly one `finish` ends a successful answer.
+ */
 export type ModelEvent =
   | { readonly type: "text_delta"; readonly blockId: string; readonly text: string }
+  | { readonly type: "text"; readonly blockId: string; readonly text: string }
   | { readonly type: "reasoning_delta"; readonly blockId: string; readonly text: string }
   | { readonly type: "reasoning_end"; readonly blockId: string; readonly metadata: ProviderMetadata }
   | {

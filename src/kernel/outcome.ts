@@ -1,10 +1,14 @@
+import type { Json } from "./json.js";
 import type { ToolRecord } from "./tools.js";
 import type { Usage } from "./usage.js";
 
 export type StopReason = "cancelled" | "incomplete" | "max_turns" | "provider_error" | "plugin_abort" | "runtime_error";
 
 export type TurnOutcome =
-  | { readonly type: "finished"; readonly text: string }
+  /** `value`: what the turn was to find out, when its protocol ends with a value. */
+  | { readonly type: "finished"; readonly text: string; readonly value?: Json }
+  /** The protocol left for another frame instead of calling the model. */
+  | { readonly type: "frame_switch"; readonly frameId: string; readonly task: string }
   | { readonly type: "stopped"; readonly reason: StopReason; readonly code: string; readonly message: string };
 
 /** Something that went wrong on the way without deciding the outcome alone. */

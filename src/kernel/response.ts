@@ -24,6 +24,9 @@ export class ResponseBuilder {
       case "text_delta":
         this.#block("text", event.blockId).text += event.text;
         break;
+      case "text":
+        this.#parts.push({ ...event });
+        break;
       case "reasoning_delta":
         this.#block("reasoning", event.blockId).text += event.text;
         break;

@@ -1,3 +1,4 @@
+import type { FrameRecord } from "./graph.js";
 import type { Message } from "./messages.js";
 import type { Usage } from "./usage.js";
 
@@ -27,6 +28,11 @@ export interface Head {
   /** The operation that wrote this head: repeating it is answered, not repeated. */
   readonly operation: string;
   readonly parent?: { readonly sessionId: string; readonly leaf: string | null };
+  /** The frame the session is in, when it has left its first one, and those it left. */
+  readonly frameId?: string;
+  readonly frames?: readonly FrameRecord[];
+  /** Usage beside the session's own model calls, by source: direct completions, child sessions. */
+  readonly ledger?: Readonly<Record<string, Usage>>;
 }
 
 /** One atomic write: everything a turn (or a fork) changed. */

@@ -36,8 +36,15 @@ export interface BeforeVerdict extends ToolVerdict {
   readonly args: Json;
 }
 
-/** Asks hook number `n`; a hook that is at hand answers without a promise. */
-export type AskHook<S, D> = (n: number, subject: S) => readonly Owned<D>[] | Promise<readonly Owned<D>[]>;
+/**
+ * Asks hook number `n`; a hook that is at hand answers without a promise. Of a second look only restrictions count, so
+ * what a directive would do at once is not done again.
+ */
+export type AskHook<S, D> = (
+  n: number,
+  subject: S,
+  secondLook: boolean,
+) => readonly Owned<D>[] | Promise<readonly Owned<D>[]>;
 
 /**
  * The hooks before a call, in order, each with the arguments as they are by then. When one replaces them, every hook
@@ -53,7 +60,7 @@ export async function composeBeforeToolCall(
   const effects: Owned<EmitEvents | EnqueueMessages>[] = [];
   let args = original;
   for (let n = 0; n < hooks; n++) {
-    const asked = ask(n, args);
+    const asked = ask(n, args, false);
     for (const owned of asked instanceof Promise ? await asked : asked) {
       const { pluginId, value } = owned;
       switch (value.kind) {
@@ -67,6 +74,9 @@ export async function composeBeforeToolCall(
               ? replacementConflict("before_tool_call", pluginId, again.pluginId)
               : undefined,
           );
+          break;
+        case "create_session":
+        case "emit_trace":
           break;
         default:
           fold.add({ pluginId, value });
@@ -90,12 +100,13 @@ export async function composeAfterToolCall(
   let output = original;
   let replaced = false;
   for (let n = 0; n < hooks; n++) {
-    const asked = ask(n, output);
+    const asked = ask(n, output, false);
     for (const { pluginId, value } of asked instanceof Promise ? await asked : asked) {
       if (value.kind === "emit_events" || value.kind === "enqueue_messages") {
         effects.push({ pluginId, value });
         continue;
       }
+      if (value.kind === "create_session" || value.kind === "emit_trace") continue;
       fold.add({ pluginId, value });
       if (value.kind !== "short_circuit_tool" || value.output.status !== "success") continue;
       await reinspect(n, value.output, ask, fold, (again) =>
@@ -117,7 +128,7 @@ async function reinspect<S, D extends BeforeToolDirective | AfterToolDirective>(
   conflictWith: (again: Owned<D>) => TroupeError | undefined,
 ): Promise<void> {
   for (let earlier = 0; earlier < n; earlier++) {
-    const asked = ask(earlier, subject);
+    const asked = ask(earlier, subject, true);
     for (const again of asked instanceof Promise ? await asked : asked) {
       const conflict = conflictWith(again);
       if (conflict !== undefined) throw conflict;

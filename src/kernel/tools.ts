@@ -2,10 +2,24 @@ import type { Json, JsonObject } from "./json.js";
 
 /** What the model is told about a tool. */
 export interface ToolSpec {
+  /** Who the tool is, across renames and restarts; its name unless said otherwise. See {@link toolIdOf}. */
+  readonly id?: string;
+  /** What the model calls it by. */
   readonly name: string;
   readonly description: string;
   /** JSON Schema (draft 2020-12 or draft-07) of the arguments. */
   readonly inputSchema: JsonObject;
+}
+
+/**
+ * A tool's identity. Names are only aliases of it: a tool of the same name under another id is another tool.
+ *
+ * @example
+ * toolIdOf({ name: "weather", description: "…", inputSchema: {} }); // "weather"
+ * toolIdOf({ id: "acme.weather", name: "weather", description: "…", inputSchema: {} }); // "acme.weather"
+ */
+export function toolIdOf({ id, name }: Pick<ToolSpec, "id" | "name">): string {
+  return id ?? name;
 }
 
 /** One call the model asked for. */

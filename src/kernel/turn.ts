@@ -3,6 +3,7 @@ import type { TurnDirectives } from "./directives.js";
 import type { Message, Origin, Part, Role } from "./messages.js";
 import type { FinishReason, ModelResponse } from "./model.js";
 import type { StopReason, TurnIssue, TurnOutcome, TurnSummary } from "./outcome.js";
+import { type CodeResult, nativeToolStep, type ProtocolStep, renderCodeResult } from "./protocol-step.js";
 import { renderToolOutput, type ToolCall, type ToolRecord } from "./tools.js";
 import { addUsage, NO_USAGE, type Usage } from "./usage.js";
 
@@ -20,6 +21,8 @@ export interface TurnConfig {
   readonly input: string;
   /** Model calls one turn may make. */
   readonly maxSteps: number;
+  /** The protocol wants to be asked before every model call. */
+  readonly asksBeforeModel?: boolean;
 }
 
 export type CheckpointKind = "after_work" | "before_completion";
@@ -27,8 +30,10 @@ export type CheckpointKind = "after_work" | "before_completion";
 export type TurnPhase =
   | "before_turn"
   | "prompt"
+  | "before_model"
   | "model"
   | "tools"
+  | "code"
   | "checkpoint"
   | "after_turn"
   | "commit"
@@ -48,6 +53,8 @@ export interface TurnState {
   readonly issues: readonly TurnIssue[];
   readonly outcome: TurnOutcome | undefined;
   readonly checkpoint: CheckpointKind | undefined;
+  /** The prompt is made anew for every model call. */
+  readonly syncsPrompt: boolean;
   /** A cancellation that has not been acted on yet. */
   readonly cancel: string | undefined;
   /** What may be told to the host only once the turn is stored. */
@@ -58,7 +65,9 @@ export type TurnEffect =
   | { readonly type: "emit"; readonly activity: Activity }
   | { readonly type: "before_turn" }
   | { readonly type: "prompt" }
+  | { readonly type: "before_model"; readonly step: number }
   | { readonly type: "model"; readonly step: number }
+  | { readonly type: "code"; readonly language: string; readonly code: string }
   | {
       readonly type: "tools";
       readonly calls: readonly ToolCall[];
@@ -71,10 +80,15 @@ export type TurnEffect =
 
 export type TurnEvent =
   | { readonly type: "before_turn_done"; readonly directives: TurnDirectives }
-  | { readonly type: "prompt_done" }
+  | { readonly type: "prompt_done"; readonly syncs?: boolean }
   | { readonly type: "prompt_failed"; readonly issue: TurnIssue }
-  | { readonly type: "model_done"; readonly response: ModelResponse }
+  | { readonly type: "before_model_done" }
+  | { readonly type: "before_model_failed"; readonly issue: TurnIssue }
+  | { readonly type: "frame_switch"; readonly frameId: string; readonly task: string }
+  /** `next`: what the protocol makes of the answer; without one it is native tool calling. */
+  | { readonly type: "model_done"; readonly response: ModelResponse; readonly next?: ProtocolStep }
   | { readonly type: "model_failed"; readonly issue: TurnIssue }
+  | { readonly type: "code_done"; readonly result: CodeResult; readonly directives: TurnDirectives }
   | { readonly type: "tools_done"; readonly records: readonly ToolRecord[]; readonly directives: TurnDirectives }
   | { readonly type: "checkpoint_done"; readonly directives: TurnDirectives }
   | { readonly type: "checkpoint_failed"; readonly issue: TurnIssue }
@@ -91,8 +105,6 @@ export interface TurnStep {
   readonly effects: readonly TurnEffect[];
 }
 
-const NO_BROKEN_ARGS: Readonly<Record<string, string>> = Object.freeze({});
-
 export function startTurn(config: TurnConfig): TurnStep {
   const state: TurnState = {
     phase: "before_turn",
@@ -104,6 +116,7 @@ export function startTurn(config: TurnConfig): TurnStep {
     issues: [],
     outcome: undefined,
     checkpoint: undefined,
+    syncsPrompt: false,
     cancel: undefined,
     deferred: [],
   };
@@ -126,12 +139,18 @@ export function stepTurn(state: TurnState, event: TurnEvent): TurnStep {
       return event.type === "before_turn_done" ? onBeforeTurn(state, event.directives) : ignore(state);
     case "prompt":
       if (event.type === "prompt_failed") return stopWith(state, "runtime_error", event.issue);
-      return event.type === "prompt_done" ? callModel(state) : ignore(state);
+      return event.type === "prompt_done" ? onPrompt(state, event.syncs ?? false) : ignore(state);
+    case "before_model":
+      if (event.type === "before_model_failed") return stopWith(state, "runtime_error", event.issue);
+      if (event.type === "frame_switch") return onFrameSwitch(state, event);
+      return event.type === "before_model_done" ? callModel(state) : ignore(state);
     case "model":
       if (event.type === "model_failed") return stopWith(state, "provider_error", event.issue);
-      return event.type === "model_done" ? onResponse(state, event.response) : ignore(state);
+      return event.type === "model_done" ? onResponse(state, event) : ignore(state);
     case "tools":
       return event.type === "tools_done" ? onTools(state, event.records, event.directives) : ignore(state);
+    case "code":
+      return event.type === "code_done" ? onCode(state, event.result, event.directives) : ignore(state);
     case "checkpoint":
       if (event.type === "checkpoint_failed") return stopWith(state, "runtime_error", event.issue);
       return event.type === "checkpoint_done" ? onCheckpoint(state, event.directives) : ignore(state);
@@ -175,6 +194,21 @@ function onBeforeTurn(state: TurnState, directives: TurnDirectives): TurnStep {
   return { state: { ...next, phase: "prompt" }, effects: [...effects, { type: "prompt" }] };
 }
 
+function onPrompt(before: TurnState, syncs: boolean): TurnStep {
+  return nextModelCall(before.syncsPrompt === syncs ? before : { ...before, syncsPrompt: syncs });
+}
+
+function nextModelCall(state: TurnState): TurnStep {
+  if (state.config.asksBeforeModel !== true) return callModel(state);
+  if (state.cancel !== undefined) return cancelled(state, []);
+  return { state: { ...state, phase: "before_model" }, effects: [{ type: "before_model", step: state.step }] };
+}
+
+function onFrameSwitch(state: TurnState, { frameId, task }: { frameId: string; task: string }): TurnStep {
+  if (state.cancel !== undefined) return cancelled(state, []);
+  return finish(state, { type: "frame_switch", frameId, task }, []);
+}
+
 function callModel(state: TurnState): TurnStep {
   if (state.cancel !== undefined) return cancelled(state, []);
   return {
@@ -195,7 +229,10 @@ const ENDS_THE_TURN: { readonly [R in FinishReason]?: { readonly reason: StopRea
   error: { reason: "provider_error", issue: modelIssue("provider_error", "The provider reported an error.") },
 };
 
-function onResponse(before: TurnState, response: ModelResponse): TurnStep {
+function onResponse(
+  before: TurnState,
+  { response, next = nativeToolStep(response) }: Extract<TurnEvent, { type: "model_done" }>,
+): TurnStep {
   const state = { ...before, step: before.step + 1, usage: addUsage(before.usage, response.usage) };
   const effects: TurnEffect[] = [
     emit({ type: "model_call_finished", step: before.step, reason: response.reason, usage: response.usage }),
@@ -203,30 +240,64 @@ function onResponse(before: TurnState, response: ModelResponse): TurnStep {
   if (state.cancel !== undefined) return cancelled(state, effects);
   const end = ENDS_THE_TURN[response.reason];
   if (end !== undefined) return stop(state, end.reason, end.issue, effects);
-  const calls = response.parts.filter((part) => part.type === "tool_call");
-  const text = response.parts.reduce((all, part) => (part.type === "text" ? all + part.text : all), "");
-  const empty = calls.length === 0 && text === "";
-  if (empty && !response.parts.some((part) => part.type === "reasoning") && last(state)?.role !== "tool") {
-    return stop(
+  if (isEmpty(response, next) && last(state)?.role !== "tool") {
+    return stop(state, "provider_error", modelIssue("empty_response", "The model answered with nothing."), effects);
+  }
+  const answered = response.parts.length === 0 ? state : append(state, "assistant", response.parts);
+  switch (next.kind) {
+    case "tools":
+      effects.push({ type: "tools", calls: next.calls, brokenArgs: next.brokenArgs });
+      return { state: { ...answered, phase: "tools" }, effects };
+    case "code":
+      effects.push({ type: "code", language: next.language, code: next.code });
+      return { state: { ...answered, phase: "code" }, effects };
+    case "finish":
+      return complete(answered, next, effects);
+  }
+}
+
+function isEmpty(response: ModelResponse, next: ProtocolStep): boolean {
+  if (next.kind !== "finish" || next.text !== "" || next.value !== undefined) return false;
+  return !response.parts.some((part) => part.type === "reasoning");
+}
+
+/** The answer is there: the last checkpoint decides whether it stands. */
+function complete(
+  state: TurnState,
+  { text, value }: Extract<ProtocolStep, { kind: "finish" }>,
+  effects: readonly TurnEffect[],
+): TurnStep {
+  const outcome: TurnOutcome = { type: "finished", text, ...(value !== undefined && { value }) };
+  return {
+    state: { ...state, phase: "checkpoint", checkpoint: "before_completion", outcome },
+    effects: [...effects, { type: "checkpoint", checkpoint: "before_completion" }],
+  };
+}
+
+/** What the code printed is the model's next reading, unless the code itself gave the answer. */
+function onCode(before: TurnState, result: CodeResult, directives: TurnDirectives): TurnStep {
+  const text = renderCodeResult(result);
+  const ran = { ...before, toolCalls: [...before.toolCalls, ...result.toolCalls] };
+  const observed = append(ran, "user", [{ type: "text", text }], { kind: "protocol" });
+  const { state, effects } = applyDirectives(observed, directives);
+  if (directives.abort !== undefined) return abort(state, directives.abort, effects);
+  if (state.cancel !== undefined) return cancelled(state, effects);
+  if (result.terminalFinish !== undefined) {
+    const { value } = result.terminalFinish;
+    return complete(
       state,
-      "provider_error",
-      { kind: "model", code: "empty_response", message: "The model answered with nothing." },
+      { kind: "finish", text: typeof value === "string" ? value : JSON.stringify(value), value },
       effects,
     );
   }
-  const answered = response.parts.length === 0 ? state : append(state, "assistant", response.parts);
-  if (calls.length > 0) {
-    effects.push({
-      type: "tools",
-      calls: calls.map(({ callId, toolName, args }) => ({ callId, toolName, args })),
-      brokenArgs: response.brokenArgs ?? NO_BROKEN_ARGS,
-    });
-    return { state: { ...answered, phase: "tools" }, effects };
-  }
-  effects.push({ type: "checkpoint", checkpoint: "before_completion" });
+  return afterWork(state, effects);
+}
+
+function afterWork(state: TurnState, effects: readonly TurnEffect[]): TurnStep {
+  if (state.step >= state.config.maxSteps) return turnLimit(state, effects);
   return {
-    state: { ...answered, phase: "checkpoint", checkpoint: "before_completion", outcome: { type: "finished", text } },
-    effects,
+    state: { ...state, phase: "checkpoint", checkpoint: "after_work" },
+    effects: [...effects, { type: "checkpoint", checkpoint: "after_work" }],
   };
 }
 
@@ -243,11 +314,7 @@ function onTools(before: TurnState, records: readonly ToolRecord[], directives: 
   const { state, effects } = applyDirectives(withResults, directives);
   if (directives.abort !== undefined) return abort(state, directives.abort, effects);
   if (state.cancel !== undefined) return cancelled(state, effects);
-  if (state.step >= state.config.maxSteps) return turnLimit(state, effects);
-  return {
-    state: { ...state, phase: "checkpoint", checkpoint: "after_work" },
-    effects: [...effects, { type: "checkpoint", checkpoint: "after_work" }],
-  };
+  return afterWork(state, effects);
 }
 
 function onCheckpoint(before: TurnState, directives: TurnDirectives): TurnStep {
@@ -259,7 +326,9 @@ function onCheckpoint(before: TurnState, directives: TurnDirectives): TurnStep {
   if (before.checkpoint === "before_completion" && !reopened)
     return finish(state, state.outcome as TurnOutcome, effects);
   if (state.step >= state.config.maxSteps) return turnLimit(state, effects);
-  const call = callModel({ ...state, outcome: undefined });
+  const open = { ...state, outcome: undefined };
+  if (state.syncsPrompt) return { state: { ...open, phase: "prompt" }, effects: [...effects, { type: "prompt" }] };
+  const call = nextModelCall(open);
   return { state: call.state, effects: [...effects, ...call.effects] };
 }
 

@@ -15,6 +15,17 @@ export const NO_USAGE: Usage = Object.freeze({
   reasoningTokens: 0,
 });
 
+/** What `a` counts beyond `b`. */
+export function subtractUsage(a: Usage, b: Usage): Usage {
+  return {
+    inputTokens: a.inputTokens - b.inputTokens,
+    outputTokens: a.outputTokens - b.outputTokens,
+    cacheReadTokens: a.cacheReadTokens - b.cacheReadTokens,
+    cacheWriteTokens: a.cacheWriteTokens - b.cacheWriteTokens,
+    reasoningTokens: a.reasoningTokens - b.reasoningTokens,
+  };
+}
+
 export function addUsage(a: Usage, b: Usage): Usage {
   return {
     inputTokens: a.inputTokens + b.inputTokens,

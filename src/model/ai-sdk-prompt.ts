@@ -7,6 +7,7 @@ import type {
   SharedV3ProviderOptions,
 } from "@ai-sdk/provider";
 import {
+  type DirectOutput,
   type Json,
   type Message,
   type ModelRequest,
@@ -26,7 +27,26 @@ export function callOptions(request: ModelRequest, abortSignal: AbortSignal): La
   for (const message of request.history) add(prompt, message);
   for (const message of request.turn) add(prompt, message);
   const tools = request.tools.map(functionTool);
-  return { prompt, abortSignal, ...(tools.length > 0 && { tools, toolChoice: { type: "auto" } }) };
+  return {
+    prompt,
+    abortSignal,
+    ...(tools.length > 0 && { tools, toolChoice: { type: "auto" } }),
+    ...responseFormat(request.direct?.output),
+  };
+}
+
+/** Text is what a model answers anyway; only JSON is asked for. */
+function responseFormat(output: DirectOutput | undefined): Pick<LanguageModelV3CallOptions, "responseFormat"> {
+  if (output?.type !== "json") return {};
+  const { schema, name } = output;
+  return {
+    responseFormat: {
+      type: "json",
+      // A JSON Schema by contract of DirectOutput; the provider refuses one that is none.
+      ...(schema !== undefined && { schema: schema as unknown as JSONSchema7 }),
+      ...(name !== undefined && { name }),
+    },
+  };
 }
 
 /** Messages that say nothing are left out: several providers refuse empty content. */
@@ -54,6 +74,9 @@ function add(prompt: LanguageModelV3Message[], message: Message): void {
       if (content.length > 0) prompt.push({ role: "tool", content });
       return;
     }
+    // Not part of the conversation.
+    case "record":
+      return;
     default:
       message.role satisfies never;
   }

@@ -1,16 +1,9 @@
 import type { LanguageModelV3StreamPart } from "@ai-sdk/provider";
-import { type FinishReason, type ModelEvent, type ProviderMetadata, TroupeError, type Usage } from "../kernel/index.js";
+import { type ModelEvent, type ProviderMetadata, TroupeError } from "../kernel/index.js";
+import { finishEvent, toolCallEvent } from "./ai-sdk-parts.js";
 import { modelError, streamCut } from "./errors.js";
 
 type StreamPart<T extends LanguageModelV3StreamPart["type"]> = Extract<LanguageModelV3StreamPart, { type: T }>;
-
-const REASONS: Readonly<Record<string, FinishReason>> = {
-  stop: "stop",
-  length: "length",
-  error: "error",
-  "tool-calls": "tool_calls",
-  "content-filter": "content_filter",
-};
 
 /** Turns the parts of an AI SDK stream into model events. Stops after `finish`; throws when the parts end without one. */
 export async function* modelEvents(parts: AsyncIterable<unknown>): AsyncGenerator<ModelEvent> {
@@ -51,7 +44,7 @@ export async function* modelEvents(parts: AsyncIterable<unknown>): AsyncGenerato
         break;
       case "finish":
         yield* calls.finishRest();
-        yield { type: "finish", reason: reasonOf(part.finishReason), usage: usageOf(part.usage) };
+        yield finishEvent(part);
         return;
       case "error":
         throw modelError(part.error, "streaming");
@@ -111,18 +104,12 @@ class ToolCalls {
     if (call) call.text += delta;
   }
 
-  *finish({ toolCallId, toolName, input, ...rest }: StreamPart<"tool-call">): Generator<ModelEvent> {
-    this.#open.delete(toolCallId);
-    if (rest.providerExecuted || this.#finished.has(toolCallId)) return;
-    this.#finished.add(toolCallId);
-    const metadata = rest.providerMetadata as ProviderMetadata | undefined; // the same JSON, readonly
-    yield {
-      type: "tool_call",
-      callId: toolCallId,
-      toolName,
-      argsText: input.trim() === "" ? "{}" : input,
-      ...(metadata && { metadata }),
-    };
+  *finish(call: StreamPart<"tool-call">): Generator<ModelEvent> {
+    this.#open.delete(call.toolCallId);
+    const event = toolCallEvent(call);
+    if (event === undefined || this.#finished.has(call.toolCallId)) return;
+    this.#finished.add(call.toolCallId);
+    yield event;
   }
 
   *finishRest(): Generator<ModelEvent> {
@@ -139,32 +126,4 @@ function streamPart(value: unknown): LanguageModelV3StreamPart {
   throw new TroupeError("model_stream_malformed", "The model's stream holds something that is no stream part.", {
     retryable: true,
   });
-}
-
-/** A word in version 2, `{ unified, raw }` since version 3. */
-function reasonOf(reason: unknown): FinishReason {
-  const word = typeof reason === "object" && reason !== null ? (reason as { unified?: unknown }).unified : reason;
-  return (typeof word === "string" ? REASONS[word] : undefined) ?? "unknown";
-}
-
-/** Flat numbers in version 2, `{ inputTokens: { total, … }, … }` since version 3. What a provider omits counts as 0. */
-function usageOf(usage: unknown): Usage {
-  const { inputTokens, outputTokens, cachedInputTokens, reasoningTokens } = (usage ?? {}) as Record<string, unknown>;
-  const input = nested(inputTokens);
-  const output = nested(outputTokens);
-  return {
-    inputTokens: count(input ? input.total : inputTokens),
-    outputTokens: count(output ? output.total : outputTokens),
-    cacheReadTokens: count(input ? input.cacheRead : cachedInputTokens),
-    cacheWriteTokens: count(input?.cacheWrite),
-    reasoningTokens: count(output ? output.reasoning : reasoningTokens),
-  };
-}
-
-function nested(value: unknown): Record<string, unknown> | undefined {
-  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
-}
-
-function count(value: unknown): number {
-  return typeof value === "number" && Number.isFinite(value) ? value : 0;
 }

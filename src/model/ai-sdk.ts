@@ -1,7 +1,8 @@
 import type { ReadableStream, ReadableStreamDefaultReader } from "node:stream/web";
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
 import type { ModelEvent, ModelRequest } from "../kernel/index.js";
-import { aborted } from "../kernel/index.js";
+import { aborted, TroupeError } from "../kernel/index.js";
+import { generatedEvents } from "./ai-sdk-generate.js";
 import { callOptions } from "./ai-sdk-prompt.js";
 import { modelEvents } from "./ai-sdk-stream.js";
 import { type Moment, modelError } from "./errors.js";
@@ -12,38 +13,73 @@ const DRAIN_MS = 1000;
 
 const SPECIFICATIONS = ["v2", "v3", "v4"];
 
-/** What is needed of an AI SDK language model, of any version from 2 to 4. Its own types are an optional peer. */
+/**
+ * What is needed of an AI SDK language model, of any version from 2 to 4: at least one of its two calls.
+ * Its own types are an optional peer.
+ */
 export interface AiSdkLanguageModel {
   readonly specificationVersion: string;
   readonly provider: string;
   readonly modelId: string;
   // `never`: each version types its options differently, and all take what `callOptions` makes.
-  doStream(options: never): PromiseLike<{ readonly stream: ReadableStream<unknown> }>;
+  doStream?(options: never): PromiseLike<{ readonly stream: ReadableStream<unknown> }>;
+  doGenerate?(options: never): PromiseLike<unknown>;
+}
+
+type Streaming = Required<Pick<AiSdkLanguageModel, "doStream">>;
+type Generating = Required<Pick<AiSdkLanguageModel, "doGenerate">>;
+
+export interface AiSdkModelOptions {
+  /** False: ask for the whole answer at once. Default: stream when the model can. */
+  readonly stream?: boolean;
 }
 
 /** Is this a language model of a version the adapter understands? */
 export function isAiSdkLanguageModel(value: unknown): value is AiSdkLanguageModel {
   if (typeof value !== "object" || value === null) return false;
-  const { specificationVersion, doStream } = value as Partial<AiSdkLanguageModel>;
-  return typeof doStream === "function" && SPECIFICATIONS.includes(specificationVersion ?? "");
+  const { specificationVersion } = value as Partial<AiSdkLanguageModel>;
+  return SPECIFICATIONS.includes(specificationVersion ?? "") && (canStream(value) || canGenerate(value));
+}
+
+function canStream(model: Partial<Streaming>): model is Streaming {
+  return typeof model.doStream === "function";
+}
+
+function canGenerate(model: Partial<Generating>): model is Generating {
+  return typeof model.doGenerate === "function";
 }
 
 /**
- * Makes any AI SDK language model a Troupe model.
+ * Makes any AI SDK language model a Troupe model. Throws `model_module_invalid` when the model lacks the call that
+ * `stream` asks for.
  *
  * @example
  * import { createAnthropic } from "@ai-sdk/anthropic";
  * const model = createAiSdkModel(createAnthropic()("claude-sonnet-4-5"));
  */
-export function createAiSdkModel(model: AiSdkLanguageModel): Model {
-  return { id: `${model.provider}:${model.modelId}`, stream: (request, signal) => stream(model, request, signal) };
+export function createAiSdkModel(model: AiSdkLanguageModel, options: AiSdkModelOptions = {}): Model {
+  const id = `${model.provider}:${model.modelId}`;
+  const { stream = canStream(model) } = options;
+  if (stream && canStream(model)) return { id, stream: (request, signal) => streamed(model, request, signal) };
+  if (!stream && canGenerate(model)) return { id, stream: (request, signal) => generated(model, request, signal) };
+  const missing = stream ? "doStream()" : "doGenerate()";
+  throw new TroupeError("model_module_invalid", `${id} has no ${missing}, which stream: ${stream} needs`);
 }
 
-async function* stream(
-  model: AiSdkLanguageModel,
-  request: ModelRequest,
-  signal: AbortSignal,
-): AsyncGenerator<ModelEvent> {
+async function* generated(model: Generating, request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelEvent> {
+  if (signal.aborted) throw aborted(signal);
+  try {
+    const generating = (async () => model.doGenerate(callOptions(request, signal) as never))();
+    for (const event of generatedEvents(await untilAborted(generating, signal))) {
+      if (signal.aborted) throw aborted(signal);
+      yield event;
+    }
+  } catch (thrown) {
+    throw signal.aborted ? aborted(signal) : modelError(thrown, "opening");
+  }
+}
+
+async function* streamed(model: Streaming, request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelEvent> {
   if (signal.aborted) throw aborted(signal);
   // Our own controller: aborting it is the only way to free a connection a provider opened and then gave up on.
   const call = new AbortController();
@@ -68,17 +104,24 @@ async function* stream(
   }
 }
 
-/** Starts the call; an abort ends the wait even when the model ignores its signal. */
-function open(model: AiSdkLanguageModel, options: LanguageModelV3CallOptions): Promise<ReadableStream<unknown>> {
+/** Starts the call; a stream that comes when nobody waits for it any more is cancelled. */
+async function open(model: Streaming, options: LanguageModelV3CallOptions): Promise<ReadableStream<unknown>> {
   const signal = options.abortSignal as AbortSignal; // callOptions always sets it
+  const opening = (async () => (await model.doStream(options as never)).stream)();
+  try {
+    return await untilAborted(opening, signal);
+  } catch (thrown) {
+    opening.then((late) => late.cancel()).catch(() => undefined);
+    throw thrown;
+  }
+}
+
+/** An abort ends the wait even when the model ignores its signal. */
+function untilAborted<T>(calling: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
-    const opening = (async () => (await model.doStream(options as never)).stream)();
-    const onAbort = () => {
-      reject(signal.reason);
-      opening.then((late) => late.cancel()).catch(() => undefined);
-    };
+    const onAbort = () => reject(signal.reason);
     signal.addEventListener("abort", onAbort, { once: true });
-    opening.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+    calling.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
   });
 }
 

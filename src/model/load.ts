@@ -1,12 +1,15 @@
 import { messageOf, TroupeError } from "../kernel/index.js";
 import { importDefault } from "../wire/index.js";
-import { createAiSdkModel, isAiSdkLanguageModel } from "./ai-sdk.js";
+import { type AiSdkModelOptions, createAiSdkModel, isAiSdkLanguageModel } from "./ai-sdk.js";
 import type { Model, ModelSource } from "./model.js";
 import type { Script } from "./script.js";
 import { createScriptedModel, defaultModel } from "./scripted.js";
 
 const WHAT_TO_EXPORT =
-  "Export an AI SDK language model, an object with id and stream(), the result of scriptedModel(), or a function that returns one of these";
+  "Export an AI SDK language model, { model, stream: false } to ask one for whole answers, an object with id and stream(), the result of scriptedModel(), or a function that returns one of these";
+
+/** A model and how to call it. */
+type ModelWithOptions = { readonly model: unknown } & Required<AiSdkModelOptions>;
 
 /**
  * The model a source names. Without a source: the scripted model that repeats what the user said.
@@ -43,24 +46,51 @@ async function exportedBy(url: string): Promise<unknown> {
 
 function modelOf(exported: unknown, url: string): Model {
   if (isAiSdkLanguageModel(exported)) return createAiSdkModel(exported);
+  if (isWithOptions(exported)) return modelWithOptions(exported, url);
   if (isModel(exported)) return exported;
   if (isScripted(exported)) return createScriptedModel(exported.script);
   throw invalid(url, whyNot(exported));
 }
 
-function whyNot(exported: unknown): string {
-  const { specificationVersion, stream } = (exported ?? {}) as Record<string, unknown>;
-  if (typeof specificationVersion === "string") {
-    return `its AI SDK model has specification ${specificationVersion}; v2, v3 and v4 are understood. Install a matching version of the provider package`;
+/** Only an AI SDK model leaves a choice between its calls. */
+function modelWithOptions({ model, stream }: ModelWithOptions, url: string): Model {
+  if (!isAiSdkLanguageModel(model)) {
+    throw invalid(
+      url,
+      wrongVersion(model) ?? `stream: ${stream} goes with an AI SDK language model, which its model is not`,
+    );
   }
+  try {
+    return createAiSdkModel(model, { stream });
+  } catch (cause) {
+    throw invalid(url, messageOf(cause), cause);
+  }
+}
+
+function whyNot(exported: unknown): string {
+  const version = wrongVersion(exported);
+  if (version !== undefined) return version;
+  const { stream } = (exported ?? {}) as Record<string, unknown>;
   if (typeof stream === "function") return "its model has no id. Add a string id that names it";
   return `its default export is no model. ${WHAT_TO_EXPORT}`;
+}
+
+function wrongVersion(model: unknown): string | undefined {
+  const { specificationVersion } = (model ?? {}) as Record<string, unknown>;
+  if (typeof specificationVersion !== "string") return undefined;
+  return `its AI SDK model has specification ${specificationVersion}; v2, v3 and v4 are understood. Install a matching version of the provider package`;
 }
 
 function isModel(value: unknown): value is Model {
   if (typeof value !== "object" || value === null) return false;
   const { id, stream } = value as Partial<Model>;
   return typeof id === "string" && typeof stream === "function";
+}
+
+function isWithOptions(value: unknown): value is ModelWithOptions {
+  if (typeof value !== "object" || value === null) return false;
+  const { model, stream } = value as Partial<ModelWithOptions>;
+  return model !== undefined && typeof stream === "boolean";
 }
 
 function isScripted(value: unknown): value is { readonly kind: "scripted"; readonly script: Script } {

@@ -15,6 +15,7 @@ import type { Script } from "./script.js";
  * };
  */
 export interface Model {
+  /** Names the model wherever its use is told: `provider:modelId` of an AI SDK model, `scripted` of a script. */
   readonly id: string;
   stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelEvent>;
 }

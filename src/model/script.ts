@@ -28,6 +28,8 @@ export interface ScriptStep {
   readonly text?: string;
   /** The text, already cut: one delta each. */
   readonly chunks?: readonly string[];
+  /** False: text and reasoning come whole, each in one piece. Default true. */
+  readonly stream?: boolean;
   readonly reasoning?: string;
   readonly toolCalls?: readonly ScriptToolCall[];
   /** Before the first event. */
@@ -37,6 +39,12 @@ export interface ScriptStep {
   readonly finish?: FinishReason;
   readonly usage?: Partial<Usage>;
   readonly fail?: ScriptFailure;
+}
+
+/** What is said to a completion outside the conversation; `{input}` is the last text of its user. */
+export interface ScriptDirectAnswer extends ScriptStep {
+  /** Whose completions this answers. Default: anybody's. */
+  readonly source?: string;
 }
 
 /**
@@ -50,6 +58,8 @@ export interface ScriptStep {
  */
 export interface Script {
   readonly turns: readonly (readonly ScriptStep[])[];
+  /** Completions outside the conversation get the first answer for their source; without one, their `{input}` back. */
+  readonly direct?: readonly ScriptDirectAnswer[];
   /** Characters per text delta. Default 32. */
   readonly chunkSize?: number;
 }
@@ -105,6 +115,7 @@ const FAILURE: Record<keyof ScriptFailure, Check> = {
 const STEP: Record<keyof ScriptStep, Check> = {
   text,
   chunks: (value, path) => eachOf(value, path, text),
+  stream: flag,
   reasoning: text,
   toolCalls: (value, path) => eachOf(value, path, checkToolCall),
   delayMs: amount,
@@ -114,11 +125,14 @@ const STEP: Record<keyof ScriptStep, Check> = {
   fail: (value, path) => fieldsOf(value, path, FAILURE),
 };
 
+const DIRECT_ANSWER: Record<keyof ScriptDirectAnswer, Check> = { ...STEP, source: name };
+
 const SCRIPT: Record<keyof Script, Check> = {
   turns: (value, path) => {
-    eachOf(value, path, (turn, turnPath) => eachOf(turn, turnPath, checkStep));
+    eachOf(value, path, (turn, turnPath) => eachOf(turn, turnPath, stepWith(STEP)));
     expect((value as unknown[]).length > 0, path, "must hold at least one turn", value);
   },
+  direct: (value, path) => eachOf(value, path, stepWith(DIRECT_ANSWER)),
   chunkSize: whole(1),
 };
 
@@ -135,16 +149,13 @@ export function checkScript(value: unknown): Script {
   return script;
 }
 
-function checkStep(value: unknown, path: string): void {
-  fieldsOf(value, path, STEP);
-  const step = value as ScriptStep; // every field was just checked
-  if (step.text === undefined || step.chunks === undefined) return;
-  expect(
-    step.chunks.join("") === step.text,
-    `${path}.chunks`,
-    "must add up to text; give only one of them",
-    step.chunks,
-  );
+function stepWith(fields: Readonly<Record<string, Check>>): Check {
+  return (value, path) => {
+    fieldsOf(value, path, fields);
+    const { text: said, chunks } = value as ScriptStep; // every field was just checked
+    if (said === undefined || chunks === undefined) return;
+    expect(chunks.join("") === said, `${path}.chunks`, "must add up to text; give only one of them", chunks);
+  };
 }
 
 function checkToolCall(value: unknown, path: string): void {

@@ -15,10 +15,13 @@ export interface CompiledStep {
   finish(request: ModelRequest, deltas: readonly Delta[]): ModelEvent;
 }
 
-type Delta = Extract<ModelEvent, { type: "text_delta" | "reasoning_delta" }>;
+/** A piece of what the step says; its one and only, when the step is not streamed. */
+type Delta = Extract<ModelEvent, { type: "text" | "text_delta" | "reasoning_delta" }>;
 
 export function compileStep(step: ScriptStep, chunkSize: number): CompiledStep {
-  const reasoning = cut(step.reasoning ?? "", chunkSize).map((text): Delta => ({ ...REASONING, text }));
+  const streamed = step.stream ?? true;
+  const size = streamed ? chunkSize : Number.POSITIVE_INFINITY;
+  const reasoning = cut(step.reasoning ?? "", size).map((text): Delta => ({ ...REASONING, text }));
   const calls = (step.toolCalls ?? []).map(({ tool, args = {}, argsText = JSON.stringify(args), callId }) => ({
     tool,
     argsText,
@@ -29,10 +32,11 @@ export function compileStep(step: ScriptStep, chunkSize: number): CompiledStep {
   const reason = step.finish ?? (calls.length > 0 ? "tool_calls" : "stop");
 
   const chunksOf = (fill: (text: string) => string) =>
-    step.chunks ? step.chunks.map(fill) : cut(fill(step.text ?? ""), chunkSize);
+    step.chunks && streamed ? step.chunks.map(fill) : cut((step.chunks ?? [step.text ?? ""]).map(fill).join(""), size);
+  const block = streamed ? TEXT : WHOLE_TEXT;
   const deltasOf = (fill: (text: string) => string) => [
     ...reasoning,
-    ...chunksOf(fill).map((text): Delta => ({ ...TEXT, text })),
+    ...chunksOf(fill).map((text): Delta => ({ ...block, text })),
   ];
   const hasPlaceholder = [step.text ?? "", ...(step.chunks ?? [])].some((text) => text.search(PLACEHOLDER) >= 0);
   // What no request changes is made once: this model also carries the benchmarks.
@@ -66,6 +70,7 @@ export function compileStep(step: ScriptStep, chunkSize: number): CompiledStep {
 }
 
 const TEXT = { type: "text_delta", blockId: "text" } as const;
+const WHOLE_TEXT = { type: "text", blockId: "text" } as const;
 const REASONING = { type: "reasoning_delta", blockId: "reasoning" } as const;
 
 function failureOf(fail: ScriptFailure): NonNullable<CompiledStep["failure"]> {
@@ -99,8 +104,10 @@ function fillIn(text: string, request: ModelRequest): string {
   return text.replace(PLACEHOLDER, (_, name: string) => (name === "input" ? inputText(request) : toolResult(request)));
 }
 
-function inputText({ turn, history }: ModelRequest): string {
-  const isInput = (message: Message) => message.role === "user" && message.origin?.kind === "turn_input";
+/** A direct completion has no turn input: whatever its user said last is what it is about. */
+function inputText({ turn, history, direct }: ModelRequest): string {
+  const isInput = ({ role, origin }: Message) =>
+    role === "user" && (direct !== undefined || origin?.kind === "turn_input");
   const input = turn.findLast(isInput) ?? history.findLast(isInput);
   return input ? textOf(input) : "";
 }

@@ -2,10 +2,11 @@ import type { ModelEvent, ModelRequest } from "../kernel/index.js";
 import { aborted } from "../kernel/index.js";
 import type { Model, ModelSource } from "./model.js";
 import { pause } from "./pause.js";
-import { checkScript, type Script, type ScriptStep } from "./script.js";
+import { checkScript, type Script, type ScriptDirectAnswer, type ScriptStep } from "./script.js";
 import { type CompiledStep, compileStep } from "./scripted-step.js";
 
 const DEFAULT_CHUNK_SIZE = 32;
+const ECHO: ScriptDirectAnswer = { text: "{input}" };
 
 /**
  * A model that says what it is told, the same every time: for tests, benchmarks and first steps.
@@ -34,16 +35,23 @@ export const defaultModel: ModelSource = scriptedModel([{ text: "You said: {inpu
  * for await (const event of model.stream(request, signal)) console.log(event);
  */
 export function createScriptedModel(script: Script): Model {
-  const { turns, chunkSize = DEFAULT_CHUNK_SIZE } = checkScript(script);
+  const { turns, direct = [], chunkSize = DEFAULT_CHUNK_SIZE } = checkScript(script);
   const compiled = turns.map((steps) => steps.map((step) => compileStep(step, chunkSize)));
   const done = compileStep({ text: "done" }, chunkSize);
+  const answers = [...direct, ECHO].map(({ source, ...step }) => ({ source, step: compileStep(step, chunkSize) }));
   const attempts = new Attempts();
+
+  const stepOf = (request: ModelRequest): CompiledStep => {
+    const { direct: call, step } = request;
+    if (call) return answers.find(({ source = call.source }) => source === call.source)?.step ?? done;
+    const turn = compiled.length === 1 ? 0 : turnNumber(request) % compiled.length;
+    return compiled[turn]?.[step] ?? done;
+  };
 
   return {
     id: "scripted",
     stream(request, signal) {
-      const turn = compiled.length === 1 ? 0 : turnNumber(request) % compiled.length;
-      const step = compiled[turn]?.[request.step] ?? done;
+      const step = stepOf(request);
       return play(step, { request, signal, fails: attempts.fails(step, request) });
     },
   };
@@ -80,7 +88,7 @@ class Attempts {
     if (!step.failure) return false;
     const { attempts } = step.failure;
     if (attempts === undefined) return true;
-    const key = JSON.stringify([request.sessionId, request.turnId, request.step]);
+    const key = JSON.stringify([request.sessionId, request.turnId, request.step, request.direct?.source]);
     const made = this.#made.get(key) ?? 0;
     if (made >= attempts) this.#made.delete(key);
     else this.#made.set(key, made + 1);

@@ -1,18 +1,14 @@
+import type { Extension } from "./extensions.js";
 import type { Hooks } from "./hooks.js";
-import type { Command, Query } from "./operations.js";
+import type { Action, Command, Query } from "./operations.js";
+import type { PluginTool } from "./plugin-tool.js";
+import type { Protocol } from "./protocol.js";
+import type { Register } from "./registrar.js";
 import type { InferSchema, Schema } from "./schema.js";
-import type { ToolContext } from "./tool.js";
+import type { TriggerSpec } from "./specs.js";
 
 /** Schemas by name: of tools, queries, commands, tasks. */
 type Schemas = Record<string, Schema>;
-
-/** A tool a plugin brings along: it runs on the plugin's thread, with the session's state at hand. */
-export interface PluginTool<S extends Schema, State, Options> {
-  readonly description: string;
-  readonly inputSchema: S;
-  readonly timeoutMs?: number;
-  execute(args: InferSchema<S>, context: ToolContext & { readonly state: State; readonly options: Options }): unknown;
-}
 
 export interface PluginDefinition<
   State,
@@ -21,6 +17,7 @@ export interface PluginDefinition<
   Q extends Schemas = Schemas,
   C extends Schemas = Schemas,
   J extends Schemas = Schemas,
+  A extends Schemas = Schemas,
 > {
   /** Unique among the plugins of a runtime: `acme.budget`. */
   readonly id: string;
@@ -38,6 +35,17 @@ export interface PluginDefinition<
   readonly queries?: { readonly [K in keyof Q]: Query<Q[K], State, InferSchema<O>> };
   readonly commands?: { readonly [K in keyof C]: Command<C[K], State, InferSchema<O>> };
   readonly tasks?: { readonly [K in keyof J]: Command<J[K], State, InferSchema<O>> };
+  readonly actions?: { readonly [K in keyof A]: Action<A[K], State, InferSchema<O>> };
+  readonly triggers?: readonly (Omit<TriggerSpec, "payloadSchema"> & { readonly payloadSchema?: Schema })[];
+  /** For other plugins of the runtime, which know them by id; the same for every session. */
+  readonly extensions?: readonly Extension[] | ((options: InferSchema<O>) => readonly Extension[]);
+  /** How turns talk to the model: inline plugins only. A function makes the pieces of one session. */
+  readonly protocol?: Protocol | ((init: { readonly sessionId: string; readonly options: InferSchema<O> }) => Protocol);
+  /**
+   * Contributions that depend on the session, beside those declared here. It costs a round trip when a session is
+   * opened; what is declared costs none.
+   */
+  readonly register?: Register<State, O>;
 }
 
 /**
@@ -63,6 +71,7 @@ export function definePlugin<
   const Q extends Schemas,
   const C extends Schemas,
   const J extends Schemas,
->(definition: PluginDefinition<State, O, T, Q, C, J>): PluginDefinition<State, O, T, Q, C, J> {
+  const A extends Schemas,
+>(definition: PluginDefinition<State, O, T, Q, C, J, A>): PluginDefinition<State, O, T, Q, C, J, A> {
   return definition;
 }

@@ -1,11 +1,15 @@
 import type {
   AbortTurn,
+  CreateSession,
   EmitEvents,
+  EmitTrace,
   EnqueuedMessage,
   EnqueueMessages,
   Json,
+  JsonObject,
   PluginEvent,
   ReplaceToolArgs,
+  SessionCreateRequest,
   ShortCircuitTool,
 } from "../kernel/index.js";
 
@@ -45,4 +49,14 @@ export function deny(code: string, message: string): ShortCircuitTool {
 /** Tells the host something: it arrives as `plugin_event` activities. */
 export function emitEvents(...events: readonly PluginEvent[]): EmitEvents {
   return { kind: "emit_events", events };
+}
+
+/** Makes a session, by default an empty child of this one. It is not started: the host or a tool does that. */
+export function createSession(request: SessionCreateRequest = {}): CreateSession {
+  return { kind: "create_session", request };
+}
+
+/** Leaves a trace `plugin.<id>.<name>` for whoever watches. */
+export function emitTrace(name: string, payload?: Json, context?: JsonObject): EmitTrace {
+  return { kind: "emit_trace", name, ...(payload !== undefined && { payload }), ...(context && { context }) };
 }

@@ -1,57 +1,74 @@
 export type {
   AbortTurn,
+  Activity,
   AfterToolDirective,
   AfterTurnDirective,
+  AppendNode,
+  AppendRequest,
+  AppendResult,
+  Authority,
   BeforeToolDirective,
+  CodeResult,
+  ContextPiece,
+  CreateSession,
   Directive,
   EmitEvents,
+  EmitTrace,
   EnqueuedMessage,
   EnqueueMessages,
   Json,
   JsonObject,
+  Message,
   ModelResponse,
   PluginEvent,
+  PreparedContext,
   PromptContribution,
   PromptSlot,
+  ProtocolStep,
   ReplaceToolArgs,
+  SessionConfig,
+  SessionCreateRequest,
   ShortCircuitTool,
+  SubagentContext,
+  ToolAvailability,
   ToolCall,
   ToolOutput,
+  ToolSpec,
+  ToolState,
   TurnDirective,
   TurnSummary,
+  Usage,
 } from "../kernel/index.js";
-export { TroupeError } from "../kernel/index.js";
-export { definePlugin, type PluginDefinition, type PluginTool } from "./define.js";
-export { abortTurn, deny, emitEvents, enqueueMessages, replaceToolArgs, shortCircuitTool } from "./directives.js";
-export {
-  type CatalogContribution,
-  HOOK_KINDS,
-  type Hook,
-  type HookContext,
-  type HookFacts,
-  type HookKind,
-  type HookName,
-  type HookResults,
-  type Hooks,
-  type MatchedHook,
-  matchesTool,
-  type ResponseTransform,
-  SINGLETON_KINDS,
-  type StreamEnd,
-  type StreamTransform,
-  type TurnFacts,
-} from "./hooks.js";
-export { compileSchema, schemaIssues, validateArgs } from "./json-schema.js";
+export { nativeToolStep, TroupeError } from "../kernel/index.js";
 export {
   type AnyHook,
   type AnyPluginTool,
+  ContributionSet,
   duplicateOperation,
-  type LoadedPlugin,
-  loadPlugin,
-  type PluginManifest,
-  parseAny,
-} from "./load.js";
+  duplicateSingleton,
+  pluginInvalid,
+} from "./contributions.js";
+export { definePlugin, type PluginDefinition } from "./define.js";
+export {
+  abortTurn,
+  createSession,
+  deny,
+  emitEvents,
+  emitTrace,
+  enqueueMessages,
+  replaceToolArgs,
+  shortCircuitTool,
+} from "./directives.js";
+export * from "./extensions.js";
+export * from "./hooks.js";
+export * from "./host.js";
+export { compileSchema, schemaIssues, validateArgs } from "./json-schema.js";
+export { type LoadedPlugin, loadPlugin, type PluginManifest, parseAny } from "./load.js";
 export * from "./operations.js";
+export { PluginOptions } from "./plugin-options.js";
+export type { PluginTool } from "./plugin-tool.js";
+export * from "./protocol.js";
+export * from "./registrar.js";
 export * from "./schema.js";
 export {
   type PluginRevision,
@@ -60,4 +77,5 @@ export {
   snapshotFingerprint,
   snapshotIsCurrent,
 } from "./snapshot.js";
+export * from "./specs.js";
 export * from "./tool.js";

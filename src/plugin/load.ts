@@ -1,35 +1,34 @@
-import { type ToolSpec, TroupeError } from "../kernel/index.js";
-import type { PluginTool } from "./define.js";
-import { HOOK_KINDS, type HookContext, type HookKind, type HookName } from "./hooks.js";
+import { TroupeError } from "../kernel/index.js";
+import { ContributionSet, pluginInvalid } from "./contributions.js";
+import type { Extension } from "./extensions.js";
 import { schemaIssues } from "./json-schema.js";
-import type { LoadedOperation, OperationSpec, SessionParam } from "./operations.js";
-import { isStandardSchema, jsonSchemaOf, type Parsed, parseWith, type Schema } from "./schema.js";
-import { checkToolName } from "./tool.js";
+import type { Protocol } from "./protocol.js";
+import type { Register } from "./registrar.js";
+import { isStandardSchema, type Parsed, parseWith, type Schema } from "./schema.js";
+import { type Contributions, NO_CONTRIBUTIONS } from "./specs.js";
 
-/** What the rest of the runtime knows of a plugin: enough to call only the hooks that exist. */
+/** What the rest of the runtime knows of a plugin: enough to call only what exists. */
 export interface PluginManifest {
   readonly id: string;
   readonly version: string;
-  readonly hooks: readonly HookKind[];
-  /** Tools a hook is for; a kind that is not here is for all. */
-  readonly matchers: { readonly [K in HookKind]?: readonly string[] };
+  /** It may keep something for a session. */
   readonly stateful: boolean;
   /** It can read state of other major versions. */
   readonly migrates: boolean;
-  readonly operations: readonly OperationSpec[];
-  readonly tools: readonly { readonly spec: ToolSpec; readonly timeoutMs?: number }[];
+  /** It registers: what it contributes is asked of it for every session. */
+  readonly registers: boolean;
+  /** What it contributes to every session; empty for one that registers. */
+  readonly contributions: Contributions;
+  readonly extensions: readonly Extension[];
 }
-
-export type AnyHook = (context: HookContext<HookKind, unknown, unknown>) => unknown;
-export type AnyPluginTool = PluginTool<Schema, unknown, unknown>;
 
 /** A plugin that was checked and given its options; makes one instance per session. */
 export interface LoadedPlugin {
   readonly manifest: PluginManifest;
   readonly options: unknown;
-  readonly hooks: ReadonlyMap<HookKind, AnyHook>;
-  readonly tools: ReadonlyMap<string, AnyPluginTool>;
-  readonly operations: ReadonlyMap<string, LoadedOperation>;
+  readonly contributed: ContributionSet;
+  readonly protocol: ((init: { sessionId: string; options: unknown }) => Protocol) | undefined;
+  readonly register: Register<unknown, Schema> | undefined;
   readonly migrate: ((state: unknown, fromVersion: string) => unknown) | undefined;
   readonly initialState: ((init: { sessionId: string; options: unknown }) => unknown) | undefined;
 }
@@ -39,141 +38,92 @@ const ID = /^[A-Za-z0-9][A-Za-z0-9._\-/@]{0,127}$/;
 /** Checks a module's default export and the host's options for it. `source` names the module in errors. */
 export async function loadPlugin(exported: unknown, options: unknown, source: string): Promise<LoadedPlugin> {
   if (typeof exported !== "object" || exported === null) {
-    throw invalid(source, "its default export is not a plugin. Write `export default definePlugin({ … })`");
+    throw pluginInvalid(source, "its default export is not a plugin. Write `export default definePlugin({ … })`");
   }
   const definition = exported as Record<string, unknown>;
   const { id, version } = definition;
   if (typeof id !== "string" || !ID.test(id))
-    throw invalid(source, 'it has no usable id. Give it one like "acme.budget"');
+    throw pluginInvalid(source, 'it has no usable id. Give it one like "acme.budget"');
   if (typeof version !== "string" || version === "")
-    throw invalid(source, `plugin ${id} has no version. Give it one like "1.0.0"`);
-  const { state } = definition;
+    throw pluginInvalid(source, `plugin ${id} has no version. Give it one like "1.0.0"`);
+  const { state, migrate, register } = definition;
   if (state !== undefined && typeof state !== "function")
-    throw invalid(source, `the state of plugin ${id} is not a function that makes it`);
-  const { migrate } = definition;
-  if (migrate !== undefined && typeof migrate !== "function") {
-    throw invalid(source, `the migrate of plugin ${id} is not a function`);
+    throw pluginInvalid(source, `the state of plugin ${id} is not a function that makes it`);
+  for (const [name, value] of [
+    ["migrate", migrate],
+    ["register", register],
+  ] as const) {
+    if (value !== undefined && typeof value !== "function")
+      throw pluginInvalid(source, `the ${name} of plugin ${id} is not a function`);
   }
-  const { hooks, matchers } = hooksOf(definition.hooks, id, source);
-  const tools = toolsOf(definition.tools, id, source);
-  const operations = operationsOf(definition, id, source);
+  const contributed = declared(definition, id, source);
+  const checkedOptions = await optionsOf(definition.options, options, id);
   return {
     manifest: {
       id,
       version,
-      hooks: [...hooks.keys()],
-      matchers,
-      stateful: state !== undefined,
+      stateful: state !== undefined || register !== undefined,
       migrates: migrate !== undefined,
-      operations: [...operations.values()].map(({ spec }) => spec),
-      tools: [...tools].map(([name, tool]) => ({
-        spec: {
-          name,
-          description: tool.description,
-          inputSchema: jsonSchemaOf(tool.inputSchema, `tool ${name} of plugin ${id}`),
-        },
-        ...(tool.timeoutMs !== undefined && { timeoutMs: tool.timeoutMs }),
-      })),
+      registers: register !== undefined,
+      contributions: register === undefined ? contributed.specs() : NO_CONTRIBUTIONS,
+      extensions: extensionsOf(definition.extensions, checkedOptions, id, source),
     },
-    options: await optionsOf(definition.options, options, id),
-    hooks,
-    tools,
-    operations,
+    options: checkedOptions,
+    contributed,
+    protocol: protocolOf(definition.protocol, id, source),
+    register: register as LoadedPlugin["register"],
     migrate: migrate as LoadedPlugin["migrate"],
     initialState: state as LoadedPlugin["initialState"],
   };
 }
 
-const MATCHED: readonly HookKind[] = ["before_tool_call", "after_tool_call", "tool_result_projector"];
-
-function hooksOf(
-  hooks: unknown,
-  id: string,
-  source: string,
-): { hooks: Map<HookKind, AnyHook>; matchers: PluginManifest["matchers"] } {
-  const found = new Map<HookKind, AnyHook>();
-  const matchers: { [K in HookKind]?: readonly string[] } = {};
-  if (hooks === undefined) return { hooks: found, matchers };
-  if (typeof hooks !== "object" || hooks === null) throw invalid(source, `the hooks of plugin ${id} are not an object`);
-  for (const [name, given] of Object.entries(hooks)) {
-    if (given === undefined) continue;
-    if (!Object.hasOwn(HOOK_KINDS, name)) {
-      throw invalid(source, `plugin ${id} has a hook "${name}"; the hooks are ${Object.keys(HOOK_KINDS).join(", ")}`);
-    }
-    const kind = HOOK_KINDS[name as HookName];
-    const matched = typeof given === "object" && given !== null && MATCHED.includes(kind) ? given : undefined;
-    const hook = matched === undefined ? given : matched.run;
-    if (typeof hook !== "function") throw invalid(source, `hook ${name} of plugin ${id} is not a function`);
-    if (matched !== undefined) {
-      if (!Array.isArray(matched.tools) || !matched.tools.every((tool: unknown) => typeof tool === "string")) {
-        throw invalid(source, `hook ${name} of plugin ${id} needs a list of tool names in "tools"`);
-      }
-      matchers[kind] = matched.tools;
-    }
-    found.set(kind, hook as AnyHook);
-  }
-  return { hooks: found, matchers };
-}
-
-function toolsOf(tools: unknown, id: string, source: string): Map<string, AnyPluginTool> {
-  const found = new Map<string, AnyPluginTool>();
-  if (tools === undefined) return found;
-  if (typeof tools !== "object" || tools === null) throw invalid(source, `the tools of plugin ${id} are not an object`);
-  for (const [name, tool] of Object.entries(tools as Record<string, Partial<AnyPluginTool> | null>)) {
-    checkToolName(name);
-    if (typeof tool?.description !== "string" || typeof tool.execute !== "function" || tool.inputSchema === undefined) {
-      throw invalid(source, `tool ${name} of plugin ${id} needs a description, an inputSchema and an execute function`);
-    }
-    found.set(name, tool as AnyPluginTool);
-  }
-  return found;
-}
-
-const SESSION_PARAMS: readonly unknown[] = ["required", "optional", "forbidden"] satisfies SessionParam[];
-
-function operationsOf(definition: Record<string, unknown>, id: string, source: string): Map<string, LoadedOperation> {
-  const found = new Map<string, LoadedOperation>();
+/** What is written down in the definition itself. */
+function declared(definition: Record<string, unknown>, id: string, source: string): ContributionSet {
+  const set = new ContributionSet(id, source);
+  for (const [name, hook] of fieldsOf(definition, "hooks", id, source)) set.addHook(name, hook);
+  for (const [name, tool] of fieldsOf(definition, "tools", id, source)) set.addTool(name, tool);
   for (const [field, kind] of [
     ["queries", "query"],
     ["commands", "command"],
     ["tasks", "task"],
+    ["actions", "action"],
   ] as const) {
-    const given = definition[field];
-    if (given === undefined) continue;
-    if (typeof given !== "object" || given === null)
-      throw invalid(source, `the ${field} of plugin ${id} are not an object`);
-    for (const [name, operation] of Object.entries(given as Record<string, Record<string, unknown> | null>)) {
-      const { description, input, output, session = "optional", run } = operation ?? {};
-      if (
-        typeof description !== "string" ||
-        typeof run !== "function" ||
-        input === undefined ||
-        !SESSION_PARAMS.includes(session)
-      ) {
-        throw invalid(
-          source,
-          `${kind} ${name} of plugin ${id} needs a description, an input schema and a run function`,
-        );
-      }
-      if (found.has(name)) throw duplicateOperation(name, id, id);
-      const inputSchema = jsonSchemaOf(input as Schema, `${kind} ${name} of plugin ${id}`);
-      found.set(name, {
-        spec: { name, kind, description, session: session as SessionParam, inputSchema },
-        input: input as Schema,
-        output: output as Schema | undefined,
-        run: run as LoadedOperation["run"],
-      });
-    }
+    for (const [name, operation] of fieldsOf(definition, field, id, source)) set.addOperation(kind, name, operation);
   }
-  return found;
+  const { triggers = [] } = definition;
+  if (!Array.isArray(triggers)) throw pluginInvalid(source, `the triggers of plugin ${id} are not a list`);
+  for (const trigger of triggers) set.addTrigger(trigger);
+  return set;
 }
 
-export function duplicateOperation(name: string, first: string, second: string): TroupeError {
-  const owners =
-    first === second ? `Plugin ${first} has two operations` : `Plugins ${first} and ${second} both have an operation`;
-  return new TroupeError("duplicate_operation", `${owners} called ${name}.`, {
-    details: { name, plugins: [first, second] },
-  });
+function fieldsOf(
+  definition: Record<string, unknown>,
+  field: string,
+  id: string,
+  source: string,
+): readonly [string, unknown][] {
+  const given = definition[field];
+  if (given === undefined) return [];
+  if (typeof given !== "object" || given === null)
+    throw pluginInvalid(source, `the ${field} of plugin ${id} are not an object`);
+  return Object.entries(given).filter(([, value]) => value !== undefined);
+}
+
+function extensionsOf(given: unknown, options: unknown, id: string, source: string): readonly Extension[] {
+  const extensions: unknown = typeof given === "function" ? given(options) : (given ?? []);
+  const usable =
+    Array.isArray(extensions) &&
+    extensions.every((entry) => typeof entry?.extensionId === "string" && entry.payload !== undefined);
+  if (!usable) throw pluginInvalid(source, `the extensions of plugin ${id} are not a list of { extensionId, payload }`);
+  return extensions as readonly Extension[];
+}
+
+function protocolOf(given: unknown, id: string, source: string): LoadedPlugin["protocol"] {
+  if (given === undefined) return undefined;
+  if (typeof given === "function") return given as LoadedPlugin["protocol"];
+  if (typeof given !== "object" || given === null)
+    throw pluginInvalid(source, `the protocol of plugin ${id} is neither an object nor a function`);
+  return () => given as Protocol;
 }
 
 async function optionsOf(schema: unknown, options: unknown, id: string): Promise<unknown> {
@@ -194,10 +144,4 @@ export async function parseAny(schema: Schema, value: unknown, what: string): Pr
   if (isStandardSchema(schema)) return parseWith(schema, value);
   const issues = schemaIssues(schema, value, what);
   return issues.length === 0 ? { ok: true, value } : { ok: false, issues: [...issues] };
-}
-
-function invalid(source: string, why: string): TroupeError {
-  return new TroupeError("plugin_invalid", `${source} cannot be used as a plugin: ${why}.`, {
-    details: { module: source },
-  });
 }

@@ -1,20 +1,33 @@
-import { type JsonObject, type PluginEvent, TroupeError } from "../kernel/index.js";
+import { type JsonObject, type PluginEvent, type ToolOutput, TroupeError } from "../kernel/index.js";
+import { type HostInterface, PLUGIN_ACTION_HOST, type PluginActionHost, QUERY_HOST, type QueryHost } from "./host.js";
 import type { InferSchema, Schema } from "./schema.js";
 
-/** A query only reads and is answered while a turn runs; commands and tasks have the session to themselves. */
-export type OperationKind = "query" | "command" | "task";
+/**
+ * A query only reads and is answered while a turn runs; commands and tasks have the session to themselves. An action
+ * is the older form: it answers with a tool's output and has no effects beyond the plugin's own state.
+ */
+export type OperationKind = "query" | "command" | "task" | "action";
 
 /** Must, may or must not a session be named? One that is forbidden runs on a session, but is not about it. */
 export type SessionParam = "required" | "optional" | "forbidden";
 
-export interface OperationContext<State, Options> {
+export interface OperationContext<State, Options, Host = PluginActionHost> {
   /** The session it is about: the one it was called on unless another was named, and none when forbidden. */
   readonly sessionId: string | undefined;
   readonly state: State;
   readonly options: Options;
   /** Aborts when the caller gives up. A task that ignores it finishes, and its effects count. */
   readonly signal: AbortSignal;
+  readonly host: Host;
 }
+
+/** Which host services an operation is given: a query reads. */
+export const OPERATION_HOSTS = {
+  query: QUERY_HOST,
+  command: PLUGIN_ACTION_HOST,
+  task: PLUGIN_ACTION_HOST,
+  action: PLUGIN_ACTION_HOST,
+} as const satisfies Record<OperationKind, readonly HostInterface[]>;
 
 interface OperationBase<I extends Schema> {
   readonly description: string;
@@ -25,7 +38,14 @@ interface OperationBase<I extends Schema> {
 }
 
 export interface Query<I extends Schema, State, Options> extends OperationBase<I> {
-  run(args: InferSchema<I>, context: OperationContext<State, Options>): unknown;
+  run(args: InferSchema<I>, context: OperationContext<State, Options, QueryHost>): unknown;
+}
+
+/** What an action returns becomes a successful output, what it throws a failed one; an output is taken as it is. */
+export interface Action<I extends Schema, State, Options> extends OperationBase<I> {
+  /** `query` (default): answered at once. `command`: in its place between turns. */
+  readonly acts?: "query" | "command";
+  run(args: InferSchema<I>, context: OperationContext<State, Options>): unknown | ToolOutput;
 }
 
 /** Asks for a turn once the command is done, behind the turns already asked for. */
@@ -56,6 +76,9 @@ export interface OperationSpec {
   readonly description: string;
   readonly session: SessionParam;
   readonly inputSchema: JsonObject;
+  readonly outputSchema?: JsonObject;
+  /** Of an action: how it is called. */
+  readonly acts?: "query" | "command";
 }
 
 /** An operation as its plugin runs it. */

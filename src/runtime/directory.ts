@@ -37,6 +37,12 @@ export class SessionDirectory {
     return this.#residences.get(sessionId) ?? this.#add(sessionId, placeSession(sessionId, this.#workers));
   }
 
+  /** Is anything under way with a session? */
+  isBusy(sessionId: string): boolean {
+    const residence = this.#residences.get(sessionId);
+    return residence !== undefined && (residence.uses.size > 0 || residence.moving !== undefined);
+  }
+
   /** Makes a call about a session once nobody is moving it; it is not closed before the call has ended. */
   async use<T>(sessionId: string, call: (residence: Residence) => Promise<T>): Promise<T> {
     let residence = this.of(sessionId);

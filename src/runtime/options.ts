@@ -1,9 +1,10 @@
 import { availableParallelism } from "node:os";
 import { isAbsolute, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { type ToolSpec, TroupeError } from "../kernel/index.js";
+import { checkConfig, type SessionConfig, type ToolSpec, TroupeError } from "../kernel/index.js";
 import type { ModelSource } from "../model/index.js";
 import { checkToolDefinition, jsonSchemaOf, type ToolDefinition } from "../plugin/index.js";
+import type { TraceEvent } from "../session/index.js";
 import type { StoreOptions } from "../store/index.js";
 import type { Permissions } from "./permissions.js";
 
@@ -19,6 +20,8 @@ export interface PluginEntry {
   readonly blockedMs?: number;
   /** What an isolated plugin may do beyond computing; default nothing. `"all"` takes the seat belt off. */
   readonly permissions?: Permissions | "all";
+  /** A child session may do without it (`authority.withoutPlugins`). Default: what watches the parent watches the child. */
+  readonly optionalInChildren?: boolean;
 }
 
 /** A tool whose body runs in the tool pool: the module default-exports what `defineTool` returns. */
@@ -30,7 +33,14 @@ export interface PoolToolEntry {
 export interface TroupeOptions {
   /** A module that default-exports an AI SDK language model, or a script (`scriptedModel(…)`). Default: the echo script. */
   readonly model?: URL | string | ModelSource;
-  readonly plugins?: readonly PluginEntry[];
+  /** In the order they run: a list, or a `PluginStack`. */
+  readonly plugins?: Iterable<PluginEntry>;
+  /** The plugin that decides how turns talk to the model. Always inline. Default: native tool calling. */
+  readonly protocol?: PluginEntry;
+  /** Gets what plugins trace. Without one nothing crosses a thread for it. */
+  readonly onTrace?: (event: TraceEvent) => void;
+  /** Checks that cost time and find mistakes, such as state that changed under the same revision. Default: unless NODE_ENV is "production". */
+  readonly development?: boolean;
   /** By name: closures of the host (they run on this thread) or `{ module }` for the pool. */
   // biome-ignore lint/suspicious/noExplicitAny: each tool's arguments have their own type
   readonly tools?: Readonly<Record<string, ToolDefinition<any> | PoolToolEntry>>;
@@ -48,6 +58,8 @@ export interface TroupeOptions {
   readonly hookDispatch?: "sequential" | "concurrent";
   /** Model calls one turn may make. Default 32. */
   readonly maxSteps?: number;
+  /** How much the model can read; told to context transforms. Default: not known. */
+  readonly maxContextTokens?: number;
   /** Turns that may wait for one session. Default 64. */
   readonly mailboxLimit?: number;
   /** How long `close()` lets turns finish before it cancels them. Default 5,000. */
@@ -61,6 +73,8 @@ export interface ResolvedPlugin {
   readonly deadlineMs: number;
   readonly blockedMs: number;
   readonly permissions: Permissions | "all";
+  readonly optionalInChildren: boolean;
+  readonly development: boolean;
 }
 
 /** Options checked and made plain: what can cross a thread, and the host's closures beside it. */
@@ -72,10 +86,12 @@ export interface ResolvedOptions {
   readonly poolTools: readonly { readonly name: string; readonly module: string; readonly timeoutMs?: number }[];
   readonly store: StoreOptions;
   readonly hookDispatch: "sequential" | "concurrent";
-  readonly instructions: string;
+  readonly standardProtocol: boolean;
+  readonly onTrace: ((event: TraceEvent) => void) | undefined;
+  readonly development: boolean;
+  readonly config: SessionConfig;
   readonly sessionWorkers: number;
   readonly toolThreads: number;
-  readonly maxSteps: number;
   readonly mailboxLimit: number;
   readonly drainMs: number;
 }
@@ -84,16 +100,29 @@ export function resolveOptions(options: TroupeOptions): ResolvedOptions {
   if (typeof options !== "object" || options === null) throw invalid("createTroupe takes an options object");
   const hookDeadlineMs = positive(options.hookDeadlineMs, 5_000, "hookDeadlineMs");
   const tools = resolveTools(options.tools ?? {});
+  const { onTrace, protocol, development = process.env.NODE_ENV !== "production" } = options;
+  if (onTrace !== undefined && typeof onTrace !== "function") throw invalid("onTrace must be a function");
   return {
     model: resolveModel(options.model),
-    plugins: resolvePlugins(options.plugins ?? [], hookDeadlineMs),
+    plugins: [
+      ...resolvePlugins(options.plugins ?? [], { hookDeadlineMs, development }),
+      ...(protocol === undefined ? [] : [resolveProtocol(protocol, { hookDeadlineMs, development })]),
+    ],
+    standardProtocol: protocol === undefined,
+    onTrace,
+    development,
     ...tools,
     store: resolveStore(options.store ?? { memory: true }),
     hookDispatch: resolveDispatch(options.hookDispatch),
-    instructions: text(options.instructions, "instructions"),
+    config: checkConfig({
+      instructions: text(options.instructions, "instructions"),
+      maxSteps: positive(options.maxSteps, 32, "maxSteps"),
+      maxContextTokens:
+        options.maxContextTokens === undefined ? null : positive(options.maxContextTokens, 1, "maxContextTokens"),
+      metadata: {},
+    }),
     sessionWorkers: positive(options.sessionWorkers, Math.max(2, availableParallelism()), "sessionWorkers"),
     toolThreads: positive(options.toolThreads, 2, "toolThreads"),
-    maxSteps: positive(options.maxSteps, 32, "maxSteps"),
     mailboxLimit: positive(options.mailboxLimit, 64, "mailboxLimit"),
     drainMs: positive(options.drainMs, 5_000, "drainMs"),
   };
@@ -120,31 +149,50 @@ function resolveModel(model: TroupeOptions["model"]): ModelSource | undefined {
   );
 }
 
-function resolvePlugins(plugins: readonly PluginEntry[], hookDeadlineMs: number): ResolvedPlugin[] {
-  if (!Array.isArray(plugins)) throw invalid("plugins must be a list of { module, options?, tier? }");
-  return plugins.map((entry: PluginEntry, index) => {
-    const what = `plugins[${index}]`;
-    const tier = entry?.tier ?? "worker";
-    if (tier !== "worker" && tier !== "inline")
-      throw invalid(`${what}.tier must be "worker" or "inline", not ${String(tier)}`);
-    try {
-      structuredClone(entry.options);
-    } catch (cause) {
-      throw new TroupeError(
-        "plugin_options_invalid",
-        `${what}.options must be plain data: they cross to another thread.`,
-        { cause },
-      );
-    }
-    return {
-      module: moduleUrl(entry?.module, what),
-      options: entry.options,
-      tier,
-      deadlineMs: positive(entry.deadlineMs, hookDeadlineMs, `${what}.deadlineMs`),
-      blockedMs: positive(entry.blockedMs, 1_000, `${what}.blockedMs`),
-      permissions: entry.permissions ?? {},
-    };
-  });
+interface PluginDefaults {
+  readonly hookDeadlineMs: number;
+  readonly development: boolean;
+}
+
+function resolvePlugins(plugins: Iterable<PluginEntry>, defaults: PluginDefaults): ResolvedPlugin[] {
+  if (typeof plugins !== "object" || plugins === null || !(Symbol.iterator in plugins))
+    throw invalid("plugins must be a list of { module, options?, tier? }");
+  return [...plugins].map((entry, index) => resolvePlugin(entry, `plugins[${index}]`, defaults));
+}
+
+/** A protocol is part of every turn, so it runs where the turn does. */
+function resolveProtocol(entry: PluginEntry, defaults: PluginDefaults): ResolvedPlugin {
+  if (entry?.tier !== undefined && entry.tier !== "inline") throw invalid('protocol.tier can only be "inline"');
+  return resolvePlugin({ ...entry, tier: "inline" }, "protocol", defaults);
+}
+
+function resolvePlugin(
+  entry: PluginEntry,
+  what: string,
+  { hookDeadlineMs, development }: PluginDefaults,
+): ResolvedPlugin {
+  const tier = entry?.tier ?? "worker";
+  if (tier !== "worker" && tier !== "inline")
+    throw invalid(`${what}.tier must be "worker" or "inline", not ${String(tier)}`);
+  try {
+    structuredClone(entry.options);
+  } catch (cause) {
+    throw new TroupeError(
+      "plugin_options_invalid",
+      `${what}.options must be plain data: they cross to another thread.`,
+      { cause },
+    );
+  }
+  return {
+    module: moduleUrl(entry?.module, what),
+    options: entry.options,
+    tier,
+    deadlineMs: positive(entry.deadlineMs, hookDeadlineMs, `${what}.deadlineMs`),
+    blockedMs: positive(entry.blockedMs, 1_000, `${what}.blockedMs`),
+    permissions: entry.permissions ?? {},
+    optionalInChildren: entry.optionalInChildren === true,
+    development,
+  };
 }
 
 function resolveTools(

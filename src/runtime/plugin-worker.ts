@@ -71,11 +71,15 @@ export class PluginWorker {
     if (plugin === undefined || session === undefined || this.#connected.get(session) === plugin) return;
     this.#connected.set(session, plugin);
     const { port1, port2 } = new MessageChannel();
+    const { port1: host1, port2: host2 } = new MessageChannel();
     const stage = new Int32Array(new SharedArrayBuffer(4));
-    const lane = { plugin: this.index, port: port2, stage };
+    const lane = { plugin: this.index, port: port2, hostPort: host2, stage };
     const attached = await Promise.allSettled([
-      plugin.caller.to.attach({ port: port1, name: session.name, stage }, { transfer: [port1] }),
-      session.caller.to.attachPlugin(lane, { transfer: [port2] }),
+      plugin.caller.to.attach(
+        { port: port1, hostPort: host1, name: session.name, stage },
+        { transfer: [port1, host1] },
+      ),
+      session.caller.to.attachPlugin(lane, { transfer: [port2, host2] }),
     ]);
     for (const result of attached) {
       if (result.status === "rejected" && asTroupeError(result.reason, "attach_failed").code !== "worker_lost")
@@ -107,8 +111,8 @@ export class PluginWorker {
     this.#thread = thread;
     const beat = new Int32Array(new SharedArrayBuffer(4));
     try {
-      const { module, options } = this.#entry;
-      this.#manifest = await thread.caller.to.load({ module, options, beat });
+      const { module, options, development } = this.#entry;
+      this.#manifest = await thread.caller.to.load({ module, options, development, beat });
     } catch (error) {
       await thread.terminate();
       throw error;

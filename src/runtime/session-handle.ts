@@ -1,6 +1,15 @@
-import { TroupeError } from "../kernel/index.js";
-import type { OperationKind } from "../plugin/index.js";
-import type { Authority, OperationReceipt, SessionInfo } from "../session/index.js";
+import {
+  type AppendRequest,
+  type AppendResult,
+  type Authority,
+  type CatalogOverlay,
+  type Json,
+  type SessionConfig,
+  type ToolOutput,
+  TroupeError,
+} from "../kernel/index.js";
+import { checkTurnOptions, type OperationKind, type ProtocolTurnOptions, type SessionView } from "../plugin/index.js";
+import type { ConfigReceipt, OperationReceipt, SessionInfo, SessionSurface, TurnExtras } from "../session/index.js";
 import type { Turn } from "./turn.js";
 
 export interface ForkOptions {
@@ -10,11 +19,22 @@ export interface ForkOptions {
   readonly at?: "leaf";
   /** What the child may not do although its parent can. */
   readonly authority?: Authority;
+  /** Another tool catalog overlay than the parent's. */
+  readonly catalog?: CatalogOverlay;
+}
+
+export interface TurnOptions {
+  /** For the protocol, this turn only: laid over the session's own options, key by key. */
+  readonly protocolOptions?: ProtocolTurnOptions;
+  /** Something of the protocol's; it may refuse the turn for it. */
+  readonly protocolExtension?: Json;
 }
 
 export interface OperationOptions {
   /** The session the operation is about, when it is not the one it is called on. */
   readonly sessionId?: string;
+  /** Names the call: asked again under the same key, a command or task is answered, not repeated. */
+  readonly key?: string;
   readonly signal?: AbortSignal;
 }
 
@@ -25,7 +45,13 @@ export interface SessionDriver {
     call: { readonly kind: OperationKind; readonly name: string; readonly args: unknown },
     options: OperationOptions,
   ): Promise<OperationReceipt>;
-  turn(sessionId: string, input: string): Turn;
+  turn(sessionId: string, input: string, extras: TurnExtras | undefined): Turn;
+  view(sessionId: string): Promise<SessionView>;
+  surface(sessionId: string): Promise<SessionSurface>;
+  configure(sessionId: string, change: Partial<SessionConfig>): Promise<ConfigReceipt>;
+  compact(sessionId: string, instructions: string | null): Promise<boolean>;
+  append(sessionId: string, request: AppendRequest): Promise<AppendResult>;
+  extend(sessionId: string, extension: Json): Promise<void>;
   fork(sessionId: string, options: ForkOptions): Promise<Session>;
   info(sessionId: string): Promise<SessionInfo>;
   release(sessionId: string): Promise<void>;
@@ -50,8 +76,47 @@ export class Session {
   }
 
   /** Asks for a turn. Turns of one session run one at a time, in the order they were asked for. */
-  turn(input: string): Turn {
-    return this.#driver.turn(this.id, checkInput(input));
+  turn(input: string, { protocolOptions, protocolExtension }: TurnOptions = {}): Turn {
+    const extras: TurnExtras = {
+      ...(protocolOptions !== undefined && { options: checkTurnOptions(protocolOptions) }),
+      ...(protocolExtension !== undefined && { extension: protocolExtension }),
+    };
+    return this.#driver.turn(this.id, checkInput(input), Object.keys(extras).length === 0 ? undefined : extras);
+  }
+
+  /** The session as it is now, the running turn included. */
+  view(): Promise<SessionView> {
+    return this.#driver.view(this.id);
+  }
+
+  /** What plugins and host give this session: its tools, operations and triggers. */
+  surface(): Promise<SessionSurface> {
+    return this.#driver.surface(this.id);
+  }
+
+  /**
+   * Changes settings, between turns; plugins may correct them. Stored before this resolves.
+   *
+   * @example
+   * const { config } = await session.configure({ instructions: "Answer in Norwegian." });
+   */
+  configure(change: Partial<SessionConfig>): Promise<ConfigReceipt> {
+    return this.#driver.configure(this.id, change);
+  }
+
+  /** Begins a new frame with what the plugins' compactors make of the conversation; false when none has anything. */
+  compact({ instructions = null }: { readonly instructions?: string | null } = {}): Promise<boolean> {
+    return this.#driver.compact(this.id, instructions);
+  }
+
+  /** Appends messages or records to the history, between turns. */
+  append(request: AppendRequest): Promise<AppendResult> {
+    return this.#driver.append(this.id, request);
+  }
+
+  /** Hands the session's protocol something of its own; refused by protocols that take nothing. */
+  extend(extension: Json): Promise<void> {
+    return this.#driver.extend(this.id, extension);
   }
 
   /** A child that shares this session's history so far and goes its own way from here, on another worker. */
@@ -78,6 +143,12 @@ export class Session {
   /** A command that may take long. Cancelling is asking: a task that ignores the signal finishes, and it counts. */
   task(name: string, args: unknown = {}, options: OperationOptions = {}): Promise<OperationReceipt> {
     return this.#driver.operate(this.id, { kind: "task", name, args }, options);
+  }
+
+  /** The older form of an operation: never fails as a call, its output says how it went. */
+  async action(name: string, args: unknown = {}, options: OperationOptions = {}): Promise<ToolOutput> {
+    const { output } = await this.#driver.operate(this.id, { kind: "action", name, args }, options);
+    return output as ToolOutput;
   }
 
   info(): Promise<SessionInfo> {

@@ -1,20 +1,25 @@
 import { MessageChannel, type MessagePort } from "node:worker_threads";
-import { asTroupeError, type Json, TroupeError, type TurnResult } from "../kernel/index.js";
-import type { OperationSpec } from "../plugin/index.js";
+import { asTroupeError, type Json, messageOf, TroupeError, type TurnResult } from "../kernel/index.js";
+import type { OperationSpec, SessionHandle, SessionView } from "../plugin/index.js";
 import type {
   ActivityNote,
-  Authority,
   CancelNote,
   HostToolCall,
   OperationReceipt,
   PluginSetup,
+  RelayCall,
   SessionInfo,
+  SessionMaking,
+  SessionPluginOptions,
+  SessionSurface,
   SessionWorkerService,
   SessionWorkerStats,
+  TraceEvent,
   TurnCall,
+  UsageNote,
 } from "../session/index.js";
 import { runHere } from "../tools/index.js";
-import { Lane, type ServedCall, workerLost } from "../wire/index.js";
+import { type CallOptions, Lane, type ServedCall, workerLost } from "../wire/index.js";
 import type { ResolvedOptions } from "./options.js";
 import { Thread } from "./threads.js";
 
@@ -31,6 +36,8 @@ export interface SessionWorkerParts {
   /** Opens the hook lanes of a new incarnation. */
   readonly connectPlugins: (worker: SessionWorker) => Promise<void>;
   readonly onActivity: (note: ActivityNote) => void;
+  /** Answers what sessions ask of other sessions. */
+  readonly relay: (call: RelayCall) => Promise<unknown>;
 }
 
 /** One session worker as the main thread holds it. When its thread dies it is started again; sessions reopen on demand. */
@@ -92,9 +99,11 @@ export class SessionWorker {
           poolTools: options.poolTools,
           pool: { maxThreads: options.toolThreads },
           hookDispatch: options.hookDispatch,
-          instructions: options.instructions,
-          maxSteps: options.maxSteps,
+          config: options.config,
           mailboxLimit: options.mailboxLimit,
+          standardProtocol: options.standardProtocol,
+          tracing: options.onTrace !== undefined,
+          development: options.development,
         },
         { transfer: [storePort, workerPort] },
       );
@@ -117,9 +126,11 @@ export class SessionWorker {
     });
     const lane = new Lane(port, {
       name: thread.name,
-      serve: (_method, payload, call) => this.#runHostTool(payload as HostToolCall, call),
+      serve: (method, payload, call) =>
+        method === "relay" ? this.#parts.relay(payload as RelayCall) : this.#runHostTool(payload as HostToolCall, call),
       onNote: (topic, payload) => {
         if (topic === "activity") this.#parts.onActivity(payload as ActivityNote);
+        else if (topic === "trace") this.#trace(payload as TraceEvent);
       },
       onLost: () => {
         closed();
@@ -154,16 +165,46 @@ export class SessionWorker {
     else waiting.cancelled = reason;
   }
 
-  async open(sessionId: string): Promise<SessionInfo> {
-    return (await this.#service()).open({ sessionId });
+  /** Usage of a session's child, for its ledger. */
+  usage(note: UsageNote): void {
+    this.#lane?.note("usage", note);
+  }
+
+  async open(sessionId: string, pluginOptions: SessionPluginOptions): Promise<SessionInfo> {
+    return (await this.#service()).open({ sessionId, pluginOptions });
   }
 
   async capture(sessionId: string): Promise<Uint8Array<ArrayBuffer>> {
     return (await (await this.#service()).capture({ sessionId })).snapshot;
   }
 
-  async adopt(sessionId: string, snapshot: Uint8Array<ArrayBuffer>, authority: Authority): Promise<SessionInfo> {
-    return (await this.#service()).adopt({ sessionId, snapshot, authority }, { transfer: [snapshot.buffer] });
+  async adopt(sessionId: string, snapshot: Uint8Array<ArrayBuffer>, making: SessionMaking): Promise<SessionHandle> {
+    return (await this.#service()).adopt({ sessionId, snapshot, making }, { transfer: [snapshot.buffer] });
+  }
+
+  /** A call about a session that needs its place in the mailbox, and so may take as long as the turns before it. */
+  async inMailbox<M extends "setConfig" | "compact" | "append" | "extend" | "hostCall">(
+    method: M,
+    argument: Parameters<SessionWorkerService[M]>[0],
+  ): Promise<Awaited<ReturnType<SessionWorkerService[M]>>> {
+    const service = await this.#service();
+    const call = service[method] as (
+      argument: unknown,
+      options: CallOptions,
+    ) => Promise<Awaited<ReturnType<SessionWorkerService[M]>>>;
+    return call(argument, { deadlineMs: Number.POSITIVE_INFINITY });
+  }
+
+  async view(sessionId: string): Promise<SessionView> {
+    return (await this.#service()).view({ sessionId });
+  }
+
+  async surface(sessionId: string): Promise<SessionSurface> {
+    return (await this.#service()).surface({ sessionId });
+  }
+
+  async releaseIdle(sessionId: string): Promise<void> {
+    return (await this.#service()).releaseIdle({ sessionId });
   }
 
   /** No deadline but the caller's own: a task may be long. */
@@ -265,6 +306,15 @@ export class SessionWorker {
   #liveLane(): Lane {
     if (this.#lane === undefined) throw workerLost(`Session worker ${this.index}`);
     return this.#lane;
+  }
+
+  /** The host's own function: what it throws is its own affair, but not this worker's end. */
+  #trace(event: TraceEvent): void {
+    try {
+      this.#parts.options.onTrace?.(event);
+    } catch (error) {
+      process.emitWarning(`onTrace threw: ${messageOf(error)}`);
+    }
   }
 
   #runHostTool([name, args, facts]: HostToolCall, call: ServedCall): unknown {

@@ -1,10 +1,20 @@
 import { randomUUID } from "node:crypto";
-import { asTroupeError, checkSessionId, TroupeError } from "../kernel/index.js";
-import type { OperationKind, OperationSpec } from "../plugin/index.js";
-import type { OperationReceipt, PluginSetup, SessionInfo } from "../session/index.js";
+import { asTroupeError, checkNodes, checkSessionId, TroupeError } from "../kernel/index.js";
+import type { OperationKind, OperationSpec, SessionHandle } from "../plugin/index.js";
+import type {
+  HostRelay,
+  OperationReceipt,
+  PluginSetup,
+  RelayCall,
+  SessionInfo,
+  SessionMaking,
+  SessionPluginOptions,
+  TurnExtras,
+} from "../session/index.js";
 import type { StoreStats } from "../store/index.js";
 import { PhaseProbe, type PhaseStats } from "../trace/index.js";
-import { SessionDirectory } from "./directory.js";
+import { ChildTurns } from "./child-turns.js";
+import { type Residence, SessionDirectory } from "./directory.js";
 import { type ResolvedOptions, resolveOptions, type TroupeOptions } from "./options.js";
 import { leastLoaded } from "./placement.js";
 import { PluginWorker } from "./plugin-worker.js";
@@ -58,6 +68,11 @@ export async function createTroupe(options: TroupeOptions = {}): Promise<Troupe>
   }
 }
 
+export interface SessionOptions {
+  /** Options for single plugins, by plugin id. */
+  readonly pluginOptions?: SessionPluginOptions;
+}
+
 export class Troupe implements AsyncDisposable {
   readonly #options: ResolvedOptions;
   readonly #sessionWorkers: SessionWorker[] = [];
@@ -66,6 +81,9 @@ export class Troupe implements AsyncDisposable {
   readonly #turns = new Map<number, Turn>();
   readonly #counts = { asked: 0, finished: 0, refused: 0, forks: 0 };
   readonly #driver: SessionDriver;
+  readonly #childTurns = new ChildTurns();
+  /** Under which name a session's usage stands in its creator's ledger. */
+  readonly #usageSources = new Map<string, string>();
   #store: StoreWorker | undefined;
   #nextTurn = 1;
   #closing: Promise<void> | undefined;
@@ -74,7 +92,17 @@ export class Troupe implements AsyncDisposable {
   constructor(options: ResolvedOptions) {
     this.#options = options;
     this.#driver = {
-      turn: (id, input) => this.#turn(id, input),
+      turn: (id, input, extras) => this.#turn(id, input, extras),
+      view: (id) => this.#use(id, (worker) => worker.view(id)),
+      surface: (id) => this.#use(id, (worker) => worker.surface(id)),
+      configure: (id, change) => this.#use(id, (worker) => worker.inMailbox("setConfig", { sessionId: id, change })),
+      compact: (id, instructions) =>
+        this.#use(id, (worker) => worker.inMailbox("compact", { sessionId: id, instructions })),
+      append: async (id, request) => {
+        checkNodes(request?.nodes);
+        return this.#use(id, (worker) => worker.inMailbox("append", { sessionId: id, request }));
+      },
+      extend: (id, extension) => this.#use(id, (worker) => worker.inMailbox("extend", { sessionId: id, extension })),
       operate: (id, call, options) => this.#operate(id, call, options),
       fork: (id, fork) => this.#fork(id, fork),
       info: (id) => this.#info(id),
@@ -97,13 +125,22 @@ export class Troupe implements AsyncDisposable {
     await all(this.#sessionWorkers.map((worker) => worker.start()));
   }
 
-  /** Opens a session, or resumes it when the store knows it. */
-  async session(id: string): Promise<Session> {
+  /** Opens a session, or resumes it when the store knows it. Options are for plugins, and for this opening. */
+  async session(id: string, { pluginOptions = {} }: SessionOptions = {}): Promise<Session> {
     this.#checkOpen();
     return this.#directory.use(checkSessionId(id), async ({ handle, worker }) => {
       this.#checkOpen();
-      await this.#worker(worker).open(id);
+      await this.#worker(worker).open(id, pluginOptions);
       return handle;
+    });
+  }
+
+  /** A call about a session, made where it is. */
+  #use<T>(sessionId: string, call: (worker: SessionWorker) => Promise<T>): Promise<T> {
+    this.#checkOpen();
+    return this.#directory.use(sessionId, ({ worker }) => {
+      this.#checkOpen();
+      return call(this.#worker(worker));
     });
   }
 
@@ -197,18 +234,24 @@ export class Troupe implements AsyncDisposable {
         await Promise.all([...this.#pluginWorkers.values()].map((plugin) => plugin.connect(worker)));
       },
       onActivity: ([key, activity]) => this.#turns.get(key)?.receive(activity),
+      relay: async ([method, argument]: RelayCall) => this.#relay[method](argument as never),
     });
   }
 
   #pluginSetups(): PluginSetup[] {
-    return this.#options.plugins.map(({ tier, module, options, deadlineMs }, index) =>
+    return this.#options.plugins.map(({ tier, module, options, deadlineMs, optionalInChildren }, index) =>
       tier === "inline"
-        ? { tier, module, options, deadlineMs }
-        : { tier, manifest: (this.#pluginWorkers.get(index) as PluginWorker).manifest, deadlineMs },
+        ? { tier, module, options, deadlineMs, optionalInChildren }
+        : {
+            tier,
+            manifest: (this.#pluginWorkers.get(index) as PluginWorker).manifest,
+            deadlineMs,
+            optionalInChildren,
+          },
     );
   }
 
-  #turn(sessionId: string, input: string): Turn {
+  #turn(sessionId: string, input: string, extras?: TurnExtras): Turn {
     this.#checkOpen();
     const residence = this.#directory.of(sessionId);
     const { moving } = residence;
@@ -219,7 +262,9 @@ export class Troupe implements AsyncDisposable {
       start: async (listen) => {
         try {
           if (moving !== undefined) throw beingMoved(sessionId);
-          const result = await worker.turn([key, sessionId, input, listen]);
+          const result = await worker.turn(
+            extras === undefined ? [key, sessionId, input, listen] : [key, sessionId, input, listen, extras],
+          );
           this.#counts.finished++;
           return result;
         } catch (error) {
@@ -243,37 +288,88 @@ export class Troupe implements AsyncDisposable {
 
   async #fork(parentId: string, options: ForkOptions): Promise<Session> {
     this.#checkOpen();
-    const { at = "leaf", authority = {}, id = `${parentId.slice(0, 200)}/${randomUUID().slice(0, 8)}` } = options;
+    const { at = "leaf", authority, catalog, id = childId(parentId) } = options;
     if (at !== "leaf") throw new TroupeError("invalid_fork", `A fork starts at "leaf", not at ${String(at)}.`);
-    const { hiddenTools } = authority;
-    if (
-      hiddenTools !== undefined &&
-      !(Array.isArray(hiddenTools) && hiddenTools.every((name) => typeof name === "string"))
-    ) {
-      throw new TroupeError("invalid_fork", "authority.hiddenTools must be a list of tool names.");
-    }
+    checkNames(authority?.hiddenTools, "authority.hiddenTools", "tool names");
+    checkNames(authority?.withoutPlugins, "authority.withoutPlugins", "plugin ids");
+    checkNames(catalog?.remove, "catalog.remove", "tool names");
     checkSessionId(id);
-    const { handle } = await this.#directory.use(parentId, async (parent) => {
-      this.#checkOpen();
-      const worker = leastLoaded(this.#directory.loads(), parent.worker);
-      return this.#directory.moveIn(id, worker, async () => {
-        const snapshot = await this.#worker(parent.worker).capture(parentId);
-        await this.#worker(worker).adopt(id, snapshot, authority);
-      });
-    });
+    const making: SessionMaking = {
+      start: { kind: "current_session" },
+      ...(authority && { authority }),
+      ...(catalog && { catalog }),
+    };
+    const { residence } = await this.#directory.use(parentId, (parent) => this.#make(id, making, parent));
     this.#counts.forks++;
-    return handle;
+    return residence.handle;
   }
+
+  /** Makes a session of another one, on the worker with the least to do. */
+  async #make(
+    id: string,
+    making: SessionMaking,
+    from: Residence,
+  ): Promise<{ readonly residence: Residence; readonly made: SessionHandle }> {
+    this.#checkOpen();
+    const worker = leastLoaded(this.#directory.loads(), from.worker);
+    let made: SessionHandle | undefined;
+    const residence = await this.#directory.moveIn(id, worker, async () => {
+      const snapshot = await this.#worker(from.worker).capture(from.handle.id);
+      made = await this.#worker(worker).adopt(id, snapshot, making);
+    });
+    return { residence, made: made as unknown as SessionHandle };
+  }
+
+  /** What sessions ask of other sessions; whether they may was checked where they are. */
+  readonly #relay: HostRelay = {
+    create: async ({ from, request }) => {
+      this.#checkOpen();
+      const { sessionId: id = childId(from), usageSource, start, ...making } = request;
+      checkSessionId(id);
+      // The session that asks is in the middle of a call and so cannot be closed: it is not waited for.
+      const { made } =
+        start?.kind === "existing_session"
+          ? await this.#directory.use(start.sessionId, (source) => this.#make(id, { ...making, start }, source))
+          : await this.#make(id, { ...making, ...(start && { start }) }, this.#directory.of(from));
+      if (usageSource !== undefined) this.#usageSources.set(id, usageSource);
+      return made;
+    },
+    close: async ({ sessionId }) => {
+      if (this.#directory.isBusy(sessionId)) {
+        throw new TroupeError("session_busy", `Session ${sessionId} has something under way.`, { retryable: true });
+      }
+      await this.#directory.moveOut(sessionId, (worker) => this.#worker(worker).releaseIdle(sessionId));
+      this.#usageSources.delete(sessionId);
+    },
+    startTurn: async ({ from, sessionId, text, turnId }) => {
+      this.#checkOpen();
+      const source = this.#usageSources.get(sessionId) ?? "child";
+      const started = this.#childTurns.start({
+        sessionId,
+        turnId,
+        start: () => this.#turn(sessionId, text),
+        onUsage: (usage) => this.#worker(this.#directory.of(from).worker).usage([from, source, usage]),
+      });
+      return { turnId: started, sessionId };
+    },
+    awaitTurn: ({ turnId }) => this.#childTurns.result(turnId),
+    cancelTurn: async ({ turnId }) => this.#childTurns.cancel(turnId),
+    turnEvents: ({ turnId }) => this.#childTurns.events(turnId),
+    ask: ({ sessionId, ...call }) =>
+      this.#directory.use(sessionId, ({ worker }) =>
+        this.#worker(worker).inMailbox("hostCall", { sessionId, ...call }),
+      ),
+  };
 
   async #operate(
     sessionId: string,
     call: { kind: OperationKind; name: string; args: unknown },
-    { sessionId: about, signal }: OperationOptions,
+    { sessionId: about, key, signal }: OperationOptions,
   ): Promise<OperationReceipt> {
     this.#checkOpen();
     if (about !== undefined) checkSessionId(about);
     return this.#directory.use(sessionId, ({ worker }) =>
-      this.#worker(worker).operate({ ...call, sessionId, about }, signal),
+      this.#worker(worker).operate({ ...call, sessionId, about, key }, signal),
     );
   }
 
@@ -281,7 +377,7 @@ export class Troupe implements AsyncDisposable {
     this.#checkOpen();
     return this.#directory.use(sessionId, async ({ worker }) => {
       this.#checkOpen();
-      return this.#worker(worker).open(sessionId);
+      return this.#worker(worker).open(sessionId, {});
     });
   }
 
@@ -324,6 +420,15 @@ export class Troupe implements AsyncDisposable {
   #checkOpen(): void {
     if (this.#closing !== undefined) throw new TroupeError("closed", "This runtime is closed. Create another one.");
   }
+}
+
+function childId(parentId: string): string {
+  return `${parentId.slice(0, 200)}/${randomUUID().slice(0, 8)}`;
+}
+
+function checkNames(names: unknown, what: string, of: string): void {
+  if (names === undefined || (Array.isArray(names) && names.every((name) => typeof name === "string"))) return;
+  throw new TroupeError("invalid_fork", `${what} must be a list of ${of}.`);
 }
 
 function beingMoved(sessionId: string): TroupeError {

@@ -1,7 +1,18 @@
 import { assign, createActor, fromPromise, setup } from "xstate";
-import { type Activity, asTroupeError, TroupeError, type TurnResult } from "../kernel/index.js";
-import { type OperationRequest, runOperation } from "./operations.js";
-import type { OperationReceipt, SessionInfo, SessionState } from "./protocol.js";
+import {
+  type Activity,
+  type AppendRequest,
+  type AppendResult,
+  asTroupeError,
+  type Json,
+  type SessionConfig,
+  TroupeError,
+  type TurnResult,
+} from "../kernel/index.js";
+import { compactSession } from "./compact.js";
+import { configureSession } from "./configure.js";
+import { needsItsTurn, type OperationRequest, runOperation } from "./operations.js";
+import type { ConfigReceipt, OperationReceipt, SessionInfo, SessionState, TurnExtras } from "./protocol.js";
 import type { Session } from "./session.js";
 import { runTurn } from "./turn-run.js";
 
@@ -177,14 +188,41 @@ export class SessionActor {
   turn(
     input: string,
     options: { readonly emit: (activity: Activity) => void; readonly signal: AbortSignal },
+    { options: protocolOptions, extension }: TurnExtras = {},
   ): Promise<TurnResult> {
     const { emit, signal } = options;
-    return this.#post((session) => runTurn(session, { input, emit, signal }));
+    return this.#post((session) =>
+      runTurn(session, {
+        input,
+        emit,
+        signal,
+        ...(protocolOptions !== undefined && { protocolOptions }),
+        ...(extension !== undefined && { protocolExtension: extension }),
+      }),
+    );
+  }
+
+  /** Changes the configuration, in its place between turns. */
+  setConfig(change: Partial<SessionConfig>): Promise<ConfigReceipt> {
+    return this.#post((session) => configureSession(session, change));
+  }
+
+  compact(instructions: string | null): Promise<boolean> {
+    return this.#post((session) => compactSession(session, instructions));
+  }
+
+  append(request: AppendRequest): Promise<AppendResult> {
+    return this.#post((session) => session.append(request, { kind: "host" }));
+  }
+
+  extend(extension: Json): Promise<void> {
+    return this.#post((session) => session.protocol.applyExtension(extension));
   }
 
   /** Runs an operation: a query at once, also while a turn runs; a command or task in its place. */
   async operate(request: OperationRequest): Promise<OperationReceipt> {
-    if (request.kind === "query") return runOperation(await this.#opened, request);
+    const opened = await this.#opened;
+    if (!needsItsTurn(opened, request)) return runOperation(opened, request);
     const receipt = await this.#post((session) => runOperation(session, request));
     for (const input of receipt.turns) this.turn(input, UNHEARD).catch(ignore);
     return receipt;

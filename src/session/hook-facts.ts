@@ -7,11 +7,13 @@ import type { CaptureMode, HookCall } from "./plugin-protocol.js";
  * costs mostly its keys; the plugin's thread knows them already, and the ids of session and turn too.
  */
 const FIELDS: { readonly [K in HookKind]: readonly Exclude<keyof HookFacts[K], "sessionId" | "turnId">[] } = {
+  context_transform: ["turnIndex", "input", "messageCount", "promptTokens", "maxContextTokens", "prepared"],
   before_turn: ["turnIndex", "input", "messageCount"],
-  tool_catalog_contributor: ["turnIndex", "tools"],
+  tool_catalog_contributor: ["turnIndex", "tools", "hiddenTools", "subagent", "extensions"],
   prompt_contributor: ["turnIndex", "input", "tools"],
   assistant_stream: ["turnIndex", "step", "blockId", "chunk"],
   assistant_response: ["turnIndex", "step", "response"],
+  assistant_prose_projector: ["turnIndex", "step", "text"],
   stream_finished: ["turnIndex", "step", "reason"],
   before_tool_call: ["turnIndex", "call"],
   after_tool_call: ["turnIndex", "call", "output", "durationMs"],
@@ -21,15 +23,38 @@ const FIELDS: { readonly [K in HookKind]: readonly Exclude<keyof HookFacts[K], "
   turn_finalized: ["turnIndex", "turn"],
   turn_persisted: ["turnIndex", "turn", "revision"],
   session_restored: ["turnIndex", "fresh"],
+  session_config_mutator: ["previous", "current", "config"],
+  session_config_changed: ["previous", "current"],
+  context_compactor: ["turnIndex", "messageCount", "maxContextTokens", "instructions"],
 };
 
+/** Kinds that do not belong to a turn. */
+const OUTSIDE_TURNS: readonly HookKind[] = [
+  "session_restored",
+  "session_config_mutator",
+  "session_config_changed",
+  "context_compactor",
+];
+
 /** Hook kinds by number: a small integer crosses for less than a name. */
-export const KINDS = Object.keys(FIELDS) as readonly HookKind[];
+const KINDS = Object.keys(FIELDS) as readonly HookKind[];
 const KIND_NUMBERS: ReadonlyMap<HookKind, number> = new Map(KINDS.map((kind, number) => [kind, number]));
+/** A plugin may have several hooks of a kind; which one it is stands above the kind's number. */
+const NTH = 64;
+
+/** Which hook a call is for. */
+export function hookOf(number: number): { kind: HookKind; nth: number } {
+  return { kind: KINDS[number % NTH] as HookKind, nth: Math.trunc(number / NTH) };
+}
 
 /** A hook call as it crosses. The kinds around tool calls are written out: they are the hot ones, and a literal is quickest. */
-export function packHook(session: number, kind: HookKind, capture: CaptureMode, facts: object): HookCall {
-  const number = KIND_NUMBERS.get(kind) as number;
+export function packHook(
+  session: number,
+  { kind, nth }: { readonly kind: HookKind; readonly nth: number },
+  capture: CaptureMode,
+  facts: object,
+): HookCall {
+  const number = (KIND_NUMBERS.get(kind) as number) + nth * NTH;
   if (kind === "before_tool_call") {
     const { turnIndex, call } = facts as HookFacts["before_tool_call"];
     return [session, number, capture, turnIndex, call.callId, call.toolName, call.args];
@@ -56,5 +81,5 @@ export function unpackFacts(target: object, kind: HookKind, sessionId: string, p
     if (field === "call") context.call = { callId: payload[at++], toolName: payload[at++], args: payload[at++] };
     else context[field] = payload[at++];
   }
-  if (kind !== "session_restored") context.turnId = turnIdOf(context.turnIndex as number);
+  if (!OUTSIDE_TURNS.includes(kind)) context.turnId = turnIdOf(context.turnIndex as number);
 }

@@ -1,46 +1,52 @@
-import { TroupeError } from "../kernel/index.js";
 import {
+  type Contributions,
   duplicateOperation,
+  duplicateSingleton,
   type HookKind,
+  type HookSpec,
   matchesTool,
   type OperationSpec,
+  PRIORITISED_KINDS,
   SINGLETON_KINDS,
 } from "../plugin/index.js";
 import type { PluginLink } from "./plugin-link.js";
 
-const NOBODY: readonly number[] = [];
-
 /** `sequential`: one plugin after another. `concurrent`: all at once, folded in registration order. */
 export type HookDispatch = "sequential" | "concurrent";
+
+/** A hook in the table: which plugin's, and which of that plugin's hooks of the kind. */
+export interface RegisteredHook {
+  readonly index: number;
+  readonly kind: HookKind;
+  readonly nth: number;
+  readonly spec: HookSpec;
+  /** No later hook of its plugin can change state before the commit: its answer brings the state along. */
+  readonly captures: boolean;
+}
+
+const NOBODY: readonly RegisteredHook[] = [];
 
 /** Which plugins registered which hook: a hook nobody registered costs one look-up and no message. */
 export class HookTable {
   readonly links: readonly PluginLink[];
   readonly dispatch: HookDispatch;
-  readonly #byKind = new Map<HookKind, number[]>();
-  /** For kinds with matchers: the plugins that want a tool, found once per tool. */
-  readonly #byTool = new Map<string, readonly number[]>();
+  readonly #byKind = new Map<HookKind, RegisteredHook[]>();
+  /** For kinds with matchers: the hooks that want a tool, found once per tool. */
+  readonly #byTool = new Map<string, readonly RegisteredHook[]>();
   readonly #operations = new Map<string, { readonly index: number; readonly spec: OperationSpec }>();
 
-  constructor(links: readonly PluginLink[], dispatch: HookDispatch = "sequential") {
+  /** What each plugin contributes stands at its place in `contributions`. */
+  constructor(links: readonly PluginLink[], contributions: readonly Contributions[], dispatch: HookDispatch) {
     this.links = links;
     this.dispatch = dispatch;
-    links.forEach((link, index) => {
-      for (const kind of link.manifest.hooks) {
-        const registered = this.#byKind.get(kind);
-        if (registered === undefined) this.#byKind.set(kind, [index]);
-        else registered.push(index);
-      }
+    contributions.forEach((contributed, index) => {
+      this.#addHooks(index, contributed.hooks);
+      this.#addOperations(index, contributed.operations);
     });
-    for (const kind of SINGLETON_KINDS) this.#checkSingle(kind);
-    for (const [index, { manifest }] of links.entries()) {
-      for (const spec of manifest.operations) {
-        const other = this.#operations.get(spec.name);
-        if (other !== undefined)
-          throw duplicateOperation(spec.name, links[other.index]?.manifest.id ?? "", manifest.id);
-        this.#operations.set(spec.name, { index, spec });
-      }
+    for (const kind of PRIORITISED_KINDS) {
+      this.#byKind.get(kind)?.sort((a, b) => (b.spec.priority ?? 0) - (a.spec.priority ?? 0));
     }
+    for (const kind of SINGLETON_KINDS) this.#checkSingle(kind);
   }
 
   /** Every operation, by name. */
@@ -53,17 +59,14 @@ export class HookTable {
     return this.#operations.get(name);
   }
 
-  /** Indexes of the plugins with this hook, in registration order; with a tool, only those that want it. */
-  registered(kind: HookKind, toolName?: string): readonly number[] {
+  /** The hooks of a kind, in the order they run; with a tool, only those that want it. */
+  registered(kind: HookKind, toolName?: string): readonly RegisteredHook[] {
     const all = this.#byKind.get(kind) ?? NOBODY;
     if (toolName === undefined || all.length === 0) return all;
     const key = `${kind}:${toolName}`;
     let wanted = this.#byTool.get(key);
     if (wanted === undefined) {
-      wanted = all.filter((index) => {
-        const patterns = this.links[index]?.manifest.matchers[kind];
-        return patterns === undefined || matchesTool(patterns, toolName);
-      });
+      wanted = all.filter(({ spec }) => spec.tools === undefined || matchesTool(spec.tools, toolName));
       // Tool names come from models too: a model that makes them up must not fill the memory.
       if (this.#byTool.size >= MAX_TOOLS_KEPT) this.#byTool.clear();
       this.#byTool.set(key, wanted);
@@ -71,16 +74,39 @@ export class HookTable {
     return wanted;
   }
 
+  #addHooks(index: number, specs: readonly HookSpec[]): void {
+    const stateful = this.links[index]?.manifest.stateful === true;
+    const mayChangeLater = specs.some(({ kind }) => kind === "turn_finalized");
+    const lastAfterTurn = specs.findLastIndex(({ kind }) => kind === "after_turn");
+    const counts = new Map<HookKind, number>();
+    specs.forEach((spec, at) => {
+      const { kind } = spec;
+      const nth = counts.get(kind) ?? 0;
+      counts.set(kind, nth + 1);
+      const captures = stateful && at === lastAfterTurn && !mayChangeLater;
+      const hook: RegisteredHook = { index, kind, nth, spec, captures };
+      const same = this.#byKind.get(kind);
+      if (same === undefined) this.#byKind.set(kind, [hook]);
+      else same.push(hook);
+    });
+  }
+
+  #addOperations(index: number, specs: readonly OperationSpec[]): void {
+    for (const spec of specs) {
+      const other = this.#operations.get(spec.name);
+      if (other !== undefined) throw duplicateOperation(spec.name, this.#idOf(other.index), this.#idOf(index));
+      this.#operations.set(spec.name, { index, spec });
+    }
+  }
+
   #checkSingle(kind: HookKind): void {
-    const [first, second] = this.registered(kind).map((index) => this.links[index]?.manifest.id);
-    if (second === undefined) return;
-    throw new TroupeError(
-      "duplicate_singleton",
-      `Plugins ${first} and ${second} both have a ${kind}; there can be one.`,
-      {
-        details: { kind, plugins: [first, second] },
-      },
-    );
+    const [first, second] = this.registered(kind);
+    if (first === undefined || second === undefined) return;
+    throw duplicateSingleton(kind, this.#idOf(first.index), this.#idOf(second.index));
+  }
+
+  #idOf(index: number): string {
+    return this.links[index]?.manifest.id ?? "";
   }
 }
 

@@ -4,19 +4,22 @@ import {
   type HookKind,
   type OperationKind,
   type OperationSpec,
+  snapshotFingerprint,
   unknownOperation,
 } from "../plugin/index.js";
 import { recordSince } from "../trace/index.js";
-import type { HookTable } from "./hook-table.js";
-import type { HookOptions, PluginLink, PluginSlot } from "./plugin-link.js";
+import type { HookTable, RegisteredHook } from "./hook-table.js";
+import { type HookOptions, type PluginLink, type PluginSlot, revisionOf } from "./plugin-link.js";
 import { type DirectiveSite, type DirectivesAt, readDirectives } from "./read-answers.js";
 
 /** The hooks of one session: the table, and this session's slot in every plugin. */
 export class SessionHooks {
   readonly #table: HookTable;
-  readonly slots: readonly PluginSlot[];
+  /** At each plugin's place; undefined where the session does without it. */
+  readonly slots: readonly (PluginSlot | undefined)[];
+  #fingerprint: { readonly of: readonly (Uint8Array | undefined)[]; readonly value: bigint } | undefined;
 
-  constructor(table: HookTable, slots: readonly PluginSlot[]) {
+  constructor(table: HookTable, slots: readonly (PluginSlot | undefined)[]) {
     this.#table = table;
     this.slots = slots;
   }
@@ -37,50 +40,52 @@ export class SessionHooks {
   ): Promise<void> {
     const registered = this.#table.registered(kind);
     if (this.#table.dispatch === "concurrent" && registered.length > 1 && !CHAINED.includes(kind)) {
-      const early = registered.map((index) => settle(() => this.#call(index, kind, facts(), options)));
-      for (const [n, answer] of early.entries()) read((await answer)(), this.#idOf(registered[n] as number));
+      const early = registered.map((hook) => settle(() => this.#call(hook, facts(), options)));
+      for (const [n, answer] of early.entries()) read((await answer)(), this.#idOf(registered[n] as RegisteredHook));
       return;
     }
     // Measured here and not by #call: one promise less for each hook, and this is the hot path.
-    for (const index of registered) {
-      const link = this.#table.links[index] as PluginLink;
+    for (const hook of registered) {
+      const link = this.#table.links[hook.index] as PluginLink;
       const started = performance.now();
       let answer: unknown;
       try {
-        answer = this.#start(index, kind, facts(), options);
+        answer = this.#start(hook, facts(), options);
         if (answer instanceof Promise) answer = await answer;
       } finally {
-        record(link, kind, started);
+        recordSince(link.probes.get(kind), started);
       }
       read(answer, link.manifest.id);
     }
   }
 
-  #start(index: number, kind: HookKind, facts: object, options: HookOptions): unknown {
+  #start(hook: RegisteredHook, facts: object, options: HookOptions): unknown {
+    const { index, captures } = hook;
     const link = this.#table.links[index] as PluginLink;
-    const capture = kind === "after_turn" && this.#capturesWithAfterTurn(link);
-    return link.hook(this.slots[index] as PluginSlot, kind, facts, capture ? { ...options, capture } : options);
+    const slot = this.slots[index] as PluginSlot;
+    return link.hook(slot, hook, facts, captures ? { ...options, capture: true } : options);
   }
 
   /** One hook, measured. */
-  #call(index: number, kind: HookKind, facts: object, options: HookOptions): unknown {
-    const link = this.#table.links[index] as PluginLink;
+  #call(hook: RegisteredHook, facts: object, options: HookOptions): unknown {
+    const link = this.#table.links[hook.index] as PluginLink;
+    const histogram = link.probes.get(hook.kind);
     const started = performance.now();
     let answer: unknown;
     try {
-      answer = this.#start(index, kind, facts, options);
+      answer = this.#start(hook, facts, options);
     } catch (error) {
-      record(link, kind, started);
+      recordSince(histogram, started);
       throw error;
     }
     if (!(answer instanceof Promise)) {
-      record(link, kind, started);
+      recordSince(histogram, started);
       return answer;
     }
-    return measured(answer, link, kind, started);
+    return answer.finally(() => recordSince(histogram, started));
   }
 
-  #idOf(index: number): string {
+  #idOf({ index }: RegisteredHook): string {
     return (this.#table.links[index] as PluginLink).manifest.id;
   }
 
@@ -96,7 +101,7 @@ export class SessionHooks {
     options,
   }: AroundTool<S, T>): { readonly count: number; ask(n: number, subject: T): MaybePromise<Owned<DirectivesAt<S>>[]> } {
     const registered = this.#table.registered(site, toolName);
-    const askNow = (n: number, subject: T) => this.#ask(site, registered[n] as number, facts(subject), options);
+    const askNow = (n: number, subject: T) => this.#ask(site, registered[n] as RegisteredHook, facts(subject), options);
     if (this.#table.dispatch === "sequential" || registered.length < 2)
       return { count: registered.length, ask: askNow };
     const early = registered.map((_, n) => settle(() => askNow(n, first)));
@@ -114,12 +119,12 @@ export class SessionHooks {
   /** Calls one plugin's hook. A hook that is at hand answers without a promise. */
   #ask<S extends DirectiveSite>(
     site: S,
-    index: number,
+    hook: RegisteredHook,
     facts: HookFacts[S],
     options: HookOptions,
   ): MaybePromise<Owned<DirectivesAt<S>>[]> {
-    const pluginId = this.#idOf(index);
-    const answer = this.#call(index, site, facts, options);
+    const pluginId = this.#idOf(hook);
+    const answer = this.#call(hook, facts, options);
     if (answer instanceof Promise) return answer.then((settled) => readDirectives(settled, site, pluginId));
     return readDirectives(answer, site, pluginId);
   }
@@ -141,17 +146,14 @@ export class SessionHooks {
   }
 
   /** Lifecycle events: all hooks at once, all awaited; a failure is an issue of the turn, never its end. */
-  async announce<K extends "turn_finalized" | "turn_persisted" | "session_restored" | "stream_finished">(
-    kind: K,
-    facts: HookFacts[K],
-  ): Promise<TurnIssue[]> {
+  async announce<K extends LifecycleKind>(kind: K, facts: HookFacts[K]): Promise<TurnIssue[]> {
     const registered = this.#table.registered(kind);
     if (registered.length === 0) return [];
-    const settled = await Promise.allSettled(registered.map(async (index) => this.#call(index, kind, facts, {})));
+    const settled = await Promise.allSettled(registered.map(async (hook) => this.#call(hook, facts, {})));
     const issues: TurnIssue[] = [];
     settled.forEach((result, i) => {
       if (result.status === "fulfilled") return;
-      const { id: pluginId } = (this.#table.links[registered[i] as number] as PluginLink).manifest;
+      const pluginId = this.#idOf(registered[i] as RegisteredHook);
       issues.push({
         kind: "plugin",
         code: "lifecycle_hook_failed",
@@ -167,14 +169,41 @@ export class SessionHooks {
     return this.#table.links.some((link, index) => link.manifest.stateful && this.slots[index]?.touched === true);
   }
 
+  /** One after another until `read` says it is enough. The first error ends it. */
+  async until<K extends HookKind>(
+    kind: K,
+    facts: HookFacts[K],
+    read: (answer: unknown, pluginId: string) => boolean,
+  ): Promise<void> {
+    for (const hook of this.#table.registered(kind)) {
+      if (read(await this.#call(hook, facts, {}), this.#idOf(hook))) return;
+    }
+  }
+
+  /** One after another, each with what `facts` makes of the answers so far; an error is told to `failed` and passed over. */
+  async eachForgiving<K extends HookKind>(
+    kind: K,
+    facts: () => HookFacts[K],
+    read: (answer: unknown, pluginId: string) => void,
+    failed: (error: unknown, pluginId: string) => void,
+  ): Promise<void> {
+    for (const hook of this.#table.registered(kind)) {
+      try {
+        read(await this.#call(hook, facts(), {}), this.#idOf(hook));
+      } catch (error) {
+        failed(error, this.#idOf(hook));
+      }
+    }
+  }
+
   /** Asks the one plugin that has this kind. */
   async only<K extends HookKind>(
     kind: K,
     facts: HookFacts[K],
     { toolName, ...options }: HookOptions & { readonly toolName?: string } = {},
   ): Promise<unknown> {
-    const index = this.#table.registered(kind, toolName)[0];
-    return index === undefined ? undefined : this.#call(index, kind, facts, options);
+    const hook = this.#table.registered(kind, toolName)[0];
+    return hook === undefined ? undefined : this.#call(hook, facts, options);
   }
 
   /** Captures the state of every plugin that was called since its last capture; unchanged state costs no bytes. */
@@ -207,17 +236,48 @@ export class SessionHooks {
     return { link, slot };
   }
 
-  close(): void {
-    this.#table.links.forEach((link, index) => {
-      link.closeSession(this.slots[index] as PluginSlot);
+  /** Of the plugins' state as it was captured last; changes whenever any of it does. */
+  fingerprint(): bigint {
+    const captured = this.slots.map((slot) => slot?.captured);
+    const known = this.#fingerprint;
+    if (known?.of.every((bytes, index) => bytes === captured[index])) return known.value;
+    const value = snapshotFingerprint(this.revisions());
+    this.#fingerprint = { of: captured, value };
+    return value;
+  }
+
+  /** Every plugin of the session with its state's revision. */
+  revisions(): { id: string; version: string; revision: bigint }[] {
+    return this.#table.links.flatMap(({ manifest: { id, version } }, index) => {
+      const slot = this.slots[index];
+      return slot === undefined ? [] : [{ id, version, revision: revisionOf(slot.captured) }];
     });
   }
 
-  /** The answer of after_turn can bring the state along, unless a later hook of this turn may still change it. */
-  #capturesWithAfterTurn({ manifest }: PluginLink): boolean {
-    return manifest.stateful && !manifest.hooks.includes("turn_finalized");
+  /** Plugins whose state changed under an unchanged revision; told once each. */
+  takeUnrevised(): string[] {
+    return this.#table.links.flatMap(({ manifest }, index) => {
+      const slot = this.slots[index];
+      if (slot?.unrevised !== true) return [];
+      slot.unrevised = false;
+      return [manifest.id];
+    });
+  }
+
+  close(): void {
+    this.#table.links.forEach((link, index) => {
+      const slot = this.slots[index];
+      if (slot !== undefined) link.closeSession(slot);
+    });
   }
 }
+
+type LifecycleKind =
+  | "turn_finalized"
+  | "turn_persisted"
+  | "session_restored"
+  | "session_config_changed"
+  | "stream_finished";
 
 /** A tool call whose hooks are to be asked; what they are asked about (arguments, a result) may change on the way. */
 export interface AroundTool<S extends "before_tool_call" | "after_tool_call", T> {
@@ -231,7 +291,7 @@ export interface AroundTool<S extends "before_tool_call" | "after_tool_call", T>
 type MaybePromise<T> = T | Promise<T>;
 
 /** What flows from one hook of these kinds into the next. */
-const CHAINED: readonly HookKind[] = ["assistant_stream", "assistant_response"];
+const CHAINED: readonly HookKind[] = ["context_transform", "assistant_stream", "assistant_response"];
 
 /** Starts something and keeps how it ended, so that an error waits for its turn instead of being nobody's. */
 async function settle<T>(start: () => MaybePromise<T>): Promise<() => T> {
@@ -243,17 +303,4 @@ async function settle<T>(start: () => MaybePromise<T>): Promise<() => T> {
       throw error;
     };
   }
-}
-
-async function measured(answer: Promise<unknown>, link: PluginLink, kind: HookKind, started: number): Promise<unknown> {
-  try {
-    return await answer;
-  } finally {
-    record(link, kind, started);
-  }
-}
-
-function record(link: PluginLink, kind: HookKind, started: number): void {
-  const histogram = link.probes.get(kind);
-  if (histogram !== undefined) recordSince(histogram, started);
 }

@@ -1,27 +1,37 @@
 import { type MessagePort, threadId } from "node:worker_threads";
-import { TroupeError } from "../kernel/index.js";
+import { TroupeError, toolIdOf } from "../kernel/index.js";
 import { loadModel } from "../model/index.js";
-import { loadPlugin, type OperationSpec, type PluginManifest } from "../plugin/index.js";
+import { type LoadedPlugin, loadPlugin, type OperationSpec, type PluginManifest } from "../plugin/index.js";
 import { StoreClient } from "../store/index.js";
-import { type RegisteredTool, registerTool, type ToolHome, ToolPool, ToolRegistry } from "../tools/index.js";
+import { type RegisteredTool, registerTool, type ToolHome, ToolPool } from "../tools/index.js";
 import { PhaseProbe } from "../trace/index.js";
 import { decode, encode, importDefault, Lane, moving, type Served, serve } from "../wire/index.js";
 import { ActiveTurn } from "./active-turns.js";
 import { SessionActor } from "./actor.js";
-import { HookTable } from "./hook-table.js";
+import type { HostRelay, HostRelayMethod } from "./host-relay.js";
+import { callHost, serveHostCall } from "./host-services.js";
 import { InlineLink } from "./inline-link.js";
-import type { PluginLink } from "./plugin-link.js";
+import { adoptSession, openSession } from "./open-session.js";
+import type { HostGate, PluginLink } from "./plugin-link.js";
 import type {
   ActivityNote,
   CancelNote,
   HostToolCall,
   PluginSetup,
+  RelayCall,
+  SessionMaking,
+  SessionPluginOptions,
+  SessionSurface,
   SessionWorkerService,
   SessionWorkerSetup,
   SessionWorkerStats,
+  TraceNote,
   TurnCall,
+  UsageNote,
 } from "./protocol.js";
-import { Session, type SessionServices, type SessionSnapshot } from "./session.js";
+import type { Session, SessionServices, SessionSnapshot } from "./session.js";
+import { STANDARD_PROTOCOL_ID, standardProtocol } from "./standard-protocol.js";
+import { Surfaces } from "./surface.js";
 import { WorkerLink } from "./worker-link.js";
 
 /** The session worker's side of everything the main thread asks of it. */
@@ -39,14 +49,24 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
     },
     attachPlugin: (lane) => configured().workerLink(lane.plugin)?.attach(lane),
     failPlugin: ({ plugin, code, message }) => configured().workerLink(plugin)?.fail(new TroupeError(code, message)),
-    open: ({ sessionId }) => configured().actor(sessionId).info(threadId),
+    open: ({ sessionId, pluginOptions }) => configured().actor(sessionId, pluginOptions).info(threadId),
     info: ({ sessionId }) => configured().actor(sessionId).info(threadId),
     async capture({ sessionId }) {
       const snapshot = await configured().snapshot(sessionId);
       return moving({ snapshot }, [snapshot.buffer]);
     },
-    adopt: ({ sessionId, snapshot, authority }) =>
-      configured().adopt(sessionId, decode(snapshot), authority).info(threadId),
+    async adopt({ sessionId, snapshot, making }) {
+      const { parentId, config } = await configured().adopt(sessionId, decode(snapshot), making).opened();
+      return { sessionId, parentSessionId: parentId ?? null, config };
+    },
+    view: async ({ sessionId }) => (await configured().session(sessionId)).view(),
+    surface: ({ sessionId }) => configured().surface(sessionId),
+    setConfig: ({ sessionId, change }) => configured().actor(sessionId).setConfig(change),
+    compact: ({ sessionId, instructions }) => configured().actor(sessionId).compact(instructions),
+    append: ({ sessionId, request }) => configured().actor(sessionId).append(request),
+    extend: ({ sessionId, extension }) => configured().actor(sessionId).extend(extension),
+    hostCall: async ({ sessionId, ...call }) => serveHostCall(await configured().session(sessionId), call),
+    releaseIdle: ({ sessionId }) => configured().release(sessionId, { idle: true }),
     operate: ({ sessionId, ...request }, signal: AbortSignal) =>
       configured()
         .actor(sessionId)
@@ -62,6 +82,7 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
 class SessionHost {
   readonly #services: SessionServices;
   readonly #links: readonly PluginLink[];
+  readonly #setup: SessionWorkerSetup;
   readonly #lane: Lane;
   readonly #probe: PhaseProbe;
   readonly #pool: ToolPool;
@@ -75,10 +96,14 @@ class SessionHost {
     try {
       const probe = new PhaseProbe();
       const model = await loadModel(setup.model);
-      const links = await Promise.all(setup.plugins.map((plugin) => makeLink(plugin, probe)));
+      // Plugins can ask for services only once there are sessions, and so a host.
+      let host: SessionHost | undefined;
+      const gate: HostGate = (call) => (host as SessionHost).#callHost(call);
+      const links = await makeLinks(setup, { probe, host: gate, development: setup.development });
       checkPluginIds(links);
-      const tools = await allTools(setup, links, pool);
-      return new SessionHost({ setup, pool, probe, model, links, tools });
+      const surfaces = new Surfaces(links, await otherTools(setup, pool), setup.hookDispatch);
+      host = new SessionHost({ setup, pool, probe, model, surfaces });
+      return host;
     } catch (error) {
       await pool.close();
       throw error;
@@ -90,14 +115,13 @@ class SessionHost {
     readonly pool: ToolPool;
     readonly probe: PhaseProbe;
     readonly model: SessionServices["model"];
-    readonly links: readonly PluginLink[];
-    readonly tools: readonly RegisteredTool[];
+    readonly surfaces: Surfaces;
   }) {
-    const { setup } = parts;
+    const { setup, surfaces } = parts;
+    this.#setup = setup;
     this.#pool = parts.pool;
     this.#probe = parts.probe;
-    this.#links = parts.links;
-    const registry = new ToolRegistry(parts.tools);
+    this.#links = surfaces.links;
     this.#lane = new Lane(setup.mainPort, {
       name: "The main thread",
       serve: (_method, payload) => this.#turn(payload as TurnCall),
@@ -106,17 +130,21 @@ class SessionHost {
     this.#services = {
       store: new StoreClient(setup.store),
       model: parts.model,
-      table: new HookTable(parts.links, setup.hookDispatch),
-      registry,
+      surfaces,
       homes: { host: this.#hostHome, plugin: this.#pluginHome, pool: parts.pool },
-      instructions: setup.instructions,
-      maxSteps: setup.maxSteps,
+      config: setup.config,
       mailboxLimit: setup.mailboxLimit,
+      relay: this.#relay,
+      trace: { listening: setup.tracing, emit: (event) => this.#lane.note("trace", event satisfies TraceNote) },
     };
   }
 
   get inlineManifests(): PluginManifest[] {
-    return this.#links.filter((link) => link instanceof InlineLink).map((link) => link.manifest);
+    // In the order of the options: the standard protocol, when it is there, is nobody's entry.
+    return this.#setup.plugins.flatMap(({ tier }, index) => {
+      const link = this.#links[index];
+      return tier === "inline" && link !== undefined ? [link.manifest] : [];
+    });
   }
 
   workerLink(plugin: number): WorkerLink | undefined {
@@ -125,19 +153,29 @@ class SessionHost {
   }
 
   /** The session's actor, opened from the store when it is not resident. */
-  actor(sessionId: string): SessionActor {
-    return this.#sessions.get(sessionId) ?? this.#start(sessionId, () => Session.open(this.#services, sessionId));
+  actor(sessionId: string, pluginOptions: SessionPluginOptions = {}): SessionActor {
+    const open = () => openSession(this.#services, sessionId, pluginOptions);
+    return this.#sessions.get(sessionId) ?? this.#start(sessionId, open);
   }
 
-  adopt(sessionId: string, snapshot: SessionSnapshot, authority: Parameters<typeof Session.adopt>[3]): SessionActor {
+  session(sessionId: string): Promise<Session> {
+    return this.actor(sessionId).opened();
+  }
+
+  async surface(sessionId: string): Promise<SessionSurface> {
+    const { tools, surface } = await this.session(sessionId);
+    return { tools: tools.catalog(), operations: surface.table.operations(), triggers: surface.triggers.all };
+  }
+
+  adopt(sessionId: string, snapshot: SessionSnapshot, making: SessionMaking): SessionActor {
     if (this.#sessions.has(sessionId)) {
       throw new TroupeError("session_exists", `There is already a session ${sessionId}.`, { details: { sessionId } });
     }
-    return this.#start(sessionId, () => Session.adopt(this.#services, sessionId, snapshot, authority));
+    return this.#start(sessionId, () => adoptSession(this.#services, sessionId, { snapshot, making }));
   }
 
   operations(): OperationSpec[] {
-    return this.#services.table.operations();
+    return this.#services.surfaces.common.table.operations();
   }
 
   async snapshot(sessionId: string): Promise<Uint8Array<ArrayBuffer>> {
@@ -146,8 +184,11 @@ class SessionHost {
     return encode(await session.snapshot({ live: actor.state === "idle" }));
   }
 
-  async release(sessionId: string): Promise<void> {
+  async release(sessionId: string, options: { readonly idle?: boolean } = {}): Promise<void> {
     const actor = this.#sessions.get(sessionId);
+    if (options.idle === true && actor?.state === "running") {
+      throw new TroupeError("session_busy", `Session ${sessionId} has a turn running.`, { retryable: true });
+    }
     actor?.leave();
     await actor?.ended();
     if (actor?.failure !== undefined) throw actor.failure;
@@ -190,12 +231,18 @@ class SessionHost {
     return actor;
   }
 
-  async #turn([key, sessionId, input, listening]: TurnCall) {
+  #callHost({ sessionId, ...call }: Parameters<HostGate>[0]): Promise<unknown> {
+    const session = this.#sessions.get(sessionId)?.session;
+    if (session === undefined) throw new TroupeError("session_closed", `Session ${sessionId} is not open.`);
+    return callHost(session, call);
+  }
+
+  async #turn([key, sessionId, input, listening, extras]: TurnCall) {
     const send = (activity: ActivityNote[1]) => this.#lane.note("activity", [key, activity] satisfies ActivityNote);
     const turn = new ActiveTurn({ listening, send });
     this.#turns.set(key, turn);
     try {
-      return await this.actor(sessionId).turn(input, turn);
+      return await this.actor(sessionId).turn(input, turn, extras);
     } finally {
       this.#finished++;
       this.#turns.delete(key);
@@ -207,8 +254,19 @@ class SessionHost {
     else if (topic === "cancel") {
       const [key, reason] = payload as CancelNote;
       this.#turns.get(key)?.cancel(reason);
+    } else if (topic === "usage") {
+      const [sessionId, source, usage] = payload as UsageNote;
+      // A session that has been closed meanwhile is not opened for its child's bill.
+      this.#sessions.get(sessionId)?.session?.recordUsage(source, usage).catch(ignore);
     }
   }
+
+  readonly #relay = Object.fromEntries(
+    RELAY_METHODS.map((method) => [
+      method,
+      (argument: unknown) => this.#lane.call("relay", [method, argument] as unknown as RelayCall),
+    ]),
+  ) as unknown as HostRelay;
 
   readonly #hostHome: ToolHome = {
     run: (tool, args, { sessionId, turnId, callId, signal }) =>
@@ -222,7 +280,7 @@ class SessionHost {
         throw new TroupeError("tool_unavailable", `${tool.spec.name} cannot be reached.`);
       }
       const { link, slot } = session.hooks.of(tool.home.pluginId);
-      return link.tool(slot, tool.spec.name, args, context);
+      return link.tool(slot, toolIdOf(tool.spec), args, context);
     },
   };
 }
@@ -239,25 +297,41 @@ function checkPluginIds(links: readonly PluginLink[]): void {
   }
 }
 
-async function makeLink(setup: PluginSetup, probe: PhaseProbe): Promise<PluginLink> {
-  const { deadlineMs } = setup;
-  if (setup.tier === "worker") return new WorkerLink({ manifest: setup.manifest, deadlineMs, probe });
-  const plugin = await loadPlugin(await importDefault(setup.module, "plugin"), setup.options, setup.module);
-  return new InlineLink({ plugin, deadlineMs, probe });
+interface LinkParts {
+  readonly probe: PhaseProbe;
+  readonly host: HostGate;
+  readonly development: boolean;
 }
 
-async function allTools(
-  setup: SessionWorkerSetup,
-  links: readonly PluginLink[],
-  pool: ToolPool,
-): Promise<RegisteredTool[]> {
+/** The plugins of the options, and the standard protocol unless one of them brings its own or takes its name. */
+async function makeLinks(
+  { plugins, standardProtocol: standard }: SessionWorkerSetup,
+  parts: LinkParts,
+): Promise<PluginLink[]> {
+  const links = await Promise.all(plugins.map((plugin) => makeLink(plugin, parts)));
+  if (!standard || links.some(({ manifest }) => manifest.id === STANDARD_PROTOCOL_ID)) return links;
+  const plugin = await loadPlugin(standardProtocol, undefined, STANDARD_PROTOCOL_ID);
+  return [...links, inlineLink(plugin, { deadlineMs: NO_DEADLINE_MS, optionalInChildren: false }, parts)];
+}
+
+async function makeLink(setup: PluginSetup, parts: LinkParts): Promise<PluginLink> {
+  if (setup.tier === "worker") return new WorkerLink({ ...setup, ...parts });
+  const plugin = await loadPlugin(await importDefault(setup.module, "plugin"), setup.options, setup.module);
+  return inlineLink(plugin, setup, parts);
+}
+
+function inlineLink(
+  plugin: LoadedPlugin,
+  { deadlineMs, optionalInChildren }: Pick<PluginSetup, "deadlineMs" | "optionalInChildren">,
+  parts: LinkParts,
+): InlineLink {
+  return new InlineLink({ plugin, deadlineMs, optionalInChildren, ...parts });
+}
+
+/** The tools that are not of plugins: the host's, and those of the pool. */
+async function otherTools(setup: SessionWorkerSetup, pool: ToolPool): Promise<RegisteredTool[]> {
   const host = setup.hostTools.map(({ spec, timeoutMs }) =>
     registerTool(spec.name, { ...spec, ...(timeoutMs && { timeoutMs }) }, { kind: "host" }),
-  );
-  const plugins = links.flatMap(({ manifest }) =>
-    manifest.tools.map(({ spec, timeoutMs }) =>
-      registerTool(spec.name, { ...spec, ...(timeoutMs && { timeoutMs }) }, { kind: "plugin", pluginId: manifest.id }),
-    ),
   );
   const pooled = await Promise.all(
     setup.poolTools.map(async ({ name, module, timeoutMs }) =>
@@ -268,5 +342,20 @@ async function allTools(
       ),
     ),
   );
-  return [...host, ...plugins, ...pooled];
+  return [...host, ...pooled];
 }
+
+/** The standard protocol's methods are the runtime's own. */
+const NO_DEADLINE_MS = 2 ** 31 - 1;
+
+const RELAY_METHODS: readonly HostRelayMethod[] = [
+  "create",
+  "close",
+  "startTurn",
+  "awaitTurn",
+  "cancelTurn",
+  "turnEvents",
+  "ask",
+];
+
+function ignore(): void {}

@@ -1,18 +1,26 @@
 export { joinDeltas } from "./active-turns.js";
 export { serveSessions } from "./host.js";
+export type { HostRelay, TraceEvent } from "./host-relay.js";
 export type { PluginWorkerService } from "./plugin-protocol.js";
 export { servePlugin } from "./plugin-thread.js";
 export type {
   ActivityNote,
-  Authority,
   CancelNote,
+  ConfigReceipt,
   HostToolCall,
   OperationReceipt,
   PluginSetup,
+  RelayCall,
   SessionInfo,
+  SessionMaking,
+  SessionPluginOptions,
   SessionState,
+  SessionSurface,
   SessionWorkerService,
   SessionWorkerSetup,
   SessionWorkerStats,
   TurnCall,
+  TurnExtras,
+  UsageNote,
 } from "./protocol.js";
+export { STANDARD_PROTOCOL_ID } from "./standard-protocol.js";

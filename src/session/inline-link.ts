@@ -1,59 +1,70 @@
-import type { RecordableHistogram } from "node:perf_hooks";
 import { aborted, TroupeError } from "../kernel/index.js";
-import type { HookKind, LoadedPlugin, PluginManifest, ToolContext } from "../plugin/index.js";
+import type { Contributions, LoadedPlugin, PluginManifest, Protocol, ToolContext } from "../plugin/index.js";
 import { runHere } from "../tools/index.js";
 import type { PhaseProbe } from "../trace/index.js";
 import { Deadlines, ServedCall } from "../wire/index.js";
-import { PluginInstance } from "./plugin-instance.js";
+import { type HostAccess, PluginInstance } from "./plugin-instance.js";
 import {
   type HookOptions,
+  HookProbes,
+  type HookRef,
+  type HostGate,
   keep,
   type OperationCall,
   type PluginLink,
   type PluginSlot,
-  probesOf,
 } from "./plugin-link.js";
 
 export interface InlineLinkOptions {
   readonly plugin: LoadedPlugin;
   readonly deadlineMs: number;
   readonly probe: PhaseProbe;
+  readonly host: HostGate;
+  readonly development: boolean;
+  readonly optionalInChildren: boolean;
 }
 
 /** A trusted plugin in the session worker itself: no hop, and no protection from its loops. */
 export class InlineLink implements PluginLink {
   readonly manifest: PluginManifest;
-  readonly probes: ReadonlyMap<HookKind, RecordableHistogram>;
-  readonly #plugin: LoadedPlugin;
-  readonly #deadlineMs: number;
+  readonly probes: HookProbes;
+  readonly optionalInChildren: boolean;
+  readonly #options: InlineLinkOptions;
   readonly #deadlines = new Deadlines();
   readonly #instances = new Map<string, PluginInstance>();
 
   constructor(options: InlineLinkOptions) {
     this.manifest = options.plugin.manifest;
-    this.probes = probesOf(this.manifest, options.probe);
-    this.#plugin = options.plugin;
-    this.#deadlineMs = options.deadlineMs;
+    this.probes = new HookProbes(this.manifest.id, options.probe);
+    this.optionalInChildren = options.optionalInChildren;
+    this.#options = options;
   }
 
-  hook(slot: PluginSlot, kind: HookKind, facts: object, options: HookOptions): unknown {
+  async register(slot: PluginSlot): Promise<Contributions> {
+    return this.#instance(slot).contributions;
+  }
+
+  protocol(slot: PluginSlot): Protocol | undefined {
+    const { protocol, register } = this.#options.plugin;
+    // Most plugins have none: no instance is made to find that out.
+    return protocol === undefined && register === undefined ? undefined : this.#instance(slot).protocol;
+  }
+
+  hook(slot: PluginSlot, hook: HookRef, facts: object, options: HookOptions): unknown {
     const instance = this.#instance(slot);
     slot.touched = true;
     const waiting = new ServedCall();
-    const value = instance.hook(kind, (context) => Object.assign(context, facts), waiting);
+    const value = instance.hook(hook.kind, hook.nth, (context) => Object.assign(context, facts), waiting);
     // State that is at hand is captured by the commit itself; `options.capture` saves a hop that is not there.
-    return value instanceof Promise ? this.#within(value, waiting, kind, options.signal) : value;
+    return value instanceof Promise ? this.#within(value, waiting, hook, options.signal) : value;
   }
 
-  tool(slot: PluginSlot, toolName: string, args: unknown, tool: ToolContext): unknown {
-    const definition = this.#plugin.tools.get(toolName);
-    if (definition === undefined)
-      throw new TroupeError("tool_unavailable", `Plugin ${this.manifest.id} has no tool ${toolName}.`);
+  tool(slot: PluginSlot, toolId: string, args: unknown, tool: ToolContext): unknown {
     slot.touched = true;
     const { sessionId, turnId, callId } = tool;
     // The context itself is what is waiting: its signal is made only when the tool looks at it.
-    const context = this.#instance(slot).toolContext({ sessionId, turnId, callId }, tool);
-    const result = runHere(definition as never, args as never, context as never);
+    const { definition, context } = this.#instance(slot).tool(toolId, { sessionId, turnId, callId }, tool);
+    const result = runHere(definition, args as never, context);
     return result instanceof Promise ? result.then(detached) : detached(result);
   }
 
@@ -63,7 +74,8 @@ export class InlineLink implements PluginLink {
   }
 
   async capture(slot: PluginSlot): Promise<void> {
-    keep(slot, this.#instances.get(slot.sessionId)?.capture());
+    const captured = this.#instances.get(slot.sessionId)?.capture();
+    if (captured !== undefined) keep(slot, captured);
     slot.touched = false;
   }
 
@@ -79,13 +91,23 @@ export class InlineLink implements PluginLink {
   #instance(slot: PluginSlot): PluginInstance {
     let instance = this.#instances.get(slot.sessionId);
     if (instance === undefined) {
-      instance = new PluginInstance(this.#plugin, slot.sessionId, slot.captured);
+      const { plugin, development } = this.#options;
+      const { sessionId, captured, init } = slot;
+      instance = new PluginInstance(plugin, { sessionId, captured, init, development, host: this.#hostFor(sessionId) });
       this.#instances.set(slot.sessionId, instance);
     }
     return instance;
   }
 
-  #within<T>(promise: Promise<T>, waiting: ServedCall, kind: HookKind, signal: AbortSignal | undefined): Promise<T> {
+  #hostFor(sessionId: string): HostAccess {
+    const { host } = this.#options;
+    const pluginId = this.manifest.id;
+    return {
+      call: (granted, { signal }, method, args) => host({ sessionId, pluginId, granted, method, args, signal }),
+    };
+  }
+
+  #within<T>(promise: Promise<T>, waiting: ServedCall, { kind }: HookRef, signal: AbortSignal | undefined): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       const giveUp = (error: TroupeError) => {
         waiting.cancel();
@@ -99,8 +121,9 @@ export class InlineLink implements PluginLink {
           signal?.removeEventListener("abort", onAbort);
           settle(value);
         };
-      const deadline = this.#deadlines.add(this.#deadlineMs, () => {
-        const message = `Plugin ${this.manifest.id}: ${kind} did not answer within ${this.#deadlineMs} ms.`;
+      const { deadlineMs } = this.#options;
+      const deadline = this.#deadlines.add(deadlineMs, () => {
+        const message = `Plugin ${this.manifest.id}: ${kind} did not answer within ${deadlineMs} ms.`;
         giveUp(new TroupeError("hook_timeout", message, { retryable: true }));
       });
       signal?.addEventListener("abort", onAbort, { once: true });

@@ -1,12 +1,25 @@
 import type { RecordableHistogram } from "node:perf_hooks";
-import type { HookKind, PluginManifest, ToolContext } from "../plugin/index.js";
+import type {
+  Contributions,
+  HookKind,
+  HostInterface,
+  HostMethod,
+  PluginManifest,
+  Protocol,
+  ToolContext,
+} from "../plugin/index.js";
 import { hookPhase, type PhaseProbe } from "../trace/index.js";
+import { contentHash } from "../wire/index.js";
+import { describeCaptured } from "./plugin-instance.js";
+import type { Captured, InstanceInit } from "./plugin-protocol.js";
 
 /** A session's share of one plugin: what was captured last and whether the plugin may have changed it since. */
 export interface PluginSlot {
   readonly sessionId: string;
   /** Names this slot on the hook lane; never given twice in a thread. */
   readonly number: number;
+  /** For a plugin that registers. */
+  readonly init: InstanceInit | undefined;
   /** Last captured state; what a replaced plugin worker restores from. */
   captured: Uint8Array | undefined;
   /** Captured but not yet committed. */
@@ -15,6 +28,14 @@ export interface PluginSlot {
   touched: boolean;
   /** An answer with state was lost: what the plugin captured last is not what is here. */
   resync: boolean;
+  /** Seen in development: state changed under the same revision. Told with the next commit. */
+  unrevised: boolean;
+}
+
+/** Which of a plugin's hooks. */
+export interface HookRef {
+  readonly kind: HookKind;
+  readonly nth: number;
 }
 
 export interface HookOptions {
@@ -31,12 +52,28 @@ export interface OperationCall {
   readonly signal: AbortSignal;
 }
 
+/** Answers host services; checks what was granted and which sessions may be seen. */
+export type HostGate = (call: {
+  readonly sessionId: string;
+  readonly pluginId: string;
+  readonly granted: readonly HostInterface[];
+  readonly method: HostMethod;
+  readonly args: readonly unknown[];
+  readonly signal: AbortSignal | undefined;
+}) => Promise<unknown>;
+
 /** One plugin as a session worker sees it, whatever thread runs it. */
 export interface PluginLink {
   readonly manifest: PluginManifest;
-  readonly probes: ReadonlyMap<HookKind, RecordableHistogram>;
-  hook(slot: PluginSlot, kind: HookKind, facts: object, options: HookOptions): unknown;
-  tool(slot: PluginSlot, toolName: string, args: unknown, context: ToolContext): unknown;
+  readonly probes: HookProbes;
+  /** May a child do without it? */
+  readonly optionalInChildren: boolean;
+  /** What a plugin that registers contributes to this session; throws what its register() threw. */
+  register(slot: PluginSlot): Promise<Contributions>;
+  /** The pieces of a protocol; only an inline plugin has any. */
+  protocol(slot: PluginSlot): Protocol | undefined;
+  hook(slot: PluginSlot, hook: HookRef, facts: object, options: HookOptions): unknown;
+  tool(slot: PluginSlot, toolId: string, args: unknown, context: ToolContext): unknown;
   operation(slot: PluginSlot, call: OperationCall): Promise<unknown>;
   capture(slot: PluginSlot): Promise<void>;
   closeSession(slot: PluginSlot): void;
@@ -45,16 +82,57 @@ export interface PluginLink {
 
 let nextSlot = 1;
 
-export function newSlot(sessionId: string, captured: Uint8Array | undefined): PluginSlot {
-  return { sessionId, number: nextSlot++, captured, unsaved: false, touched: false, resync: false };
+export function newSlot(
+  sessionId: string,
+  captured: Uint8Array | undefined,
+  init: InstanceInit | undefined,
+): PluginSlot {
+  return {
+    sessionId,
+    number: nextSlot++,
+    init,
+    captured,
+    unsaved: false,
+    touched: false,
+    resync: false,
+    unrevised: false,
+  };
 }
 
-export function probesOf(manifest: PluginManifest, probe: PhaseProbe): Map<HookKind, RecordableHistogram> {
-  return new Map(manifest.hooks.map((kind) => [kind, probe.phase(hookPhase(kind, manifest.id))]));
+/** The histograms of a plugin's hooks, made when a kind is first called. */
+export class HookProbes {
+  readonly #pluginId: string;
+  readonly #probe: PhaseProbe;
+  readonly #byKind = new Map<HookKind, RecordableHistogram>();
+
+  constructor(pluginId: string, probe: PhaseProbe) {
+    this.#pluginId = pluginId;
+    this.#probe = probe;
+  }
+
+  get(kind: HookKind): RecordableHistogram {
+    let histogram = this.#byKind.get(kind);
+    if (histogram === undefined) {
+      histogram = this.#probe.phase(hookPhase(kind, this.#pluginId));
+      this.#byKind.set(kind, histogram);
+    }
+    return histogram;
+  }
 }
 
-export function keep(slot: PluginSlot, state: Uint8Array | undefined): void {
+export function keep(slot: PluginSlot, { state, unrevised }: Captured): void {
+  if (unrevised === true) slot.unrevised = true;
   if (state === undefined) return;
   slot.captured = state;
   slot.unsaved = true;
+}
+
+/**
+ * How often a plugin's state has changed. A plugin that counts says so itself; of a declared state it is taken from the
+ * content, so that it is the same for the same state in every life of a session.
+ */
+export function revisionOf(captured: Uint8Array | undefined): bigint {
+  if (captured === undefined) return 0n;
+  const { revision } = describeCaptured(captured);
+  return revision ?? Buffer.from(contentHash(captured), "base64url").readBigUInt64LE(0);
 }

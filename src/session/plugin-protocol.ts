@@ -1,5 +1,6 @@
 import type { MessagePort } from "node:worker_threads";
-import type { PluginManifest } from "../plugin/index.js";
+import type { Authority } from "../kernel/index.js";
+import type { Contributions, Extensions, HostMethod, PluginManifest } from "../plugin/index.js";
 
 /** What the main thread says to a plugin worker (Comlink). */
 export type PluginWorkerService = {
@@ -7,30 +8,71 @@ export type PluginWorkerService = {
   load(setup: {
     readonly module: string;
     readonly options: unknown;
+    readonly development: boolean;
     readonly beat: Int32Array;
   }): Promise<PluginManifest>;
-  /** Opens the hook lane to one session worker. */
-  attach(lane: { readonly port: MessagePort; readonly name: string; readonly stage: Int32Array }): void;
+  /** Opens the hook lane to one session worker, and beside it the port for host services. */
+  attach(lane: {
+    readonly port: MessagePort;
+    readonly hostPort: MessagePort;
+    readonly name: string;
+    readonly stage: Int32Array;
+  }): void;
+};
+
+/** What a plugin worker says to a session worker (Comlink): the host services, for a call of the hook lane. */
+export type HostService = {
+  host(argument: {
+    /** The number of the call on the lane in whose name this is asked. */
+    readonly call: number;
+    readonly method: HostMethod;
+    readonly args: readonly unknown[];
+  }): Promise<unknown>;
 };
 
 /**
- * What a session worker says on the hook lane. Calls: `hook`, `tool`, `capture`, `operation`. Notes: `open`, `close`.
- * A session has a number on the lane, given with `open`, so that its id need not be said with every call.
+ * What a session worker says on the hook lane. Calls: `hook`, `tool`, `capture`, `operation`, `register`. Notes: `open`,
+ * `close`. A session has a number on the lane, given with `open`, so that its id need not be said with every call.
  */
-export const HOOK_LANE_METHODS = ["hook", "tool", "capture", "operation"] as const;
-export type OpenInstance = readonly [session: number, sessionId: string, captured: Uint8Array | undefined];
-/** The session's number, the kind's, whether to capture, then the facts (see hook-facts.ts). */
+export const HOOK_LANE_METHODS = ["hook", "tool", "capture", "operation", "register"] as const;
+export type OpenInstance = readonly [
+  session: number,
+  sessionId: string,
+  captured: Uint8Array | undefined,
+  init: InstanceInit | undefined,
+];
+
+/** What a plugin that registers is told of a session. Declared plugins need none of it. */
+export interface InstanceInit {
+  readonly parentSessionId: string | undefined;
+  readonly authority: Authority;
+  readonly extensions: Extensions;
+  /** The session was never stored: there is nothing to restore. */
+  readonly fresh: boolean;
+}
+
+/** The session's number, the kind's (with which hook of the kind), whether to capture, the facts (see hook-facts.ts). */
 export type HookCall = readonly [session: number, kind: number, capture: CaptureMode, ...facts: unknown[]];
 /** 0: do not capture. 1: the state if it changed. 2: the state in any case. */
 export type CaptureMode = 0 | 1 | 2;
 export type CaptureCall = readonly [session: number, mode: CaptureMode];
+export type RegisterCall = readonly [session: number];
+export type RegisterAnswer = Contributions;
+
+/** What capturing came to. */
+export interface Captured {
+  /** Undefined when nothing changed. */
+  readonly state: Uint8Array | undefined;
+  /** Seen in development: the state changed and its revision did not. */
+  readonly unrevised?: boolean;
+}
+
 /** Answer of a hook that was asked to capture. A state that cannot be captured is not the hook's failure. */
 export type HookAnswer = {
   readonly value: unknown;
-  readonly captured: boolean;
-  readonly state: Uint8Array | undefined;
+  readonly captured: Captured | undefined;
 };
-export type ToolRun = readonly [session: number, toolName: string, args: unknown, facts: ToolFacts];
+export type ToolRun = readonly [session: number, toolId: string, args: unknown, facts: ToolFacts];
 
 export type OperationRun = readonly [session: number, name: string, args: unknown, sessionId: string | undefined];
 

@@ -1,19 +1,22 @@
 import type { MessagePort } from "node:worker_threads";
 import { asTroupeError, TroupeError } from "../kernel/index.js";
-import { type HookKind, type LoadedPlugin, loadPlugin } from "../plugin/index.js";
+import { type LoadedPlugin, loadPlugin, pluginInvalid } from "../plugin/index.js";
 import { runHere } from "../tools/index.js";
-import { importDefault, Lane, type ServedCall, type Service, serve } from "../wire/index.js";
-import { KINDS, unpackFacts } from "./hook-facts.js";
-import { PluginInstance } from "./plugin-instance.js";
+import { Caller, importDefault, Lane, type ServedCall, type Service, serve } from "../wire/index.js";
+import { hookOf, unpackFacts } from "./hook-facts.js";
+import { type HostAccess, PluginInstance } from "./plugin-instance.js";
 import {
   type CaptureCall,
+  type Captured,
   type CaptureMode,
   HOOK_LANE_METHODS,
   type HookAnswer,
   type HookCall,
+  type HostService,
   type OpenInstance,
   type OperationRun,
   type PluginWorkerService,
+  type RegisterCall,
   type ToolRun,
 } from "./plugin-protocol.js";
 
@@ -22,32 +25,54 @@ const BEAT_MS = 50;
 /** The plugin's side: one plugin module, one instance per session, a lane to every session worker. */
 export function servePlugin(parentPort: MessagePort): void {
   let plugin: LoadedPlugin | undefined;
+  let development = false;
   const service: PluginWorkerService = {
-    async load({ module, options, beat }) {
+    async load({ module, options, beat, ...mode }) {
       plugin = await loadPlugin(await importDefault(module, "plugin"), options, module);
+      development = mode.development;
+      if (plugin.protocol !== undefined) {
+        throw pluginInvalid(module, 'it has a protocol, which is part of every turn. Give it the tier "inline"');
+      }
       // A thread whose event loop is blocked does not count on; that is how it is found.
       setInterval(() => Atomics.add(beat, 0, 1), BEAT_MS);
       return plugin.manifest;
     },
-    attach({ port, name, stage }) {
+    attach(lane) {
       if (plugin === undefined) throw new TroupeError("plugin_not_loaded", "This thread has no plugin yet.");
-      openHookLane(plugin, { port, name, stage });
+      openHookLane(plugin, lane, development);
     },
   };
   serve(parentPort, service satisfies Service);
 }
 
 /** The commit asks again for what failed here, and reports it. */
-function tryCapture(instance: PluginInstance, mode: CaptureMode): { captured: boolean; state: Uint8Array | undefined } {
+function tryCapture(instance: PluginInstance, mode: CaptureMode): Captured | undefined {
   try {
-    return { captured: true, state: instance.capture(mode === 2) };
+    return instance.capture(mode === 2);
   } catch {
-    return { captured: false, state: undefined };
+    return undefined;
   }
 }
 
-function openHookLane(plugin: LoadedPlugin, lane: Parameters<PluginWorkerService["attach"]>[0]): void {
+/** Host services across the thread: the session worker knows the call and so what it was granted. */
+function hostAccess({ hostPort, name }: Parameters<PluginWorkerService["attach"]>[0]): HostAccess {
+  // No deadline of its own: the call it is made in has one.
+  const caller = new Caller<HostService>(hostPort, { name, deadlineMs: Number.POSITIVE_INFINITY });
+  hostPort.on("close", () => caller.lose());
+  hostPort.on("messageerror", (error) => caller.lose(error));
+  return {
+    call: (_granted, waiting, method, args) =>
+      caller.to.host({ call: (waiting as ServedCall).id, method, args }, { signal: waiting.signal }),
+  };
+}
+
+function openHookLane(
+  plugin: LoadedPlugin,
+  lane: Parameters<PluginWorkerService["attach"]>[0],
+  development: boolean,
+): void {
   const { id } = plugin.manifest;
+  const host = hostAccess(lane);
   /** By the session's number. One whose state could not be made or restored fails each of its calls with the reason. */
   const instances = new Map<number, { readonly sessionId: string; readonly instance: PluginInstance | TroupeError }>();
 
@@ -58,24 +83,35 @@ function openHookLane(plugin: LoadedPlugin, lane: Parameters<PluginWorkerService
     return found as { readonly sessionId: string; readonly instance: PluginInstance };
   };
 
-  const open = ([session, sessionId, captured]: OpenInstance) => {
-    instances.set(session, { sessionId, instance: makeInstance(plugin, sessionId, captured) });
+  const open = ([session, sessionId, captured, init]: OpenInstance) => {
+    const options = { sessionId, captured, init, host, development };
+    instances.set(session, { sessionId, instance: makeInstance(plugin, options) });
   };
 
   const hook = (payload: HookCall, call: ServedCall): unknown => {
     const [session, kindNumber, capture] = payload;
     const { sessionId, instance } = opened(session);
-    const kind = KINDS[kindNumber] as HookKind;
-    const value = instance.hook(kind, (context) => unpackFacts(context, kind, sessionId, payload), call);
+    const { kind, nth } = hookOf(kindNumber);
+    const value = instance.hook(kind, nth, (context) => unpackFacts(context, kind, sessionId, payload), call);
     if (capture === 0) return value;
-    const answer = (settled: unknown): HookAnswer => ({ value: settled, ...tryCapture(instance, capture) });
+    const answer = (settled: unknown): HookAnswer => ({ value: settled, captured: tryCapture(instance, capture) });
     return value instanceof Promise ? value.then(answer) : answer(value);
   };
 
-  const tool = ([session, toolName, args, facts]: ToolRun, call: ServedCall): unknown => {
-    const definition = plugin.tools.get(toolName);
-    if (definition === undefined) throw new TroupeError("tool_unavailable", `Plugin ${id} has no tool ${toolName}.`);
-    return runHere(definition as never, args as never, opened(session).instance.toolContext(facts, call) as never);
+  const tool = ([session, toolId, args, facts]: ToolRun, call: ServedCall): unknown => {
+    const { definition, context } = opened(session).instance.tool(toolId, facts, call);
+    return runHere(definition, args as never, context);
+  };
+
+  const registered = ([session]: RegisterCall) => {
+    const { instance } = opened(session);
+    if (instance.protocol !== undefined) {
+      throw pluginInvalid(
+        `plugin ${id}`,
+        'it registered a protocol, which is part of every turn. Give it the tier "inline"',
+      );
+    }
+    return instance.contributions;
   };
 
   new Lane(lane.port, {
@@ -96,6 +132,8 @@ function openHookLane(plugin: LoadedPlugin, lane: Parameters<PluginWorkerService
           const [session, mode] = payload as CaptureCall;
           return opened(session).instance.capture(mode === 2);
         }
+        case "register":
+          return registered(payload as RegisterCall);
         default:
           throw new TroupeError("unknown_method", `A plugin worker does not serve ${method}.`);
       }
@@ -109,11 +147,10 @@ function openHookLane(plugin: LoadedPlugin, lane: Parameters<PluginWorkerService
 
 function makeInstance(
   plugin: LoadedPlugin,
-  sessionId: string,
-  captured: Uint8Array | undefined,
+  options: ConstructorParameters<typeof PluginInstance>[1],
 ): PluginInstance | TroupeError {
   try {
-    return new PluginInstance(plugin, sessionId, captured);
+    return new PluginInstance(plugin, options);
   } catch (error) {
     return asTroupeError(error, "plugin_state_failed");
   }

@@ -1,19 +1,48 @@
 import type { RecordableHistogram } from "node:perf_hooks";
 import type { MessagePort } from "node:worker_threads";
-import type { Activity, Owned, PluginEvent, ToolSpec } from "../kernel/index.js";
+import type {
+  Activity,
+  AppendRequest,
+  AppendResult,
+  Json,
+  Owned,
+  PluginEvent,
+  SessionConfig,
+  SessionCreateRequest,
+  ToolSpec,
+  TurnIssue,
+  Usage,
+} from "../kernel/index.js";
 import type { ModelSource } from "../model/index.js";
-import type { OperationKind, OperationSpec, PluginManifest } from "../plugin/index.js";
+import type {
+  HostMethod,
+  OperationKind,
+  OperationSpec,
+  PluginManifest,
+  ProtocolTurnOptions,
+  SessionHandle,
+  SessionView,
+  ToolRecordView,
+  TriggerSpec,
+} from "../plugin/index.js";
 import type { StoreOptions } from "../store/index.js";
+import type { HostRelay, HostRelayMethod, TraceEvent } from "./host-relay.js";
 
-/** What a child session may not do although its parent can. It only ever grows on the way down. */
-export interface Authority {
-  readonly hiddenTools?: readonly string[];
-}
+/** Options for single plugins, by plugin id, given when a session is opened. */
+export type SessionPluginOptions = Readonly<Record<string, Json>>;
+
+/** What makes a session other than the one it is made from. */
+export type SessionMaking = Omit<SessionCreateRequest, "sessionId" | "usageSource">;
 
 /** A plugin as the main thread sets it up in every session worker. */
-export type PluginSetup =
-  | { readonly tier: "worker"; readonly manifest: PluginManifest; readonly deadlineMs: number }
-  | { readonly tier: "inline"; readonly module: string; readonly options: unknown; readonly deadlineMs: number };
+export type PluginSetup = {
+  readonly deadlineMs: number;
+  /** A child session may do without it. */
+  readonly optionalInChildren: boolean;
+} & (
+  | { readonly tier: "worker"; readonly manifest: PluginManifest }
+  | { readonly tier: "inline"; readonly module: string; readonly options: unknown }
+);
 
 export interface SessionWorkerSetup {
   readonly index: number;
@@ -26,9 +55,14 @@ export interface SessionWorkerSetup {
   readonly poolTools: readonly { readonly name: string; readonly module: string; readonly timeoutMs?: number }[];
   readonly pool: { readonly maxThreads: number };
   readonly hookDispatch: "sequential" | "concurrent";
-  readonly instructions: string;
-  readonly maxSteps: number;
+  /** What sessions are configured with until somebody says otherwise. */
+  readonly config: SessionConfig;
   readonly mailboxLimit: number;
+  /** No plugin of the options is the protocol: the standard one is. */
+  readonly standardProtocol: boolean;
+  /** Somebody takes traces. */
+  readonly tracing: boolean;
+  readonly development: boolean;
 }
 
 export type SessionState = "opening" | "idle" | "running" | "parking" | "parked" | "closed" | "failed";
@@ -61,9 +95,25 @@ export interface OperationReceipt {
   readonly turns: readonly string[];
 }
 
+/** A session's configuration after a change, and what hooks had to say against it. */
+export interface ConfigReceipt {
+  readonly config: SessionConfig;
+  readonly changed: boolean;
+  readonly issues: readonly TurnIssue[];
+}
+
+/** What a session has from its plugins. */
+export interface SessionSurface {
+  readonly tools: readonly ToolRecordView[];
+  readonly operations: readonly OperationSpec[];
+  readonly triggers: readonly TriggerSpec[];
+}
+
 export interface PluginLane {
   readonly plugin: number;
   readonly port: MessagePort;
+  /** For the plugin's host services. */
+  readonly hostPort: MessagePort;
   /** Shared with the plugin's thread: the last call it started. */
   readonly stage: Int32Array;
 }
@@ -77,15 +127,32 @@ export type SessionWorkerService = {
   attachPlugin(lane: PluginLane): void;
   /** A plugin that will not come back. */
   failPlugin(argument: { readonly plugin: number; readonly code: string; readonly message: string }): void;
-  open(argument: { readonly sessionId: string }): Promise<SessionInfo>;
+  open(argument: { readonly sessionId: string; readonly pluginOptions: SessionPluginOptions }): Promise<SessionInfo>;
   info(argument: { readonly sessionId: string }): Promise<SessionInfo>;
   /** The snapshot a fork is built from. */
   capture(argument: { readonly sessionId: string }): Promise<{ readonly snapshot: Uint8Array<ArrayBuffer> }>;
   adopt(argument: {
     readonly sessionId: string;
     readonly snapshot: Uint8Array;
-    readonly authority: Authority;
-  }): Promise<SessionInfo>;
+    readonly making: SessionMaking;
+  }): Promise<SessionHandle>;
+  view(argument: { readonly sessionId: string }): Promise<SessionView>;
+  /** What plugins contribute to a session. */
+  surface(argument: { readonly sessionId: string }): Promise<SessionSurface>;
+  setConfig(argument: { readonly sessionId: string; readonly change: Partial<SessionConfig> }): Promise<ConfigReceipt>;
+  /** False when no compactor had anything. */
+  compact(argument: { readonly sessionId: string; readonly instructions: string | null }): Promise<boolean>;
+  append(argument: { readonly sessionId: string; readonly request: AppendRequest }): Promise<AppendResult>;
+  extend(argument: { readonly sessionId: string; readonly extension: Json }): Promise<void>;
+  /** A host service about one of this worker's sessions, asked by another session. */
+  hostCall(argument: {
+    readonly sessionId: string;
+    readonly pluginId: string;
+    readonly method: HostMethod;
+    readonly args: readonly unknown[];
+  }): Promise<unknown>;
+  /** Closes a session for another one: refused while a turn runs. */
+  releaseIdle(argument: { readonly sessionId: string }): Promise<void>;
   /** Runs an operation of a plugin on a session. */
   operate(argument: {
     readonly sessionId: string;
@@ -93,6 +160,7 @@ export type SessionWorkerService = {
     readonly name: string;
     readonly args: unknown;
     readonly about: string | undefined;
+    readonly key: string | undefined;
   }): Promise<OperationReceipt>;
   operations(argument: undefined): readonly OperationSpec[];
   /** Finishes the session's queued turns, stores it and forgets it. */
@@ -102,11 +170,29 @@ export type SessionWorkerService = {
   shutdown(argument: { readonly drainMs: number }): Promise<void>;
 };
 
-/** What the main thread says on the lane. Call: `turn`. Notes: `listen`, `cancel`. */
-export type TurnCall = readonly [key: number, sessionId: string, input: string, listen: boolean];
-export type CancelNote = readonly [key: number, reason: string];
+/** What a turn brings along for its protocol. */
+export interface TurnExtras {
+  readonly options?: ProtocolTurnOptions;
+  readonly extension?: Json;
+}
 
-/** What a session worker says to the main thread on the lane. Call: `tool`. Note: `activity`. */
+/** What the main thread says on the lane. Call: `turn`. Notes: `listen`, `cancel`, `usage`. */
+export type TurnCall = readonly [
+  key: number,
+  sessionId: string,
+  input: string,
+  listen: boolean,
+  extras?: TurnExtras | undefined,
+];
+export type CancelNote = readonly [key: number, reason: string];
+/** What a session's child has used; counted in the session's ledger. */
+export type UsageNote = readonly [sessionId: string, source: string, usage: Usage];
+
+/** What a session worker says to the main thread on the lane. Calls: `tool`, `relay`. Notes: `activity`, `trace`. */
+export type RelayCall = {
+  [M in HostRelayMethod]: readonly [method: M, argument: Parameters<HostRelay[M]>[0]];
+}[HostRelayMethod];
+export type TraceNote = TraceEvent;
 export type ActivityNote = readonly [key: number, activity: Activity];
 export type HostToolCall = readonly [
   toolName: string,

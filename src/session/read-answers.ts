@@ -1,12 +1,20 @@
 import {
+  type AppendNode,
+  checkNodes,
+  checkPieces,
   type Directive,
   type EnqueuedMessage,
+  isToolAtLeast,
   type ModelResponse,
   type Owned,
   type PluginEvent,
   PROMPT_SLOTS,
+  type PreparedContext,
   type PromptContribution,
+  type SessionConfig,
+  type ToolAvailability,
   TroupeError,
+  toolFailure,
 } from "../kernel/index.js";
 import type { StreamTransform } from "../plugin/index.js";
 
@@ -17,13 +25,29 @@ import type { StreamTransform } from "../plugin/index.js";
 type DirectiveKind = Directive["kind"];
 
 export const ALLOWED = {
-  before_turn: ["abort_turn", "enqueue_messages", "emit_events"],
-  checkpoint: ["abort_turn", "enqueue_messages", "emit_events"],
-  after_turn: ["enqueue_messages", "emit_events"],
-  before_tool_call: ["abort_turn", "replace_tool_args", "short_circuit_tool", "emit_events"],
-  after_tool_call: ["abort_turn", "enqueue_messages", "short_circuit_tool", "emit_events"],
+  before_turn: ["abort_turn", "enqueue_messages", "create_session", "emit_events", "emit_trace"],
+  checkpoint: ["abort_turn", "enqueue_messages", "create_session", "emit_events", "emit_trace"],
+  after_turn: ["enqueue_messages", "create_session", "emit_events", "emit_trace"],
+  before_tool_call: [
+    "abort_turn",
+    "create_session",
+    "replace_tool_args",
+    "short_circuit_tool",
+    "emit_events",
+    "emit_trace",
+  ],
+  after_tool_call: [
+    "abort_turn",
+    "enqueue_messages",
+    "create_session",
+    "short_circuit_tool",
+    "emit_events",
+    "emit_trace",
+  ],
 } as const satisfies Record<string, readonly DirectiveKind[]>;
 export type DirectiveSite = keyof typeof ALLOWED;
+
+const AT_TOOLS: readonly DirectiveSite[] = ["before_tool_call", "after_tool_call"];
 
 export type DirectivesAt<S extends DirectiveSite> = Extract<Directive, { kind: (typeof ALLOWED)[S][number] }>;
 
@@ -37,11 +61,12 @@ export function readDirectives<S extends DirectiveSite>(
   return list.map((item) => {
     const directive = checkDirective(item, pluginId);
     if (!(ALLOWED[site] as readonly DirectiveKind[]).includes(directive.kind)) {
-      throw refuse(
-        "directive_not_allowed",
-        pluginId,
-        `${directive.kind} is not allowed in ${site}; allowed are ${ALLOWED[site].join(", ")}`,
-      );
+      const why = `${directive.kind} is not allowed in ${site}; allowed are ${ALLOWED[site].join(", ")}`;
+      const refusal = refuse("directive_not_allowed", pluginId, why);
+      if (!AT_TOOLS.includes(site)) throw refusal;
+      // Around a tool call misuse denies that call, and what else the hooks said still counts.
+      const output = toolFailure("internal", refusal.code, refusal.message);
+      return { pluginId, value: { kind: "short_circuit_tool", output } as unknown as DirectivesAt<S> };
     }
     return { pluginId, value: directive as DirectivesAt<S> };
   });
@@ -49,9 +74,56 @@ export function readDirectives<S extends DirectiveSite>(
 
 export function readRemovals(answer: unknown, pluginId: string): readonly string[] {
   if (answer === undefined || answer === null) return [];
-  const remove = isRecord(answer) ? answer.remove : undefined;
-  if (Array.isArray(remove) && remove.every((name) => typeof name === "string")) return remove;
-  throw refuse("invalid_hook_answer", pluginId, "a catalog contributor returns { remove: [tool names] } or nothing");
+  const { remove = [], overrides = [] } = isRecord(answer) ? answer : { remove: answer };
+  const usable =
+    Array.isArray(remove) &&
+    remove.every((name) => typeof name === "string") &&
+    Array.isArray(overrides) &&
+    overrides.every((override) => isRecord(override) && typeof override.toolName === "string");
+  if (!usable) {
+    const why =
+      "a catalog contributor returns { remove: [tool names] }, { overrides: [{ toolName, availability }] } or nothing";
+    throw refuse("invalid_hook_answer", pluginId, why);
+  }
+  const lowered = (overrides as readonly { toolName: string; availability?: ToolAvailability }[]).filter(
+    ({ availability }) => availability !== undefined && !isToolAtLeast(availability, "callable"),
+  );
+  return [...(remove as readonly string[]), ...lowered.map(({ toolName }) => toolName)];
+}
+
+/** The context as a transform leaves it; what it does not mention stays. */
+export function readPrepared(
+  answer: unknown,
+  before: PreparedContext,
+  { messageCount, pluginId }: { readonly messageCount: number; readonly pluginId: string },
+): PreparedContext {
+  if (answer === undefined || answer === null) return before;
+  if (!isRecord(answer))
+    throw refuse("invalid_hook_answer", pluginId, "a context transform returns a context or nothing");
+  const { messages = before.messages, promptContributions = before.promptContributions } = answer;
+  const { tools = before.tools, includeBaseTools = before.includeBaseTools } = answer;
+  if (!Array.isArray(tools) || !tools.every((id) => typeof id === "string") || typeof includeBaseTools !== "boolean") {
+    throw refuse("invalid_hook_answer", pluginId, "tools must be a list of tool ids and includeBaseTools a boolean");
+  }
+  return {
+    messages: checkPieces(messages, messageCount),
+    promptContributions: readContributions(promptContributions, pluginId),
+    tools,
+    includeBaseTools,
+  };
+}
+
+export function readConfigChange(answer: unknown, pluginId: string): Partial<SessionConfig> {
+  if (answer === undefined || answer === null) return {};
+  if (isRecord(answer)) return answer as Partial<SessionConfig>;
+  throw refuse("invalid_hook_answer", pluginId, "a config mutator returns settings or nothing");
+}
+
+/** Nothing, or no nodes: the compactor passes. */
+export function readCompaction(answer: unknown, pluginId: string): readonly AppendNode[] {
+  if (answer === undefined || answer === null) return [];
+  if (isRecord(answer)) return checkNodes(answer.initialNodes ?? []);
+  throw refuse("invalid_hook_answer", pluginId, "a compactor returns { initialNodes } or nothing");
 }
 
 export function readContributions(answer: unknown, pluginId: string): PromptContribution[] {
@@ -133,6 +205,14 @@ function checkDirective(item: unknown, pluginId: string): Directive {
       break;
     case "emit_events":
       readEvents(item.events, pluginId);
+      return item as unknown as Directive;
+    case "create_session":
+      if (isRecord(item.request)) return item as unknown as Directive;
+      break;
+    case "emit_trace":
+      if (typeof item.name === "string" && item.name !== "") return item as unknown as Directive;
+      break;
+    case "handoff_session":
       return item as unknown as Directive;
   }
   throw refuse("invalid_hook_answer", pluginId, `the directive ${String(item.kind)} is unknown or incomplete`);

@@ -1,41 +1,53 @@
 import { randomUUID } from "node:crypto";
 import {
+  type AppendNode,
+  type AppendRequest,
+  type AppendResult,
+  type Authority,
   addUsage,
+  type CatalogOverlay,
   type Commit,
+  FIRST_FRAME,
   type Head,
+  isConversation,
   type Message,
+  messageOfNode,
   NO_USAGE,
   nodeId,
+  type Origin,
+  type SessionConfig,
   segmentId,
+  subtractUsage,
   TroupeError,
   type TurnSummary,
+  type Usage,
 } from "../kernel/index.js";
 import type { Model } from "../model/index.js";
-import { type PluginManifest, sameMajor } from "../plugin/index.js";
+import type { SessionView } from "../plugin/index.js";
 import type { StoreClient } from "../store/index.js";
-import type { ToolHome, ToolRegistry } from "../tools/index.js";
-import { contentHash, decode, encode } from "../wire/index.js";
-import type { HookTable } from "./hook-table.js";
+import type { SessionTools, ToolHomes } from "../tools/index.js";
+import { encode } from "../wire/index.js";
+import { SessionCatalog } from "./catalog.js";
+import { applyComponents, ChangedComponents, COMPONENT, ComponentReader, pluginComponent } from "./components.js";
 import { SessionHooks } from "./hooks.js";
-import { versionOfCaptured } from "./plugin-instance.js";
-import { newSlot, type PluginSlot } from "./plugin-link.js";
-import type { Authority } from "./protocol.js";
+import type { HostRelay, TraceSink } from "./host-relay.js";
+import type { PluginSlot } from "./plugin-link.js";
+import type { OperationReceipt } from "./protocol.js";
+import type { SessionProtocol } from "./session-protocol.js";
+import type { Surface, Surfaces } from "./surface.js";
 
 /** What every session of a worker shares. */
 export interface SessionServices {
   readonly store: StoreClient;
   readonly model: Model;
-  readonly table: HookTable;
-  readonly registry: ToolRegistry;
-  readonly homes: { readonly host: ToolHome; readonly plugin: ToolHome; readonly pool: ToolHome };
-  readonly instructions: string;
-  readonly maxSteps: number;
+  readonly surfaces: Surfaces;
+  readonly homes: ToolHomes;
+  /** What a session is configured with until somebody says otherwise. */
+  readonly config: SessionConfig;
   readonly mailboxLimit: number;
-}
-
-/** The tools of a session that differ from the worker's: what its authority hides. */
-interface ToolState {
-  readonly hidden: readonly string[];
+  /** To other sessions and the host, by way of the main thread. */
+  readonly relay: HostRelay;
+  readonly trace: TraceSink;
 }
 
 /** What a fork takes along: references to what is stored, and the bytes of what is not. */
@@ -47,123 +59,76 @@ export interface SessionSnapshot {
   readonly unsaved: Readonly<Record<string, Uint8Array>>;
 }
 
-const TOOLS = "tools";
-const NOTHING_UNSAVED: ReadonlyMap<string, Uint8Array> = new Map();
-const pluginComponent = (pluginId: string) => `plugin:${pluginId}`;
+/** A turn as the session knows it while it runs. */
+export interface RunningTurn {
+  readonly turnId: string;
+  readonly messages: readonly Message[];
+  readonly usage: Usage;
+  readonly tellUsage: (source: string, usage: Usage) => void;
+}
+
+export interface SessionParts {
+  readonly id: string;
+  readonly services: SessionServices;
+  readonly head: Head | undefined;
+  readonly surface: Surface;
+  readonly slots: readonly (PluginSlot | undefined)[];
+  readonly tools: SessionTools;
+  readonly config: SessionConfig;
+  readonly authority: Authority;
+  readonly overlay: CatalogOverlay;
+  readonly protocol: SessionProtocol;
+}
 
 /** One session's state on its worker: the head, the history (once something needs it), its plugins' slots. */
 export class Session {
   readonly id: string;
   readonly services: SessionServices;
+  readonly surface: Surface;
   readonly hooks: SessionHooks;
-  readonly hiddenTools: ReadonlySet<string>;
+  readonly tools: SessionTools;
+  readonly authority: Authority;
+  readonly protocol: SessionProtocol;
+  readonly catalog: SessionCatalog;
+  /** Tokens the last model call read. */
+  promptTokens: number | null = null;
+  /** Sessions this one's plugins made: it may see them, whatever their relation. */
+  readonly created = new Set<string>();
+  /** Turns of other sessions that this one's plugins started. */
+  readonly turnsStarted = new Set<string>();
+  /** Set while a turn runs. */
+  running: RunningTurn | undefined;
+  #config: SessionConfig;
   #head: Head | undefined;
   #history: Message[] | undefined;
   #stale = false;
+  readonly #changed = new ChangedComponents();
+  /** Usage of other sources that no commit has written yet. */
+  #unwrittenUsage: Record<string, Usage> = {};
+  #receipts: readonly KeptReceipt[] | undefined;
+  /** The write under way: one at a time, because each builds on the head before. */
+  #writing: Promise<unknown> | undefined;
 
-  private constructor(
-    services: SessionServices,
-    parts: { id: string; head: Head | undefined; hooks: SessionHooks; hidden: readonly string[] },
-  ) {
+  constructor(parts: SessionParts) {
     this.id = parts.id;
-    this.services = services;
-    this.hooks = parts.hooks;
-    this.hiddenTools = new Set(parts.hidden);
+    this.services = parts.services;
+    this.surface = parts.surface;
+    this.hooks = new SessionHooks(parts.surface.table, parts.slots);
+    this.tools = parts.tools;
+    this.authority = parts.authority;
+    this.protocol = parts.protocol;
+    this.#config = parts.config;
     this.#head = parts.head;
-  }
-
-  /** Opens a session from the store, or a new one when the store has none. */
-  static async open(services: SessionServices, id: string): Promise<Session> {
-    const head = await services.store.head(id);
-    return Session.#restore(services, id, head);
-  }
-
-  /** Builds the child of a fork: writes its head, never its history, and that only once its plugins have taken it on. */
-  static async adopt(
-    services: SessionServices,
-    id: string,
-    snapshot: SessionSnapshot,
-    authority: Authority,
-  ): Promise<Session> {
-    if ((await services.store.head(id)) !== undefined) {
-      throw new TroupeError("session_exists", `There is already a session ${id}.`, { details: { sessionId: id } });
-    }
-    const components = { ...snapshot.components };
-    const unsaved = new Map<string, Uint8Array>();
-    const put = (name: string, value: Uint8Array) => {
-      const hash = contentHash(value);
-      components[name] = hash;
-      unsaved.set(hash, value);
-    };
-    for (const [name, value] of Object.entries(snapshot.unsaved)) put(name, value);
-    const inherited = await hiddenOf(services.store, components[TOOLS]);
-    // A child can narrow what its parent could do, never widen it.
-    const hidden = [...new Set([...inherited, ...(authority.hiddenTools ?? [])])].sort();
-    if (hidden.length > 0) put(TOOLS, encode({ hidden } satisfies ToolState));
-    const head: Head = {
-      sessionId: id,
-      revision: 1,
-      leaf: snapshot.parent.leaf,
-      turnIndex: snapshot.turnIndex,
-      usage: NO_USAGE,
-      components,
-      operation: `fork:${snapshot.parent.sessionId}:${randomUUID()}`,
-      parent: snapshot.parent,
-    };
-    const session = await Session.#restore(services, id, head, unsaved);
-    try {
-      const bytes = [...unsaved].map(([hash, value]) => ({ hash, bytes: value }));
-      await services.store.commit({ head, expectedRevision: 0, components: bytes });
-    } catch (error) {
-      session.close();
-      throw error;
-    }
-    return session;
-  }
-
-  /** `unsaved`: components of the head that are not in the store yet. */
-  static async #restore(
-    services: SessionServices,
-    id: string,
-    head: Head | undefined,
-    unsaved: ReadonlyMap<string, Uint8Array> = NOTHING_UNSAVED,
-  ): Promise<Session> {
-    const component = async (name: string) => {
-      const hash = head?.components[name];
-      if (hash === undefined) return undefined;
-      const bytes = unsaved.get(hash) ?? (await services.store.component(hash));
-      if (bytes === undefined)
-        throw new TroupeError("component_missing", `Session ${id} refers to a stored ${name} that is not there.`);
-      return bytes;
-    };
-    const slots = [];
-    for (const { manifest } of services.table.links) {
-      const captured = manifest.stateful ? await component(pluginComponent(manifest.id)) : undefined;
-      if (captured !== undefined) checkVersion(id, manifest, versionOfCaptured(captured));
-      slots.push(newSlot(id, captured));
-    }
-    const hooks = new SessionHooks(services.table, slots);
-    const toolState = await component(TOOLS);
-    const hidden = toolState === undefined ? [] : decode<ToolState>(toolState).hidden;
-    const session = new Session(services, { id, head, hooks, hidden });
-    const issues = await hooks.announce("session_restored", {
-      sessionId: id,
-      turnIndex: session.turnIndex,
-      fresh: head === undefined,
-    });
-    const issue = issues[0];
-    if (issue !== undefined) {
-      hooks.close();
-      throw new TroupeError("session_restore_failed", `Session ${id} could not be opened: ${issue.message}`, {
-        details: { pluginId: issue.pluginId },
-      });
-    }
-    return session;
+    this.catalog = new SessionCatalog(this);
   }
 
   /** A commit failed: the session must be opened again before it can go on. */
   get stale(): boolean {
     return this.#stale;
+  }
+
+  get config(): SessionConfig {
+    return this.#config;
   }
 
   get turnIndex(): number {
@@ -178,132 +143,329 @@ export class Session {
     return this.#head?.parent?.sessionId;
   }
 
-  /** The messages so far, read when a turn first needs them: opening and forking cost the same at any length. */
+  get frameId(): string {
+    return this.#head?.frameId ?? FIRST_FRAME;
+  }
+
+  /** The messages of the current frame, read when something first needs them: opening and forking cost the same at any length. */
   async history(): Promise<readonly Message[]> {
-    this.#history ??= [...(await this.services.store.history(this.#head?.leaf ?? null))];
+    if (this.#history === undefined) {
+      const path = await this.services.store.history(this.#head?.leaf ?? null);
+      // Somebody else may have read it meanwhile, and gone on with it.
+      this.#history ??= path.filter(isConversation);
+    }
     return this.#history;
+  }
+
+  /** The session as plugins see it: small, and with what the running turn has added. */
+  async view(): Promise<SessionView> {
+    const history = await this.history();
+    const head = this.#head;
+    const { running } = this;
+    return {
+      sessionId: this.id,
+      parentSessionId: this.parentId ?? null,
+      config: this.#config,
+      revision: this.revision,
+      turnIndex: this.turnIndex,
+      running: running !== undefined,
+      messageCount: history.length + (running?.messages.length ?? 0),
+      leafNodeId: head?.leaf ?? null,
+      frameId: this.frameId,
+      frames: head?.frames ?? [],
+      usage: addUsage(head?.usage ?? NO_USAGE, running?.usage ?? NO_USAGE),
+      ledger: addLedgers(head?.ledger ?? {}, this.#unwrittenUsage),
+      toolGeneration: this.tools.generation,
+      pluginFingerprint: String(this.hooks.fingerprint()),
+      components: head?.components ?? {},
+    };
+  }
+
+  /** Messages by their places, the running turn's included; negative places count from the end. */
+  async messages(from = 0, to?: number): Promise<readonly Message[]> {
+    const all = [...(await this.history()), ...(this.running?.messages ?? [])];
+    return all.slice(from, to);
   }
 
   /** Stores a turn in one atomic write and adopts it; resolves when it is durable. */
   async commit(summary: TurnSummary, messages: readonly Message[]): Promise<number> {
-    const previous = this.#head;
-    const revision = this.revision + 1;
-    const segment = { id: segmentId(this.id, revision), parent: previous?.leaf ?? null, messages };
-    const { components, changed, saved } = this.#changedComponents(previous?.components ?? {});
-    const head: Head = {
-      sessionId: this.id,
-      revision,
-      leaf: nodeId(segment.id, messages.length - 1),
-      turnIndex: summary.turnIndex,
-      usage: addUsage(previous?.usage ?? NO_USAGE, summary.usage),
-      components,
-      operation: `turn:${summary.turnId}:${randomUUID()}`,
-      ...(previous?.parent && { parent: previous.parent }),
-    };
-    const commit: Commit = {
-      head,
-      expectedRevision: this.revision,
-      segment: { id: segment.id, bytes: encode(segment) },
-      components: changed,
-    };
-    await this.#write(commit);
-    // Nothing awaits between the store's word and adopting it.
-    this.#head = head;
+    const written = await this.#write((previous, revision) => ({
+      operation: `turn:${summary.turnId}`,
+      segment: { id: segmentId(this.id, revision), parent: previous?.leaf ?? null, messages },
+      head: { turnIndex: summary.turnIndex, usage: addUsage(previous?.usage ?? NO_USAGE, summary.usage) },
+    }));
     this.#history?.push(...messages);
-    saved();
-    return revision;
+    return written.revision;
   }
 
-  /** Stores plugin state that changed since the last commit; a session that never had a turn stays unstored. */
+  /** Stores state that changed since the last commit; a session that never had a turn stays unstored. */
   async save(): Promise<void> {
     // One plugin whose state cannot be captured does not cost the others theirs.
     const [captured] = await Promise.allSettled([this.hooks.capture()]);
-    await this.#saveCaptured();
+    if (this.#head !== undefined && this.#hasChanges()) await this.store("save");
     if (captured.status === "rejected") throw captured.reason;
   }
 
-  async #saveCaptured(): Promise<void> {
-    const previous = this.#head;
-    if (previous === undefined) return;
-    const { components, changed, saved } = this.#changedComponents(previous.components);
-    if (changed.length === 0) return;
-    const revision = previous.revision + 1;
-    const head: Head = { ...previous, revision, components, operation: `save:${revision}:${randomUUID()}` };
-    await this.#write({ head, expectedRevision: previous.revision, components: changed });
-    this.#head = head;
-    saved();
+  /** Stores what changed beside the history, also for a session that was never stored. */
+  async store(operation: string): Promise<void> {
+    await this.#write(() => ({ operation }));
+  }
+
+  /**
+   * Appends nodes behind the stored leaf. When a node is required to be on the path and is not, nothing is written.
+   * A running turn's own messages follow when it commits.
+   */
+  async append({ nodes, requiresAncestorNodeId }: AppendRequest, origin: Origin): Promise<AppendResult> {
+    const leaf = this.#head?.leaf ?? null;
+    if (requiresAncestorNodeId !== undefined && !(await this.services.store.onPath(leaf, requiresAncestorNodeId))) {
+      return { status: "stale_branch", currentLeafNodeId: leaf, requiredNodeId: requiresAncestorNodeId };
+    }
+    await this.protocol.append(nodes);
+    if (nodes.length === 0) return { status: "appended", nodeIds: [], leafNodeId: leaf ?? "" };
+    const history = await this.history();
+    let appended: readonly Message[] = [];
+    const { leaf: now, revision } = await this.#write((previous, next) => {
+      const id = segmentId(this.id, next);
+      appended = nodes.map((node, index) => messageOfNode(node, nodeId(id, index), origin));
+      return { operation: "append", segment: { id, parent: previous?.leaf ?? null, messages: appended } };
+    });
+    if (history === this.#history) this.#history?.push(...appended.filter(isConversation));
+    const nodeIds = appended.map((_, index) => nodeId(segmentId(this.id, revision), index));
+    return { status: "appended", nodeIds, leafNodeId: now as string };
+  }
+
+  /** Leaves the current frame for a new one that begins with these nodes. The old one stays readable. */
+  async openFrame(frame: {
+    readonly frameId: string;
+    readonly reason: string;
+    readonly nodes: readonly AppendNode[];
+    readonly origin: Origin;
+  }): Promise<void> {
+    const { frameId, reason, nodes, origin } = frame;
+    const frames = this.#head?.frames ?? [];
+    if (frameId === this.frameId || frames.some((left) => left.frameId === frameId)) {
+      throw new TroupeError("frame_exists", `Session ${this.id} already has a frame ${frameId}.`, {
+        details: { sessionId: this.id, frameId },
+      });
+    }
+    let messages: readonly Message[] = [];
+    await this.#write((previous, revision) => {
+      const id = segmentId(this.id, revision);
+      messages = nodes.map((node, index) => messageOfNode(node, nodeId(id, index), origin));
+      const left = { frameId: this.frameId, reason, leaf: previous?.leaf ?? null };
+      const head = { frameId, frames: [...frames, left], leaf: null };
+      return {
+        operation: `frame:${frameId}`,
+        head,
+        ...(nodes.length > 0 && { segment: { id, parent: null, messages } }),
+      };
+    });
+    this.#history = messages.filter(isConversation);
+    this.catalog.invalidate();
   }
 
   /** What a fork needs. State is captured now unless a turn is running: then the child gets the last commit's. */
   async snapshot(options: { readonly live: boolean }): Promise<SessionSnapshot> {
     if (options.live) await this.hooks.capture();
     const unsaved: Record<string, Uint8Array> = {};
+    const components = { ...this.#head?.components };
     if (options.live) {
-      this.services.table.links.forEach(({ manifest }, index) => {
-        const slot = this.hooks.slots[index];
-        if (slot?.unsaved === true && slot.captured !== undefined)
-          unsaved[pluginComponent(manifest.id)] = slot.captured;
-      });
+      for (const [name, bytes] of this.#changes()) {
+        delete components[name];
+        if (bytes !== null) unsaved[name] = bytes;
+      }
     }
     return {
       parent: { sessionId: this.id, leaf: this.#head?.leaf ?? null },
       turnIndex: this.turnIndex,
-      components: this.#head?.components ?? {},
+      components,
       unsaved,
     };
+  }
+
+  setConfig(config: SessionConfig): void {
+    this.#config = config;
+    this.#changed.set(COMPONENT.config, encode(config));
+  }
+
+  /** The tools changed: they are stored with the next commit. */
+  toolsChanged(): void {
+    this.#changed.set(COMPONENT.tools, this.tools.edited ? encode(this.tools.exportState()) : null);
+  }
+
+  protocolOptionsChanged(): void {
+    const { turnOptions } = this.protocol;
+    this.#changed.set(COMPONENT.protocol, turnOptions === undefined ? null : encode(turnOptions));
+  }
+
+  executionCaptured(state: Uint8Array | null): void {
+    this.#changed.set(COMPONENT.execution, state);
+  }
+
+  /** What was left for the first turn; taken once. */
+  async takeFirstInput(): Promise<string | null> {
+    const stored = () => this.#head?.components[COMPONENT.firstInput];
+    if (stored() === undefined || this.#changed.has(COMPONENT.firstInput)) return null;
+    const reader = new ComponentReader(this.services.store, this.#head);
+    // Given up before it is read: whoever asks meanwhile finds it taken.
+    this.#changed.set(COMPONENT.firstInput, null);
+    const input = await reader.value<string>(COMPONENT.firstInput);
+    if (this.running === undefined) await this.store("first_input");
+    return input ?? null;
+  }
+
+  /** What an operation came to that was asked for under this key before. */
+  async receipt(key: string, name: string): Promise<OperationReceipt | undefined> {
+    const known = (await this.#keptReceipts()).find((entry) => entry.key === key);
+    if (known === undefined || known.name === name) return known?.receipt;
+    throw new TroupeError("operation_key_conflict", `Key ${key} was used for ${known.name} before, not for ${name}.`, {
+      details: { key, name: known.name },
+    });
+  }
+
+  /** Stored with the operation's own write. */
+  async keepReceipt(key: string, name: string, receipt: OperationReceipt): Promise<void> {
+    this.#receipts = [...(await this.#keptReceipts()), { key, name, receipt }].slice(-MAX_RECEIPTS);
+    this.#changed.set(COMPONENT.receipts, encode(this.#receipts));
+  }
+
+  async #keptReceipts(): Promise<readonly KeptReceipt[]> {
+    const reader = new ComponentReader(this.services.store, this.#head);
+    this.#receipts ??= (await reader.value<readonly KeptReceipt[]>(COMPONENT.receipts)) ?? [];
+    return this.#receipts;
+  }
+
+  /** Counts usage that is not of the session's own turns. Written with the running turn, or else at once. */
+  async recordUsage(source: string, usage: Usage): Promise<void> {
+    this.#unwrittenUsage = addLedgers(this.#unwrittenUsage, { [source]: usage });
+    if (this.running !== undefined) this.running.tellUsage(source, usage);
+    else await this.store("usage");
   }
 
   close(): void {
     this.hooks.close();
   }
 
-  /** Whatever the reason a commit failed for, what is stored may no longer be what is here. */
-  async #write(commit: Commit): Promise<void> {
+  /**
+   * One atomic write: what `plan` says, and everything that changed beside the history. Whatever a write fails for,
+   * what is stored may no longer be what is here.
+   */
+  async #write(plan: (previous: Head | undefined, revision: number) => WritePlan): Promise<Head> {
+    while (this.#writing !== undefined) await this.#writing.catch(ignore);
+    const writing = this.#writeNow(plan);
+    this.#writing = writing;
+    try {
+      return await writing;
+    } finally {
+      this.#writing = undefined;
+    }
+  }
+
+  async #writeNow(plan: (previous: Head | undefined, revision: number) => WritePlan): Promise<Head> {
+    const previous = this.#head;
+    const revision = this.revision + 1;
+    const { operation, segment, head: changes } = plan(previous, revision);
+    const components = this.#changes();
+    const slots = this.#unsavedSlots();
+    const usage = this.#unwrittenUsage;
+    const applied = applyComponents(previous?.components ?? {}, components);
+    const ledger = addLedgers(previous?.ledger ?? {}, usage);
+    const head: Head = {
+      sessionId: this.id,
+      leaf: null,
+      turnIndex: 0,
+      usage: NO_USAGE,
+      ...previous,
+      ...changes,
+      ...(segment !== undefined && { leaf: nodeId(segment.id, segment.messages.length - 1) }),
+      ...(Object.keys(ledger).length > 0 && { ledger }),
+      revision,
+      components: applied.components,
+      operation: `${operation}:${randomUUID()}`,
+    };
+    const commit: Commit = {
+      head,
+      expectedRevision: revision - 1,
+      ...(segment !== undefined && { segment: { id: segment.id, bytes: encode(segment) } }),
+      components: applied.bytes,
+    };
     try {
       await this.services.store.commit(commit);
     } catch (error) {
       this.#stale = true;
       throw error;
     }
+    // Nothing awaits between the store's word and adopting it.
+    this.#head = head;
+    this.#changed.written(components);
+    for (const { slot, bytes } of slots) if (slot.captured === bytes) slot.unsaved = false;
+    this.#unwrittenUsage = subtractLedger(this.#unwrittenUsage, usage);
+    return head;
   }
 
-  #changedComponents(previous: Readonly<Record<string, string>>): {
-    components: Record<string, string>;
-    changed: { hash: string; bytes: Uint8Array }[];
-    saved: () => void;
-  } {
-    const components = { ...previous };
-    const changed: { hash: string; bytes: Uint8Array }[] = [];
-    const written: { slot: PluginSlot; bytes: Uint8Array }[] = [];
-    this.services.table.links.forEach(({ manifest }, index) => {
-      const slot = this.hooks.slots[index];
+  #hasChanges(): boolean {
+    return this.#changed.size > 0 || this.#unsavedSlots().length > 0 || Object.keys(this.#unwrittenUsage).length > 0;
+  }
+
+  #changes(): [string, Uint8Array | null][] {
+    const slots = this.#unsavedSlots();
+    if (slots.length === 0) return this.#changed.size === 0 ? [] : this.#changed.entries();
+    return [
+      ...this.#changed.entries(),
+      ...slots.map(({ pluginId, bytes }): [string, Uint8Array] => [pluginComponent(pluginId), bytes]),
+    ];
+  }
+
+  #unsavedSlots(): { readonly slot: PluginSlot; readonly pluginId: string; readonly bytes: Uint8Array }[] {
+    const unsaved: { slot: PluginSlot; pluginId: string; bytes: Uint8Array }[] = [];
+    this.hooks.slots.forEach((slot, index) => {
       if (slot?.unsaved !== true || slot.captured === undefined) return;
-      const hash = contentHash(slot.captured);
-      if (components[pluginComponent(manifest.id)] !== hash) changed.push({ hash, bytes: slot.captured });
-      components[pluginComponent(manifest.id)] = hash;
-      written.push({ slot, bytes: slot.captured });
+      const pluginId = this.services.surfaces.links[index]?.manifest.id ?? "";
+      unsaved.push({ slot, pluginId, bytes: slot.captured });
     });
-    const saved = () => {
-      for (const { slot, bytes } of written) if (slot.captured === bytes) slot.unsaved = false;
-    };
-    return { components, changed, saved };
+    return unsaved;
   }
 }
 
-async function hiddenOf(store: StoreClient, hash: string | undefined): Promise<readonly string[]> {
-  if (hash === undefined) return [];
-  const bytes = await store.component(hash);
-  if (bytes === undefined)
-    throw new TroupeError("component_missing", "The stored tool state of a session is not there.");
-  return decode<ToolState>(bytes).hidden;
+interface KeptReceipt {
+  readonly key: string;
+  readonly name: string;
+  readonly receipt: OperationReceipt;
+}
+/** Whoever asks again does so soon: older receipts make room. */
+const MAX_RECEIPTS = 64;
+
+/** What one write changes beside the components. */
+interface WritePlan {
+  readonly operation: string;
+  readonly segment?: { readonly id: string; readonly parent: string | null; readonly messages: readonly Message[] };
+  readonly head?: Partial<Head>;
 }
 
-/** Before any plugin is called: state its plugin cannot read is left as it is. */
-function checkVersion(sessionId: string, { id, version, migrates }: PluginManifest, stored: string): void {
-  if (migrates || sameMajor(stored, version)) return;
-  throw new TroupeError(
-    "plugin_state_incompatible",
-    `Session ${sessionId} has state of plugin ${id} ${stored}, which ${version} cannot read. Give the plugin a migrate(state, fromVersion), or run ${stored}.`,
-    { details: { sessionId, pluginId: id, stored, current: version } },
-  );
+function addLedgers(
+  a: Readonly<Record<string, Usage>>,
+  b: Readonly<Record<string, Usage>>,
+): Readonly<Record<string, Usage>> {
+  const added = Object.keys(b);
+  if (added.length === 0) return a;
+  const sum = { ...a };
+  for (const source of added) sum[source] = addUsage(sum[source] ?? NO_USAGE, b[source] as Usage);
+  return sum;
 }
+
+/** What came in while `written` was on its way. */
+function subtractLedger(
+  all: Readonly<Record<string, Usage>>,
+  written: Readonly<Record<string, Usage>>,
+): Record<string, Usage> {
+  if (all === written) return {};
+  const rest: Record<string, Usage> = {};
+  for (const [source, usage] of Object.entries(all)) {
+    const done = written[source];
+    if (done === undefined) rest[source] = usage;
+    else if (usage !== done) rest[source] = subtractUsage(usage, done);
+  }
+  return rest;
+}
+
+function ignore(): void {}

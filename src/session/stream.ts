@@ -14,7 +14,8 @@ import { readStreamTransform } from "./read-answers.js";
 /**
  * One model call's stream on its way to the response and the host. Without stream hooks every event passes at once.
  * With them, text goes through the chain of hooks; while a chunk is away the following ones of its block join, so a
- * slow plugin slows nothing but itself. Order is kept: what comes behind a waiting chunk waits behind it.
+ * slow plugin slows nothing but itself. Order is kept: what comes behind a waiting chunk waits behind it. Text that was
+ * not streamed is no business of stream hooks: it goes through the prose projector, whole.
  */
 export class StreamPump {
   readonly response = new ResponseBuilder();
@@ -29,7 +30,7 @@ export class StreamPump {
 
   constructor(options: StreamPumpOptions) {
     this.#options = options;
-    this.#hooked = options.hooks.has("assistant_stream");
+    this.#hooked = options.hooks.has("assistant_stream") || options.projectProse !== undefined;
   }
 
   /** A hook ended the stream; the model call should be stopped. */
@@ -38,11 +39,11 @@ export class StreamPump {
   }
 
   push(event: ModelEvent): void {
+    if (this.#aborted || this.#failure !== undefined) return;
     if (!this.#hooked) {
       this.#pass(event);
       return;
     }
-    if (this.#aborted || this.#failure !== undefined) return;
     const last = this.#queue[this.#queue.length - 1];
     if (event.type === "text_delta" && last?.type === "text_delta" && last.blockId === event.blockId) {
       this.#queue[this.#queue.length - 1] = { ...last, text: last.text + event.text };
@@ -54,7 +55,7 @@ export class StreamPump {
     this.#pumping = this.#pump();
   }
 
-  /** Resolves when everything pushed has passed; throws the error of a failed hook. */
+  /** Resolves when everything pushed has passed; throws the error of a failed hook or projector. */
   async drain(): Promise<void> {
     await this.#pumping;
     if (this.#failure !== undefined) throw this.#failure;
@@ -64,14 +65,17 @@ export class StreamPump {
     try {
       for (let event = this.#queue.shift(); event !== undefined; event = this.#queue.shift()) {
         if (event.type === "text_delta" && event.text !== "") await this.#transform(event);
+        else if (event.type === "text") this.#pass({ ...event, text: await this.#project(event.text) });
         else this.#pass(event);
         if (this.#aborted) this.#queue = [];
       }
     } catch (error) {
       const cause = asTroupeError(error, "hook_failed");
-      this.#failure = new TroupeError("plugin_assistant_stream", `A stream hook failed: ${cause.message}`, { cause });
-      this.#queue = [];
-      this.#options.onStop();
+      this.#fail(
+        cause.code === "plugin_prose_projector"
+          ? cause
+          : new TroupeError("plugin_assistant_stream", `A stream hook failed: ${cause.message}`, { cause }),
+      );
     } finally {
       this.#busy = false;
     }
@@ -102,8 +106,30 @@ export class StreamPump {
   }
 
   #pass(event: ModelEvent): void {
+    if (event.type === "text" && event.text === "") return;
     this.response.add(event);
-    if (event.type === "text_delta" || event.type === "reasoning_delta") this.#options.emit(event);
+    if (event.type === "text") this.#options.emit({ ...event, type: "text_delta" });
+    else if (event.type === "text_delta" || event.type === "reasoning_delta") this.#options.emit(event);
+  }
+
+  /** Empty text is not worth a projector's while. */
+  async #project(text: string): Promise<string> {
+    const { projectProse } = this.#options;
+    if (projectProse === undefined || text === "") return text;
+    try {
+      const projected: unknown = await projectProse(text);
+      if (typeof projected === "string") return projected;
+      throw new TroupeError("invalid_hook_answer", "A prose projector returns a string.");
+    } catch (error) {
+      const cause = asTroupeError(error, "hook_failed");
+      throw new TroupeError("plugin_prose_projector", `The prose projector failed: ${cause.message}`, { cause });
+    }
+  }
+
+  #fail(failure: TroupeError): void {
+    this.#failure = failure;
+    this.#queue = [];
+    this.#options.onStop();
   }
 }
 
@@ -114,6 +140,8 @@ export interface StreamPumpOptions {
   readonly signal: AbortSignal;
   readonly emit: (activity: Activity) => void;
   readonly onPluginEvent: (event: Owned<PluginEvent>) => void;
-  /** The model call is no longer wanted: a hook aborted the stream or failed. */
+  /** What the assistant's prose becomes when it was not streamed. Default: itself. */
+  readonly projectProse?: ((text: string) => string | Promise<string>) | undefined;
+  /** The model call is no longer wanted: a hook aborted the stream, or it or the projector failed. */
   readonly onStop: () => void;
 }

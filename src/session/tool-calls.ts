@@ -1,6 +1,8 @@
 import {
   type Activity,
+  type AfterToolDirective,
   asTroupeError,
+  type BeforeToolDirective,
   composeAfterToolCall,
   composeBeforeToolCall,
   foldTurnDirectives,
@@ -15,14 +17,15 @@ import {
   toolFailure,
 } from "../kernel/index.js";
 import type { TurnFacts } from "../plugin/index.js";
-import { executeTool } from "../tools/index.js";
+import { executeTool, type ToolLookup } from "../tools/index.js";
+import { performAtTool, trace } from "./perform.js";
 import type { Session } from "./session.js";
 
 export interface ToolBatch {
   readonly session: Session;
   readonly facts: TurnFacts;
-  /** Tools this turn does not have. */
-  readonly hidden: ReadonlySet<string>;
+  /** The tools this turn has. */
+  readonly catalog: ToolLookup;
   readonly calls: readonly ToolCall[];
   readonly brokenArgs: Readonly<Record<string, string>>;
   readonly signal: AbortSignal;
@@ -74,7 +77,7 @@ class BatchRun {
       const message = `The arguments of ${call.toolName} are not valid JSON. Call it again with a JSON object.`;
       return { call, decided: toolFailure("invalid_request", "invalid_tool_args", message) };
     }
-    const known = session.services.registry.get(call.toolName) !== undefined && !this.#batch.hidden.has(call.toolName);
+    const known = this.#batch.catalog.get(call.toolName) !== undefined;
     // A tool the model cannot have never reaches a hook.
     if (!known || !session.hooks.has("before_tool_call", call.toolName)) return { call, decided: undefined };
     try {
@@ -95,7 +98,9 @@ class BatchRun {
       facts: (args) => ({ ...facts, call: { ...call, args } }),
       options: { signal: this.#signal },
     });
-    const verdict = await composeBeforeToolCall(call.args, around.count, around.ask);
+    const verdict = await composeBeforeToolCall(call.args, around.count, (n, args, secondLook) =>
+      this.#performed(around.ask(n, args), secondLook),
+    );
     return { call: { ...call, args: verdict.args }, decided: this.#accept("before_tool_call", verdict) };
   }
 
@@ -105,12 +110,11 @@ class BatchRun {
     let output = decided;
     if (output === undefined && this.#aborted) output = CANCELLED;
     if (output === undefined) {
-      const { registry, homes } = session.services;
       const executed = await executeTool({
-        registry,
-        homes,
+        registry: this.#batch.catalog,
+        homes: session.services.homes,
         call,
-        hidden: this.#batch.hidden,
+        hidden: NOTHING_HIDDEN,
         sessionId: facts.sessionId,
         turnId: facts.turnId,
         signal: this.#signal,
@@ -151,11 +155,25 @@ class BatchRun {
       options: { signal: this.#signal },
     });
     try {
-      const verdict = await composeAfterToolCall(output, around.count, around.ask);
+      const verdict = await composeAfterToolCall(output, around.count, (n, current, secondLook) =>
+        this.#performed(around.ask(n, current), secondLook),
+      );
       return this.#accept("after_tool_call", verdict) ?? output;
     } catch (error) {
       return toolFailure("internal", "after_tool_call_failed", asTroupeError(error, "hook_failed").message);
     }
+  }
+
+  /** Sessions are made and traces left as they are met, but not again for a second look. */
+  #performed<D extends BeforeToolDirective | AfterToolDirective>(
+    asked: Owned<D>[] | Promise<Owned<D>[]>,
+    secondLook: boolean,
+  ): readonly Owned<D>[] | Promise<readonly Owned<D>[]> {
+    if (secondLook) return asked;
+    const { session } = this.#batch;
+    return asked instanceof Promise
+      ? asked.then((directives) => performAtTool(session, directives))
+      : performAtTool(session, asked);
   }
 
   /** Takes over what the hooks asked for besides the verdict. An abort ends the turn, and the batch's other calls. */
@@ -169,6 +187,7 @@ class BatchRun {
         ignored_directive: ignored.directive,
       };
       const event = { name: `${site}.directive_conflict`, payload };
+      trace(this.#batch.session, pluginId, event);
       this.#directives.push({ pluginId, value: { kind: "emit_events", events: [event] } });
     }
     const { terminal, output } = verdict;
@@ -181,4 +200,5 @@ class BatchRun {
   }
 }
 
+const NOTHING_HIDDEN: ReadonlySet<string> = new Set();
 const CANCELLED: ToolOutput = { status: "cancelled", message: "The turn was aborted before this call ran." };

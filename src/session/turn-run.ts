@@ -2,53 +2,94 @@ import {
   type Activity,
   assemblePrompt,
   asTroupeError,
+  type CodeResult,
+  checkNodes,
+  contextMessages,
   foldTurnDirectives,
+  type Json,
+  type JsonObject,
   type Message,
   type ModelRequest,
   type ModelResponse,
   NO_DIRECTIVES,
+  nativeToolStep,
   type Owned,
   type PluginEvent,
   type PromptContribution,
   startTurn,
   stepTurn,
   summarise,
+  type ToolRecord,
   TroupeError,
+  type TurnDirective,
+  type TurnDirectives,
   type TurnEffect,
   type TurnEvent,
   type TurnIssue,
   type TurnResult,
   type TurnState,
   turnIdOf,
+  type Usage,
+  wholeContext,
 } from "../kernel/index.js";
 import { streamWithRetry } from "../model/index.js";
-import type { StreamEnd, TurnFacts } from "../plugin/index.js";
-import { readContributions, readRemovals, readResponseTransform } from "./read-answers.js";
-import type { Session } from "./session.js";
+import {
+  type FrameSwitch,
+  type HookFacts,
+  hostFacade,
+  mergeTurnOptions,
+  type ProtocolTurnOptions,
+  RUNTIME_SESSION_HOST,
+  type RuntimeSessionHost,
+  type StreamEnd,
+  type TurnFacts,
+} from "../plugin/index.js";
+import type { TurnCatalog } from "./catalog.js";
+import { callHost } from "./host-services.js";
+import { performDirectives } from "./perform.js";
+import type { HookOptions } from "./plugin-link.js";
+import { readContributions, readPrepared, readResponseTransform } from "./read-answers.js";
+import type { RunningTurn, Session } from "./session.js";
 import { StreamPump } from "./stream.js";
-import { runToolBatch } from "./tool-calls.js";
+import { runToolBatch, type ToolBatch, type ToolBatchResult } from "./tool-calls.js";
 
 export interface TurnRequest {
   readonly input: string;
   readonly emit: (activity: Activity) => void;
   readonly signal: AbortSignal;
+  /** For the protocol, laid over the session's own. */
+  readonly protocolOptions?: ProtocolTurnOptions;
+  readonly protocolExtension?: Json;
 }
 
 /** Runs one turn: asks the machine what to do, does it, tells the machine what came of it. */
 export async function runTurn(session: Session, request: TurnRequest): Promise<TurnResult> {
-  return new TurnRun(session, request, await session.history()).run();
+  if (request.protocolExtension !== undefined) await session.protocol.validateTurnExtension(request.protocolExtension);
+  const run = new TurnRun(session, request, await session.history());
+  session.running = run;
+  try {
+    return await run.run();
+  } finally {
+    session.running = undefined;
+  }
 }
 
-class TurnRun {
+class TurnRun implements RunningTurn {
   readonly #session: Session;
   readonly #request: TurnRequest;
   readonly #history: readonly Message[];
   readonly #facts: TurnFacts;
+  readonly #protocolOptions: ProtocolTurnOptions | undefined;
   #state: TurnState;
   #effects: readonly TurnEffect[];
+  /** What the model reads before the messages of the turn. */
+  #context: readonly Message[];
+  /** What the context's transforms add to the prompt. */
+  #contextPrompt: readonly PromptContribution[] = [];
+  #catalog: TurnCatalog | undefined;
   #system = "";
-  /** Tools this turn does not have. */
-  #hidden: ReadonlySet<string>;
+  #frameSwitch: FrameSwitch | undefined;
+  #latestUsage: Usage | undefined;
   #revision = 0;
 
   constructor(session: Session, request: TurnRequest, history: readonly Message[]) {
@@ -56,11 +97,34 @@ class TurnRun {
     this.#session = session;
     this.#request = request;
     this.#history = history;
-    this.#hidden = session.hiddenTools;
+    this.#context = history;
     this.#facts = { sessionId: session.id, turnId: turnIdOf(turnIndex), turnIndex };
-    const first = startTurn({ ...this.#facts, input: request.input, maxSteps: session.services.maxSteps });
+    const { protocol } = session;
+    this.#protocolOptions = mergeTurnOptions(protocol.turnOptions, request.protocolOptions);
+    const first = startTurn({
+      ...this.#facts,
+      input: request.input,
+      maxSteps: session.config.maxSteps,
+      asksBeforeModel: protocol.session.beforeLlmCall !== undefined,
+    });
     this.#state = first.state;
     this.#effects = first.effects;
+  }
+
+  get turnId(): string {
+    return this.#facts.turnId;
+  }
+
+  get messages(): readonly Message[] {
+    return this.#state.messages;
+  }
+
+  get usage(): Usage {
+    return this.#state.usage;
+  }
+
+  tellUsage(source: string, usage: Usage): void {
+    this.#request.emit({ type: "usage", source, usage });
   }
 
   async run(): Promise<TurnResult> {
@@ -97,11 +161,14 @@ class TurnRun {
     const { hooks } = this.#session;
     switch (effect.type) {
       case "before_turn":
-        return hooks.has("before_turn") ? this.#beforeTurn() : { type: "before_turn_done", directives: NO_DIRECTIVES };
+        if (hooks.has("context_transform") || hooks.has("before_turn")) return this.#beforeTurn();
+        return { type: "before_turn_done", directives: NO_DIRECTIVES };
       case "prompt":
-        if (hooks.has("prompt_contributor") || hooks.has("tool_catalog_contributor")) return this.#prompt();
-        this.#system = this.#session.services.instructions;
-        return { type: "prompt_done" };
+        return this.#prompt();
+      case "before_model":
+        return this.#beforeModel(effect.step);
+      case "code":
+        return this.#code(effect);
       case "model":
         return this.#model(effect.step);
       case "tools":
@@ -120,65 +187,192 @@ class TurnRun {
   }
 
   async #beforeTurn(): Promise<TurnEvent> {
-    const { hooks } = this.#session;
+    const { signal, input } = this.#request;
+    let failure = { code: "context_prepare_turn", what: "A context transform failed" };
     try {
-      const facts = { ...this.#facts, input: this.#request.input, messageCount: this.#history.length };
-      const directives = await hooks.directives("before_turn", facts, { signal: this.#request.signal });
-      return { type: "before_turn_done", directives: foldTurnDirectives(directives) };
+      await this.#prepareContext();
+      failure = { code: "plugin_prepare_turn", what: "A beforeTurn hook failed" };
+      const facts = { ...this.#facts, input, messageCount: this.#history.length };
+      return { type: "before_turn_done", directives: await this.#directives("before_turn", facts, { signal }) };
     } catch (error) {
       // A turn that was cancelled while its hooks ran is a cancelled turn, not a failed hook.
-      if (this.#request.signal.aborted) return { type: "before_turn_done", directives: NO_DIRECTIVES };
-      throw refusal("plugin_prepare_turn", "A beforeTurn hook failed", error);
+      if (signal.aborted) return { type: "before_turn_done", directives: NO_DIRECTIVES };
+      throw refusal(failure.code, failure.what, error);
     }
   }
 
-  async #prompt(): Promise<TurnEvent> {
-    const { hooks, services } = this.#session;
-    const options = { signal: this.#request.signal };
+  /** The transforms, one after another; what they leave is this turn's context and the session's overlay. */
+  async #prepareContext(): Promise<void> {
+    const { hooks, tools, config, promptTokens } = this.#session;
+    if (!hooks.has("context_transform")) return;
+    const messageCount = this.#history.length;
+    let prepared = wholeContext(messageCount);
+    await hooks.each(
+      "context_transform",
+      () => ({
+        ...this.#facts,
+        input: this.#request.input,
+        messageCount,
+        promptTokens,
+        maxContextTokens: config.maxContextTokens,
+        prepared,
+      }),
+      (answer, pluginId) => {
+        prepared = readPrepared(answer, prepared, { messageCount, pluginId });
+      },
+      { signal: this.#request.signal },
+    );
+    // Composed first: a tool nobody knows refuses the turn and leaves the session's tools as they are.
+    tools.setOverlay({ includeBase: prepared.includeBaseTools, toolIds: prepared.tools });
+    this.#context = contextMessages(prepared, this.#history, this.#facts.turnId);
+    this.#contextPrompt = prepared.promptContributions;
+  }
+
+  /** A site's directives: what is done at once is done, the rest is folded. */
+  async #directives<S extends "before_turn" | "checkpoint" | "after_turn">(
+    site: S,
+    facts: HookFacts[S],
+    options: HookOptions = {},
+  ): Promise<TurnDirectives> {
+    const directives = await this.#session.hooks.directives(site, facts, options);
+    if (directives.length === 0) return NO_DIRECTIVES;
+    await performDirectives(this.#session, directives);
+    return foldTurnDirectives(directives as readonly Owned<TurnDirective>[]);
+  }
+
+  /** The catalog and the system prompt. Without anybody who contributes it is done at once. */
+  #prompt(): TurnEvent | Promise<TurnEvent> {
+    const { hooks, config } = this.#session;
     try {
-      await this.#resolveCatalog();
-      const tools = this.#toolNames();
-      const contributions: PromptContribution[] = [];
-      await hooks.each(
-        "prompt_contributor",
-        () => ({ ...this.#facts, input: this.#request.input, tools }),
-        (answer, pluginId) => contributions.push(...readContributions(answer, pluginId)),
-        options,
-      );
-      this.#system = assemblePrompt(services.instructions, contributions, new Set(tools));
-      return { type: "prompt_done" };
+      const catalog = this.#resolveCatalog();
+      if (catalog instanceof Promise || hooks.has("prompt_contributor")) return this.#contributedPrompt(catalog);
+      this.#catalog = catalog;
+      const contributions = this.#ownContributions(catalog);
+      this.#system =
+        contributions.length === 0
+          ? config.instructions
+          : assemblePrompt(config.instructions, contributions, new Set(catalog.names));
+      return { type: "prompt_done", syncs: catalog.preamble.syncExecutionEnvironment };
     } catch (error) {
       return { type: "prompt_failed", issue: issueOf("plugin", "plugin_prompt", error) };
     }
   }
 
-  /** Contributors all see the same catalog and can only take away; what the session's authority hides is not in it. */
-  async #resolveCatalog(): Promise<void> {
-    const { hooks, hiddenTools } = this.#session;
-    if (!hooks.has("tool_catalog_contributor")) return;
-    const tools = this.#toolNames();
-    const hidden = new Set(hiddenTools);
-    await hooks.each(
-      "tool_catalog_contributor",
-      () => ({ ...this.#facts, tools }),
-      (answer, pluginId) => {
-        for (const name of readRemovals(answer, pluginId)) hidden.add(name);
-      },
-      { signal: this.#request.signal },
-    );
-    this.#hidden = hidden;
+  async #contributedPrompt(resolving: TurnCatalog | Promise<TurnCatalog>): Promise<TurnEvent> {
+    const { hooks, config } = this.#session;
+    try {
+      const catalog = await resolving;
+      this.#catalog = catalog;
+      const contributions = [...this.#contextPrompt];
+      await hooks.each(
+        "prompt_contributor",
+        () => ({ ...this.#facts, input: this.#request.input, tools: catalog.names }),
+        (answer, pluginId) => contributions.push(...readContributions(answer, pluginId)),
+        { signal: this.#request.signal },
+      );
+      contributions.push(...this.#protocolPrompt(catalog));
+      this.#system = assemblePrompt(config.instructions, contributions, new Set(catalog.names));
+      return { type: "prompt_done", syncs: catalog.preamble.syncExecutionEnvironment };
+    } catch (error) {
+      return { type: "prompt_failed", issue: issueOf("plugin", "plugin_prompt", error) };
+    }
   }
 
-  #toolNames(): string[] {
-    return this.#session.services.registry.specs(this.#hidden).map((spec) => spec.name);
+  /** Contributions that need no hook: the context's, the protocol's. */
+  #ownContributions(catalog: TurnCatalog): readonly PromptContribution[] {
+    return [...this.#contextPrompt, ...this.#protocolPrompt(catalog)];
+  }
+
+  #protocolPrompt({ preamble }: TurnCatalog): readonly PromptContribution[] {
+    const { executionPrompt, promptContributions } = preamble;
+    if (executionPrompt === "") return promptContributions;
+    return [{ slot: "execution", content: executionPrompt }, ...promptContributions];
+  }
+
+  #resolveCatalog(): TurnCatalog | Promise<TurnCatalog> {
+    return this.#session.catalog.resolve(this.#facts, this.#protocolOptions, this.#request.signal);
+  }
+
+  /** The protocol may leave for another frame instead of calling the model. */
+  async #beforeModel(step: number): Promise<TurnEvent> {
+    const { protocol } = this.#session;
+    try {
+      const action = await protocol.session.beforeLlmCall?.({
+        sessionId: this.#session.id,
+        turnId: this.#facts.turnId,
+        step,
+        messages: [...this.#context, ...this.#state.messages],
+        turnOptions: this.#protocolOptions,
+        latestUsage: this.#latestUsage,
+        host: this.#host(),
+        signal: this.#request.signal,
+      });
+      if (action === null || action === undefined) return { type: "before_model_done" };
+      const { kind, frameId, task } = action;
+      if (kind !== "switch_agent_frame" || typeof frameId !== "string" || typeof task !== "string")
+        throw new TroupeError("invalid_hook_answer", "beforeLlmCall returns a frame switch or nothing.");
+      this.#frameSwitch = action;
+      return { type: "frame_switch", frameId, task };
+    } catch (error) {
+      return { type: "before_model_failed", issue: issueOf("plugin", "before_llm_call_failed", error) };
+    }
+  }
+
+  /** The host services of the protocol: it is part of the turn and may do what the runtime may. */
+  #host(): RuntimeSessionHost {
+    const request = { pluginId: "protocol", granted: RUNTIME_SESSION_HOST, signal: this.#request.signal };
+    const host = hostFacade(RUNTIME_SESSION_HOST, (method, args) =>
+      callHost(this.#session, { ...request, method, args }),
+    );
+    // The facade has the methods of every interface it was given.
+    return host as RuntimeSessionHost;
+  }
+
+  /** Code runs in the protocol's executor; the tools it calls go through the same catalog and hooks as the model's. */
+  async #code({ language, code }: Extract<TurnEffect, { type: "code" }>): Promise<TurnEvent> {
+    const { protocol } = this.#session;
+    const { signal } = this.#request;
+    const started = performance.now();
+    const records: ToolRecord[] = [];
+    const batches: TurnDirectives[] = [];
+    const callTool = async (toolName: string, args: JsonObject) => {
+      const callId = `code-${this.#state.step}-${records.length + 1}`;
+      const batch = await this.#runTools([{ callId, toolName, args }], {});
+      records.push(...batch.records);
+      batches.push(batch.directives);
+      return (batch.records[0] as ToolRecord).output;
+    };
+    let ran: Partial<CodeResult>;
+    try {
+      if (protocol.codeExecutor === undefined)
+        throw new TroupeError("code_execution_unavailable", "This session cannot execute code.");
+      const { id: sessionId } = this.#session;
+      const context = { sessionId, turnId: this.#facts.turnId, signal, host: this.#host(), callTool };
+      ran = await protocol.codeExecutor.executeCode(context, { language, code, acceptFinish: true });
+    } catch (error) {
+      ran = { error: asTroupeError(error, "code_failed").message };
+    }
+    const { observations = [], error, terminalFinish, durationMs = performance.now() - started } = ran;
+    const result: CodeResult = {
+      observations,
+      toolCalls: records,
+      durationMs,
+      ...(error !== undefined && { error }),
+      ...(terminalFinish !== undefined && { terminalFinish }),
+    };
+    return { type: "code_done", result, directives: joinDirectives(batches) };
   }
 
   async #model(step: number): Promise<TurnEvent> {
     let end: StreamEnd = "complete";
     try {
-      const { response, aborted } = await this.#stream(step);
+      const { response: raw, aborted } = await this.#stream(step);
       if (aborted) end = "aborted";
-      return { type: "model_done", response: await this.#respond(response, step) };
+      const response = await this.#respond(raw, step);
+      this.#latestUsage = response.usage;
+      this.#session.promptTokens = response.usage.inputTokens;
+      const next = (this.#catalog?.preamble.interpret ?? nativeToolStep)(response);
+      return { type: "model_done", response, next };
     } catch (error) {
       end = this.#request.signal.aborted ? "cancelled" : "provider_error";
       const failure = asTroupeError(error, "model_failed");
@@ -193,20 +387,26 @@ class TurnRun {
     const { hooks } = this.#session;
     if (!hooks.has("stream_finished")) return;
     const issues = await hooks.announce("stream_finished", { ...this.#facts, step, reason });
-    if (issues.length > 0) this.#state = { ...this.#state, issues: [...this.#state.issues, ...issues] };
+    for (const issue of issues) this.#addIssue(issue);
   }
 
   async #stream(step: number): Promise<{ response: ModelResponse; aborted: boolean }> {
     const { hooks, services } = this.#session;
     const { emit, signal } = this.#request;
-    // Only a stream hook can end a model call without ending the turn.
-    const stop = hooks.has("assistant_stream") ? new AbortController() : undefined;
+    const projects = hooks.has("assistant_prose_projector");
+    // Only a hook that sees the text can end a model call without ending the turn.
+    const stop = projects || hooks.has("assistant_stream") ? new AbortController() : undefined;
+    // Tools that changed since the last call are as they are now.
+    const resolved = this.#resolveCatalog();
+    const catalog = resolved instanceof Promise ? await resolved : resolved;
+    this.#catalog = catalog;
     const pump = new StreamPump({
       hooks,
       facts: { ...this.#facts, step },
       signal,
       emit,
       onPluginEvent: this.#emitPluginEvent,
+      projectProse: projects ? (text) => this.#projectProse(text, step) : undefined,
       onStop: () => stop?.abort(),
     });
     const request: ModelRequest = {
@@ -214,9 +414,9 @@ class TurnRun {
       turnId: this.#facts.turnId,
       step,
       system: this.#system,
-      history: this.#history,
+      history: this.#context,
       turn: this.#state.messages,
-      tools: services.registry.specs(this.#hidden),
+      tools: catalog.preamble.toolSpecs,
     };
     try {
       const events = streamWithRetry(services.model, request, {
@@ -233,6 +433,18 @@ class TurnRun {
       if (pump.aborted && !signal.aborted) return { response: pump.response.build("stop"), aborted: true };
       throw error;
     }
+  }
+
+  async #projectProse(text: string, step: number): Promise<string> {
+    const { signal } = this.#request;
+    const answer = await this.#session.hooks.only(
+      "assistant_prose_projector",
+      { ...this.#facts, step, text },
+      { signal },
+    );
+    if (answer === undefined || answer === null) return text;
+    if (typeof answer === "string") return answer;
+    throw new TroupeError("invalid_hook_answer", "A prose projector returns a string or nothing.");
   }
 
   async #respond(raw: ModelResponse, step: number): Promise<ModelResponse> {
@@ -261,24 +473,21 @@ class TurnRun {
   }
 
   async #tools({ calls, brokenArgs }: Extract<TurnEffect, { type: "tools" }>): Promise<TurnEvent> {
+    return { type: "tools_done", ...(await this.#runTools(calls, brokenArgs)) };
+  }
+
+  #runTools(calls: ToolBatch["calls"], brokenArgs: ToolBatch["brokenArgs"]): Promise<ToolBatchResult> {
     const { emit, signal } = this.#request;
-    const batch = await runToolBatch({
-      session: this.#session,
-      facts: this.#facts,
-      hidden: this.#hidden,
-      calls,
-      brokenArgs,
-      signal,
-      emit,
-    });
-    return { type: "tools_done", ...batch };
+    // A model call came before, and with it a catalog.
+    const catalog = this.#catalog as TurnCatalog;
+    return runToolBatch({ session: this.#session, facts: this.#facts, catalog, calls, brokenArgs, signal, emit });
   }
 
   async #checkpoint(checkpoint: "after_work" | "before_completion"): Promise<TurnEvent> {
     try {
       const facts = { ...this.#facts, checkpoint, step: this.#state.step };
-      const directives = await this.#session.hooks.directives("checkpoint", facts, { signal: this.#request.signal });
-      return { type: "checkpoint_done", directives: foldTurnDirectives(directives) };
+      const directives = await this.#directives("checkpoint", facts, { signal: this.#request.signal });
+      return { type: "checkpoint_done", directives };
     } catch (error) {
       return { type: "checkpoint_failed", issue: issueOf("plugin", "plugin_checkpoint", error) };
     }
@@ -288,29 +497,54 @@ class TurnRun {
     const { hooks } = this.#session;
     const facts = { ...this.#facts, turn: summary };
     try {
-      const directives = await hooks.directives("after_turn", facts);
+      const directives = await this.#directives("after_turn", facts);
       const issues = await hooks.announce("turn_finalized", facts);
-      return { type: "after_turn_done", directives: foldTurnDirectives(directives), issues };
+      return { type: "after_turn_done", directives, issues };
     } catch (error) {
       throw refusal("plugin_finalize_turn", "An afterTurn hook failed", error);
     }
   }
 
   async #commit({ summary }: Extract<TurnEffect, { type: "commit" }>): Promise<TurnEvent> {
-    const captureIssue = this.#session.hooks.needCapture ? await this.#capture() : undefined;
-    if (captureIssue !== undefined) this.#state = { ...this.#state, issues: [...this.#state.issues, captureIssue] };
+    const { hooks, protocol } = this.#session;
+    if (hooks.needCapture) await this.#orIssue("plugin_capture_failed", () => hooks.capture());
+    for (const pluginId of hooks.takeUnrevised()) this.#addIssue(unrevised(pluginId));
+    if (protocol.codeExecutor !== undefined) {
+      await this.#orIssue("execution_capture_failed", async () => {
+        const state = await protocol.captureExecution();
+        if (state !== undefined) this.#session.executionCaptured(state);
+      });
+    }
     this.#revision = await this.#session.commit(summary, this.#state.messages);
+    if (this.#frameSwitch !== undefined) await this.#enterFrame(this.#frameSwitch);
     return { type: "committed" };
   }
 
+  /** The turn is stored in the frame it was asked in; the next one finds the new frame. */
+  async #enterFrame({ frameId, initialNodes = [] }: FrameSwitch): Promise<void> {
+    await this.#orIssue("frame_switch_failed", () =>
+      this.#session.openFrame({
+        frameId,
+        reason: "switch",
+        nodes: checkNodes(initialNodes),
+        origin: { kind: "protocol" },
+      }),
+    );
+    this.#revision = this.#session.revision;
+  }
+
   /** A capture that fails keeps the last good state and costs the turn nothing but an issue. */
-  async #capture(): Promise<TurnIssue | undefined> {
+  async #orIssue(code: string, attempt: () => Promise<void>): Promise<void> {
     try {
-      await this.#session.hooks.capture();
-      return undefined;
+      await attempt();
     } catch (error) {
-      return issueOf("plugin", "plugin_capture_failed", error);
+      if (this.#session.stale) throw error;
+      this.#addIssue(issueOf("plugin", code, error));
     }
+  }
+
+  #addIssue(issue: TurnIssue): void {
+    this.#state = { ...this.#state, issues: [...this.#state.issues, issue] };
   }
 
   async #deliver({ summary }: Extract<TurnEffect, { type: "deliver" }>): Promise<TurnEvent> {
@@ -321,6 +555,21 @@ class TurnRun {
   readonly #emitPluginEvent = ({ pluginId, value }: Owned<PluginEvent>): void => {
     this.#request.emit({ type: "plugin_event", pluginId, event: value });
   };
+}
+
+/** What several batches of tool calls asked of the turn, in their order; the last abort counts. */
+function joinDirectives(batches: readonly TurnDirectives[]): TurnDirectives {
+  if (batches.length === 0) return NO_DIRECTIVES;
+  return {
+    abort: batches.findLast(({ abort }) => abort !== undefined)?.abort,
+    messages: batches.flatMap(({ messages }) => messages),
+    events: batches.flatMap(({ events }) => events),
+  };
+}
+
+function unrevised(pluginId: string): TurnIssue {
+  const message = `The state of plugin ${pluginId} changed, but its snapshotRevision did not: the change is not stored.`;
+  return { kind: "plugin", code: "plugin_state_unrevised", message, pluginId };
 }
 
 /** The call fails and nothing is stored. */

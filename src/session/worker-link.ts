@@ -1,23 +1,46 @@
-import type { RecordableHistogram } from "node:perf_hooks";
+import type { MessagePort } from "node:worker_threads";
 import { aborted, TroupeError } from "../kernel/index.js";
-import type { HookKind, PluginManifest, ToolContext } from "../plugin/index.js";
+import {
+  type Contributions,
+  HOOK_HOSTS,
+  type HostInterface,
+  NO_HOST,
+  OPERATION_HOSTS,
+  type PluginManifest,
+  TOOL_HOOK_HOST,
+  type ToolContext,
+} from "../plugin/index.js";
 import type { PhaseProbe } from "../trace/index.js";
-import { Deadlines, Lane, type LaneCallOptions, type UnstartedCall, workerLost } from "../wire/index.js";
-import { packHook } from "./hook-facts.js";
+import {
+  Deadlines,
+  Lane,
+  type LaneCallOptions,
+  type Served,
+  serve,
+  type UnstartedCall,
+  workerLost,
+} from "../wire/index.js";
+import { hookOf, packHook } from "./hook-facts.js";
 import {
   type HookOptions,
+  HookProbes,
+  type HookRef,
+  type HostGate,
   keep,
   type OperationCall,
   type PluginLink,
   type PluginSlot,
-  probesOf,
 } from "./plugin-link.js";
 import {
   type CaptureCall,
+  type Captured,
   HOOK_LANE_METHODS,
   type HookAnswer,
+  type HookCall,
+  type HostService,
   type OpenInstance,
   type OperationRun,
+  type RegisterCall,
   type ToolRun,
 } from "./plugin-protocol.js";
 import type { PluginLane } from "./protocol.js";
@@ -29,12 +52,19 @@ export interface WorkerLinkOptions {
   readonly manifest: PluginManifest;
   readonly deadlineMs: number;
   readonly probe: PhaseProbe;
+  readonly host: HostGate;
+  readonly optionalInChildren: boolean;
 }
 
 /** A plugin on its own thread. Survives the thread: calls made while it is replaced wait for the next one. */
 export class WorkerLink implements PluginLink {
   readonly manifest: PluginManifest;
-  readonly probes: ReadonlyMap<HookKind, RecordableHistogram>;
+  readonly probes: HookProbes;
+  readonly optionalInChildren: boolean;
+  readonly #host: HostGate;
+  #hostPort: MessagePort | undefined;
+  /** What the operations of sessions are, by their slot: a registered one is known to no manifest. */
+  readonly #registered = new Map<number, Contributions>();
   /** The deadline of every hook call. */
   readonly #within: Required<Pick<LaneCallOptions, "deadlineMs" | "deadlineCode">>;
   readonly #deadlines = new Deadlines();
@@ -49,7 +79,9 @@ export class WorkerLink implements PluginLink {
 
   constructor(options: WorkerLinkOptions) {
     this.manifest = options.manifest;
-    this.probes = probesOf(options.manifest, options.probe);
+    this.probes = new HookProbes(options.manifest.id, options.probe);
+    this.optionalInChildren = options.optionalInChildren;
+    this.#host = options.host;
     this.#within = {
       deadlineMs: options.deadlineMs,
       deadlineCode: "hook_timeout",
@@ -63,8 +95,10 @@ export class WorkerLink implements PluginLink {
   }
 
   /** The lane to a new incarnation of the plugin's worker. */
-  attach({ port, stage }: Pick<PluginLane, "port" | "stage">): void {
+  attach({ port, hostPort, stage }: Pick<PluginLane, "port" | "hostPort" | "stage">): void {
     this.#lane?.lose(workerLost(`Plugin ${this.manifest.id}`));
+    this.#hostPort?.close();
+    this.#hostPort = hostPort;
     this.#opened.clear();
     const lane = new Lane(port, {
       name: `Plugin ${this.manifest.id}`,
@@ -79,6 +113,7 @@ export class WorkerLink implements PluginLink {
       },
     });
     this.#lane = lane;
+    this.#serveHost(hostPort, lane);
     for (const call of this.#waiting.splice(0)) call.go();
   }
 
@@ -89,13 +124,63 @@ export class WorkerLink implements PluginLink {
     for (const { fail } of this.#waiting.splice(0)) fail(error);
   }
 
-  hook(slot: PluginSlot, kind: HookKind, facts: object, options: HookOptions): Promise<unknown> {
+  /** Host services, asked in the name of a call that is still under way: what it was granted is looked up here. */
+  #serveHost(port: MessagePort, lane: Lane): void {
+    const service = {
+      host: async ({ call, method, args }, signal: AbortSignal) => {
+        const waiting = lane.waiting(call);
+        const slot = waiting && this.#slots.get((waiting.payload as readonly number[])[0] as number);
+        if (waiting === undefined || slot === undefined) {
+          throw new TroupeError(
+            "host_call_over",
+            `Plugin ${this.manifest.id} asked for ${method} after its call ended.`,
+          );
+        }
+        const granted = this.#granted(waiting.method, waiting.payload);
+        return this.#host({ sessionId: slot.sessionId, pluginId: this.manifest.id, granted, method, args, signal });
+      },
+    } satisfies Served<HostService>;
+    serve(port, service);
+    port.on("messageerror", () => lane.lose(workerLost(`Plugin ${this.manifest.id}`)));
+  }
+
+  #granted(method: string, payload: unknown): readonly HostInterface[] {
+    switch (method as (typeof HOOK_LANE_METHODS)[number]) {
+      case "hook":
+        return HOOK_HOSTS[hookOf((payload as HookCall)[1]).kind];
+      case "tool":
+        return TOOL_HOOK_HOST;
+      case "operation": {
+        const [session, name] = payload as OperationRun;
+        const { operations } = this.#registered.get(session) ?? this.manifest.contributions;
+        const kind = operations.find((spec) => spec.name === name)?.kind;
+        return kind === undefined ? NO_HOST : OPERATION_HOSTS[kind];
+      }
+      default:
+        return NO_HOST;
+    }
+  }
+
+  async register(slot: PluginSlot): Promise<Contributions> {
+    const ask: RegisterCall = [slot.number];
+    const contributions = await this.#call<Contributions>(slot, "register", ask, this.#within);
+    // Registering changes nothing that would have to be captured.
+    slot.touched = false;
+    this.#registered.set(slot.number, contributions);
+    return contributions;
+  }
+
+  protocol(): undefined {
+    return undefined;
+  }
+
+  hook(slot: PluginSlot, hook: HookRef, facts: object, options: HookOptions): Promise<unknown> {
     const capture = options.capture ?? false;
     const { deadlineMs, deadlineCode } = this.#within;
     const answer = this.#call<unknown>(
       slot,
       "hook",
-      packHook(slot.number, kind, capture ? captureMode(slot) : 0, facts),
+      packHook(slot.number, hook, capture ? captureMode(slot) : 0, facts),
       {
         deadlineMs,
         deadlineCode,
@@ -107,12 +192,12 @@ export class WorkerLink implements PluginLink {
 
   tool(
     slot: PluginSlot,
-    toolName: string,
+    toolId: string,
     args: unknown,
     { sessionId, turnId, callId, signal }: ToolContext,
   ): Promise<unknown> {
     // The tool's own timeout is kept by the dispatch, which aborts the signal.
-    const run: ToolRun = [slot.number, toolName, args, { sessionId, turnId, callId }];
+    const run: ToolRun = [slot.number, toolId, args, { sessionId, turnId, callId }];
     return this.#call(slot, "tool", run, { signal });
   }
 
@@ -127,10 +212,10 @@ export class WorkerLink implements PluginLink {
       return;
     }
     const ask: CaptureCall = [slot.number, captureMode(slot)];
-    const answer = this.#call<Uint8Array | undefined>(slot, "capture", ask, this.#within);
+    const answer = this.#call<Captured>(slot, "capture", ask, this.#within);
     await this.#keeping(
       slot,
-      answer.then((state) => ({ value: undefined, captured: true, state })),
+      answer.then((captured) => ({ value: undefined, captured })),
     );
   }
 
@@ -138,9 +223,9 @@ export class WorkerLink implements PluginLink {
   async #keeping(slot: PluginSlot, answer: Promise<HookAnswer>): Promise<unknown> {
     slot.touched = false;
     try {
-      const { value, captured, state } = await answer;
-      if (captured) {
-        keep(slot, state);
+      const { value, captured } = await answer;
+      if (captured !== undefined) {
+        keep(slot, captured);
         slot.resync = false;
       } else slot.touched = true;
       return value;
@@ -154,11 +239,13 @@ export class WorkerLink implements PluginLink {
 
   closeSession(slot: PluginSlot): void {
     this.#slots.delete(slot.number);
+    this.#registered.delete(slot.number);
     if (this.#opened.delete(slot.number)) this.#lane?.note("close", slot.number);
   }
 
   close(): void {
     this.#deadlines.clear();
+    this.#hostPort?.close();
     this.fail(new TroupeError("closed", "The runtime is closed."));
   }
 
@@ -180,7 +267,7 @@ export class WorkerLink implements PluginLink {
     if (!this.#opened.has(slot.number)) {
       // No round trip: the note and the call leave in one message, in this order.
       this.#opened.add(slot.number);
-      lane.note("open", [slot.number, slot.sessionId, slot.captured] satisfies OpenInstance);
+      lane.note("open", [slot.number, slot.sessionId, slot.captured, slot.init] satisfies OpenInstance);
     }
     return lane.call<T>(method, payload, options);
   }

@@ -2,7 +2,7 @@ import type { MessagePort } from "node:worker_threads";
 import type { Commit, Head, Message } from "../kernel/index.js";
 import { Lane } from "../wire/index.js";
 import type { CommitReceipt, StoreOptions } from "./contract.js";
-import { readHistory } from "./history.js";
+import { isOnPath, readHistory } from "./history.js";
 import { type LmdbReader, openLmdbReader } from "./lmdb.js";
 import type { LoadedSession, StoreCalls } from "./protocol.js";
 
@@ -41,6 +41,12 @@ export class StoreClient {
   async history(leaf: string | null): Promise<readonly Message[]> {
     const reader = this.#reader();
     return reader === undefined ? this.#call("history", leaf) : readHistory(reader, leaf);
+  }
+
+  /** Is a node on the way from the root to `leaf`? */
+  async onPath(leaf: string | null, node: string): Promise<boolean> {
+    const reader = this.#reader();
+    return reader === undefined ? this.#call("onPath", [leaf, node]) : isOnPath(reader, leaf, node);
   }
 
   /** Head and history together, or undefined when there is no such session. */

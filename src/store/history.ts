@@ -11,6 +11,29 @@ import type { StoreReader } from "./contract.js";
  */
 export function readHistory(reader: Pick<StoreReader, "segment">, leaf: string | null): Message[] {
   const newestFirst: (readonly Message[])[] = [];
+  for (const { segment, index } of walk(reader, leaf)) newestFirst.push(segment.messages.slice(0, index + 1));
+  return newestFirst.reverse().flat();
+}
+
+/**
+ * Is a node on the way from the root to `leaf`?
+ *
+ * @example
+ * isOnPath(reader, "chat-42@7.3", "chat-42@2.0"); // true
+ */
+export function isOnPath(reader: Pick<StoreReader, "segment">, leaf: string | null, node: string): boolean {
+  const wanted = parseNodeId(node);
+  for (const { segment, index } of walk(reader, leaf)) {
+    if (segment.id === wanted.segment) return wanted.index >= 0 && wanted.index <= index;
+  }
+  return false;
+}
+
+/** The segments from `leaf` back to the root, each with the index of its last message on the path. */
+function* walk(
+  reader: Pick<StoreReader, "segment">,
+  leaf: string | null,
+): Generator<{ readonly segment: Segment; readonly index: number }> {
   const seen = new Set<string>();
   for (let node = leaf; node !== null; ) {
     const { segment: id, index } = parseNodeId(node);
@@ -21,10 +44,9 @@ export function readHistory(reader: Pick<StoreReader, "segment">, leaf: string |
     if (!Number.isInteger(index) || index < 0 || index >= segment.messages.length) {
       throw damaged(id, `it has ${segment.messages.length} messages, but node ${node} is expected in it`);
     }
-    newestFirst.push(segment.messages.slice(0, index + 1));
+    yield { segment, index };
     node = segment.parent;
   }
-  return newestFirst.reverse().flat();
 }
 
 function readSegment(reader: Pick<StoreReader, "segment">, id: string): Segment {

@@ -14,6 +14,7 @@ export interface StoreCalls {
   readonly load: { readonly ask: string; readonly answer: LoadedSession | null };
   readonly head: { readonly ask: string; readonly answer: Head | null };
   readonly history: { readonly ask: string | null; readonly answer: readonly Message[] };
+  readonly onPath: { readonly ask: readonly [leaf: string | null, node: string]; readonly answer: boolean };
   readonly component: { readonly ask: string; readonly answer: Uint8Array | null };
   readonly sessionIds: { readonly ask: null; readonly answer: readonly string[] };
 }

@@ -3,7 +3,7 @@ import type { MessagePort } from "node:worker_threads";
 import { type Commit, TroupeError } from "../kernel/index.js";
 import { Lane } from "../wire/index.js";
 import type { CommitReceipt, CommitResult, StoreBackend } from "./contract.js";
-import { readHistory } from "./history.js";
+import { isOnPath, readHistory } from "./history.js";
 import { writeFailed } from "./plan.js";
 import type { LoadedSession, StoreCalls, StoreStats } from "./protocol.js";
 
@@ -70,6 +70,7 @@ export class StoreServer {
     load: (sessionId) => this.#load(sessionId),
     head: (sessionId) => this.#backend.head(sessionId) ?? null,
     history: (leaf) => readHistory(this.#backend, leaf),
+    onPath: ([leaf, node]) => isOnPath(this.#backend, leaf, node),
     component: (hash) => this.#backend.component(hash) ?? null,
     sessionIds: () => [...this.#backend.sessionIds()],
   };

@@ -6,6 +6,10 @@ export interface ToolDescription {
   readonly description: string;
   readonly inputSchema: JsonObject;
   readonly timeoutMs?: number;
+  /** Its identity when that is not its name. */
+  readonly id?: string;
+  /** In no catalog until an overlay names it by id. */
+  readonly onDemand?: boolean;
 }
 
 /**

@@ -3,7 +3,7 @@ import { type Json, type ToolCall, type ToolOutput, TroupeError, toolFailure } f
 import { type ToolContext, validateArgs } from "../plugin/index.js";
 import { Deadlines } from "../wire/index.js";
 import { failureOf } from "./failure.js";
-import type { RegisteredTool, ToolHomeRef, ToolRegistry } from "./registry.js";
+import type { RegisteredTool, ToolHomeRef } from "./registry.js";
 import { plainResult } from "./result.js";
 import { isThenable } from "./run-here.js";
 
@@ -22,8 +22,18 @@ export interface ToolHome {
 
 export type ToolHomes = { readonly [K in ToolHomeRef["kind"]]: ToolHome };
 
+/** Why a name cannot be called: nobody knows it, the session may not call it now, or its source is missing. */
+export type ToolAbsence = "unknown" | "unavailable" | "orphaned";
+
+/** Where a call's tool is looked up: a registry, or the tools of one session over it. */
+export interface ToolLookup {
+  get(name: string): RegisteredTool | undefined;
+  /** Asked about a name that `get` did not find. */
+  whyNot?(name: string): ToolAbsence | undefined;
+}
+
 export interface ToolRequest {
-  readonly registry: ToolRegistry;
+  readonly registry: ToolLookup;
   readonly homes: ToolHomes;
   readonly call: ToolCall;
   /** Names the session may not call, whatever is registered. */
@@ -52,11 +62,10 @@ const deadlines = new Deadlines();
 export function executeTool(request: ToolRequest): Promise<ToolExecution> {
   const { registry, homes, call, hidden, signal } = request;
   if (signal.aborted) return ended(cancelled(call));
-  const tool = hidden.has(call.toolName) ? undefined : registry.get(call.toolName);
-  if (tool === undefined) {
-    return ended(toolFailure("unavailable", "tool_unavailable", `There is no tool called ${call.toolName}.`));
-  }
-  const problem = validateArgs(tool.spec.inputSchema, call.args);
+  if (hidden.has(call.toolName)) return ended(refused(call, "unknown"));
+  const tool = registry.get(call.toolName);
+  if (tool === undefined) return ended(refused(call, registry.whyNot?.(call.toolName) ?? "unknown"));
+  const problem = problemWith(tool, call.args);
   if (problem !== undefined) return ended(toolFailure("invalid_request", "invalid_tool_args", problem));
 
   const stop = new Stop();
@@ -68,6 +77,23 @@ export function executeTool(request: ToolRequest): Promise<ToolExecution> {
     return ended(failureOf(thrown));
   }
   return settled(answer, { request, timeoutMs: tool.timeoutMs, stop });
+}
+
+/** One code for all three: none can be called, and the model can act on none by itself. */
+function refused({ toolName }: ToolCall, why: ToolAbsence): ToolOutput {
+  return toolFailure("unavailable", "tool_unavailable", ABSENCES[why](toolName));
+}
+
+const ABSENCES: Readonly<Record<ToolAbsence, (name: string) => string>> = {
+  unknown: (name) => `There is no tool called ${name}.`,
+  unavailable: (name) => `The tool ${name} is not available to this session now.`,
+  orphaned: (name) => `The tool ${name} cannot run because its source is missing.`,
+};
+
+/** The schema the model saw comes first: its complaint is the one the model can act on. */
+function problemWith({ shownSchema, spec }: RegisteredTool, args: Json): string | undefined {
+  const shown = shownSchema === undefined ? undefined : validateArgs(shownSchema, args);
+  return shown ?? validateArgs(spec.inputSchema, args);
 }
 
 /** Waits for the answer, the time limit or the turn's abort, whichever comes first. */

@@ -2,9 +2,11 @@ export { describeTool, type ToolDescription } from "./describe.js";
 export {
   executeTool,
   type HomeContext,
+  type ToolAbsence,
   type ToolExecution,
   type ToolHome,
   type ToolHomes,
+  type ToolLookup,
   type ToolRequest,
 } from "./dispatch.js";
 export { failureOf } from "./failure.js";
@@ -18,3 +20,6 @@ export {
 } from "./registry.js";
 export { plainResult } from "./result.js";
 export { runHere } from "./run-here.js";
+export { SessionTools, type SessionToolsOptions, type ToolRebinding } from "./session-tools.js";
+export type { ToolOverlay } from "./tool-overlay.js";
+export type { ToolCatalogRecord } from "./tool-view.js";

@@ -1,4 +1,4 @@
-import { type ToolSpec, TroupeError } from "../kernel/index.js";
+import { type JsonObject, type ToolSpec, TroupeError, toolIdOf } from "../kernel/index.js";
 import { checkToolName, compileSchema } from "../plugin/index.js";
 import type { ToolDescription } from "./describe.js";
 
@@ -14,6 +14,10 @@ export interface RegisteredTool {
   readonly spec: ToolSpec;
   readonly home: ToolHomeRef;
   readonly timeoutMs: number;
+  /** In no catalog until an overlay names it by id, wherefore it may share its name with another tool. */
+  readonly onDemand?: boolean;
+  /** The schema the model was shown when an authority words the tool itself; arguments must fit both. */
+  readonly shownSchema?: JsonObject;
 }
 
 /**
@@ -23,10 +27,12 @@ export interface RegisteredTool {
  * registerTool("weather", await pool.describe(url), { kind: "pool", module: url });
  */
 export function registerTool(name: string, described: ToolDescription, home: ToolHomeRef): RegisteredTool {
+  const { id, description, inputSchema, onDemand } = described;
   return {
-    spec: { name, description: described.description, inputSchema: described.inputSchema },
+    spec: { ...(id !== undefined && { id }), name, description, inputSchema },
     home,
     timeoutMs: described.timeoutMs ?? DEFAULT_TOOL_TIMEOUT_MS,
+    ...(onDemand && { onDemand }),
   };
 }
 
@@ -34,39 +40,52 @@ export function registerTool(name: string, described: ToolDescription, home: Too
 const MAX_CATALOGS = 256;
 
 /**
- * The tools of a session, by name. Building one checks every name and compiles every schema, so that a call never
- * meets a broken tool.
+ * The tools sessions share, by name and by id; never changed, so thousands of them can. Building one checks every name
+ * and compiles every schema, so that a call never meets a broken tool.
  *
  * @example
  * const registry = new ToolRegistry([registerTool("shell", described, { kind: "host" })]);
  * registry.specs(new Set(["shell"])); // what the model may see
  */
 export class ToolRegistry {
-  readonly #tools = new Map<string, RegisteredTool>();
+  /** Every tool but those on demand, ordered by name. */
+  readonly tools: readonly RegisteredTool[];
+  readonly #byName = new Map<string, RegisteredTool>();
+  readonly #byId = new Map<string, RegisteredTool>();
   readonly #ordered: readonly ToolSpec[];
   readonly #catalogs = new Map<string, readonly ToolSpec[]>();
 
   constructor(tools: readonly RegisteredTool[]) {
-    for (const tool of tools) {
-      const name = checkToolName(tool.spec.name);
-      const other = this.#tools.get(name);
-      if (other !== undefined) throw duplicate(name, other.home, tool.home);
-      checkArgumentsAreAnObject(tool.spec);
-      compileSchema(tool.spec.inputSchema, name);
-      this.#tools.set(name, tool);
-    }
+    for (const tool of tools) this.#add(tool);
     // One order for everybody: providers cache prompts by their exact text.
-    this.#ordered = tools.map((tool) => tool.spec).sort((a, b) => (a.name < b.name ? -1 : 1));
+    this.tools = [...this.#byName.values()].sort((a, b) => (a.spec.name < b.spec.name ? -1 : 1));
+    this.#ordered = this.tools.map((tool) => tool.spec);
+  }
+
+  #add(tool: RegisteredTool): void {
+    const { name } = checkToolSpec(tool.spec);
+    const id = toolIdOf(tool.spec);
+    const namesake = tool.onDemand ? undefined : this.#byName.get(name);
+    if (namesake !== undefined) throw duplicate(`are called ${name}`, namesake, tool);
+    const twin = this.#byId.get(id);
+    if (twin !== undefined) throw duplicate(`have the id ${id}`, twin, tool);
+    this.#byId.set(id, tool);
+    if (!tool.onDemand) this.#byName.set(name, tool);
   }
 
   get(name: string): RegisteredTool | undefined {
-    return this.#tools.get(name);
+    return this.#byName.get(name);
+  }
+
+  /** Also finds tools on demand. */
+  byId(id: string): RegisteredTool | undefined {
+    return this.#byId.get(id);
   }
 
   /** The visible tools, ordered by name. The same hidden names give the same array. */
   specs(hidden: ReadonlySet<string>): readonly ToolSpec[] {
     if (hidden.size === 0) return this.#ordered;
-    const names = [...hidden].filter((name) => this.#tools.has(name)).sort();
+    const names = [...hidden].filter((name) => this.#byName.has(name)).sort();
     if (names.length === 0) return this.#ordered;
     const key = names.join(" ");
     let specs = this.#catalogs.get(key);
@@ -79,11 +98,11 @@ export class ToolRegistry {
   }
 }
 
-function duplicate(name: string, first: ToolHomeRef, second: ToolHomeRef): TroupeError {
+function duplicate(what: string, first: RegisteredTool, second: RegisteredTool): TroupeError {
   return new TroupeError(
     "duplicate_tool",
-    `Two tools are called ${name}: one of ${homeName(first)}, one of ${homeName(second)}.`,
-    { details: { tool: name, homes: [first, second] } },
+    `Two tools ${what}: one of ${homeName(first.home)}, one of ${homeName(second.home)}.`,
+    { details: { tool: second.spec.name, homes: [first.home, second.home] } },
   );
 }
 
@@ -96,6 +115,17 @@ function homeName(home: ToolHomeRef): string {
     case "pool":
       return `module ${home.module}`;
   }
+}
+
+/** Throws `invalid_tool` or `invalid_tool_schema` unless the model can be shown this and calls can be checked by it. */
+export function checkToolSpec(spec: ToolSpec): ToolSpec {
+  const name = checkToolName(spec.name);
+  if (spec.id !== undefined && (typeof spec.id !== "string" || spec.id === "")) {
+    throw new TroupeError("invalid_tool", `Tool ${name}: its id must be a string that is not empty.`);
+  }
+  checkArgumentsAreAnObject(spec);
+  compileSchema(spec.inputSchema, name);
+  return spec;
 }
 
 /** Providers refuse anything else, but only when the first request is sent. */

@@ -59,6 +59,11 @@ export class Lane {
     return this.#lost !== undefined;
   }
 
+  /** A call of this side that waits for its answer, by the number the other side has for it. */
+  waiting(id: number): Pick<UnstartedCall, "method" | "payload"> | undefined {
+    return this.#pending.get(id);
+  }
+
   call<T>(method: string, payload: unknown, options: LaneCallOptions = NO_OPTIONS): Promise<T> {
     if (this.#lost !== undefined) return Promise.reject(this.#lost);
     const { signal, deadlineMs } = options;
@@ -196,7 +201,7 @@ export class Lane {
 
   #answer(id: number, method: string, payload: unknown): void {
     if (this.#stage !== undefined && this.#onUnstarted === undefined) Atomics.store(this.#stage, 0, id);
-    const served = new ServedCall();
+    const served = new ServedCall(id);
     try {
       const result = this.#serve(method, payload, served);
       if (!isThenable(result)) {
@@ -298,8 +303,14 @@ export type LaneServer = (method: string, payload: unknown, call: ServedCall) =>
 
 /** The served side of a call. The signal is made on first use, because most hooks never look at it. */
 export class ServedCall {
+  /** The caller's number for it; 0 when no lane is between. */
+  readonly id: number;
   #controller: AbortController | undefined;
   #cancelled = false;
+
+  constructor(id = 0) {
+    this.id = id;
+  }
 
   get signal(): AbortSignal {
     if (this.#controller === undefined) {

@@ -5,6 +5,7 @@ import { type ModelEvent, NO_USAGE, ResponseBuilder } from "../../src/kernel/ind
 const USAGE = { ...NO_USAGE, inputTokens: 3, outputTokens: 4 };
 const FINISH: ModelEvent = { type: "finish", reason: "stop", usage: USAGE };
 const text = (blockId: string, value: string): ModelEvent => ({ type: "text_delta", blockId, text: value });
+const whole = (blockId: string, value: string): ModelEvent => ({ type: "text", blockId, text: value });
 const reasoning = (blockId: string, value: string): ModelEvent => ({ type: "reasoning_delta", blockId, text: value });
 const call = (callId: string, argsText: string): ModelEvent => ({
   type: "tool_call",
@@ -78,8 +79,26 @@ describe("ResponseBuilder", () => {
     ]);
   });
 
+  it("takes a text that was not streamed as one part, in its place", () => {
+    expect(
+      built(reasoning("r", "hm"), whole("a", "first"), call("c", "{}"), whole("b", "second"), FINISH).parts,
+    ).toEqual([
+      { type: "reasoning", text: "hm" },
+      { type: "text", text: "first" },
+      { type: "tool_call", callId: "c", toolName: "look", args: {} },
+      { type: "text", text: "second" },
+    ]);
+  });
+
+  it("never joins a text that was not streamed with the block before it", () => {
+    expect(built(text("a", "streamed"), whole("a", "whole")).parts).toEqual([
+      { type: "text", text: "streamed" },
+      { type: "text", text: "whole" },
+    ]);
+  });
+
   it("drops blocks that stayed empty", () => {
-    expect(built(text("a", ""), reasoning("r", "")).parts).toEqual([]);
+    expect(built(text("a", ""), whole("b", ""), reasoning("r", "")).parts).toEqual([]);
   });
 
   it("parses the arguments of a tool call, and takes none for an empty object", () => {

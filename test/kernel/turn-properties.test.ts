@@ -78,6 +78,23 @@ function answerTo(asked: Asked, { directives, parts, reason, fails }: Choice): T
       return fails ? ANSWER.refused : ANSWER.beforeTurn(directives);
     case "prompt":
       return fails ? { type: "prompt_failed", issue: ISSUE } : ANSWER.prompt;
+    case "before_model":
+      if (fails) return { type: "before_model_failed", issue: ISSUE };
+      return reason === "length"
+        ? { type: "frame_switch", frameId: "f2", task: "Go on." }
+        : { type: "before_model_done" };
+    case "code":
+      return {
+        type: "code_done",
+        directives,
+        result: {
+          observations: ["42"],
+          toolCalls: [],
+          durationMs: 1,
+          ...(fails && { error: "It broke." }),
+          ...(reason === "stop" && { terminalFinish: { value: 42 } }),
+        },
+      };
     case "model":
       return fails
         ? { type: "model_failed", issue: ISSUE }
@@ -101,6 +118,8 @@ function answerTo(asked: Asked, { directives, parts, reason, fails }: Choice): T
 const ANSWERS: Record<Asked["type"], readonly TurnEvent["type"][]> = {
   before_turn: ["before_turn_done"],
   prompt: ["prompt_done"],
+  before_model: ["before_model_done"],
+  code: ["code_done"],
   model: ["model_done"],
   tools: ["tools_done"],
   checkpoint: ["checkpoint_done"],

@@ -44,6 +44,7 @@ describe("the start of a turn", () => {
         issues: [],
         outcome: undefined,
         checkpoint: undefined,
+        syncsPrompt: false,
         cancel: undefined,
         deferred: [],
       },

@@ -15,6 +15,24 @@ describe("loading a model module", () => {
     expect(textIn(await collect(model.stream(requestOf(), calm())))).toBe("custom");
   });
 
+  it("takes an AI SDK language model that can only generate", async () => {
+    const model = await loadModel(fixture("./fixtures/generate-only.mjs"));
+    expect(model.id).toBe("test:whole");
+    expect(await collect(model.stream(requestOf(), calm()))).toMatchObject([
+      { type: "text", blockId: "text-0", text: "generated" },
+      { type: "finish", reason: "stop" },
+    ]);
+  });
+
+  it("asks an AI SDK language model for whole answers when the module says stream: false", async () => {
+    const model = await loadModel(fixture("./fixtures/stream-false.mjs"));
+    expect(model.id).toBe("test:both");
+    expect(await collect(model.stream(requestOf(), calm()))).toMatchObject([
+      { type: "text", blockId: "text-0", text: "generated" },
+      { type: "finish", reason: "stop" },
+    ]);
+  });
+
   it("takes what an exported async function returns", async () => {
     const model = await loadModel(fixture("./fixtures/async-factory.mjs"));
     expect(textIn(await collect(model.stream(requestOf(), calm())))).toBe("made by a function");
@@ -37,6 +55,21 @@ describe("loading a model module", () => {
     ["exports a function that throws", "./fixtures/factory-throws.mjs", "the function it exports threw: no licence"],
     ["exports a provider", "./fixtures/ai-sdk-provider.mjs", "export default provider('model-id')"],
     ["has an old AI SDK model", "./fixtures/old-specification.mjs", "specification v1; v2, v3 and v4 are understood"],
+    [
+      "wants no stream of an old AI SDK model",
+      "./fixtures/stream-false-old.mjs",
+      "specification v1; v2, v3 and v4 are understood",
+    ],
+    [
+      "wants no stream of a model that can only stream",
+      "./fixtures/stream-false-stream-only.mjs",
+      "test:live has no doGenerate(), which stream: false needs.",
+    ],
+    [
+      "wants no stream of a model of another kind",
+      "./fixtures/stream-false-custom.mjs",
+      "stream: false goes with an AI SDK language model, which its model is not.",
+    ],
   ])("refuses a module that %s", async (_, path, message) => {
     await expect(loadModel(fixture(path))).rejects.toMatchObject({
       code: "model_module_invalid",

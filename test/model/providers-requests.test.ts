@@ -1,7 +1,7 @@
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { describe, expect, it } from "vitest";
-import type { Message, ModelRequest } from "../../src/kernel/index.js";
+import type { DirectOutput, Message, ModelRequest } from "../../src/kernel/index.js";
 import { createAiSdkModel } from "../../src/model/index.js";
 import { calm, collect, input, requestOf } from "./requests.js";
 import { anthropic, openai, startWireServer } from "./wire-server.js";
@@ -109,6 +109,45 @@ describe("an OpenAI-compatible request", () => {
       { type: "reasoning_delta", blockId: "reasoning-reasoning-0", text: "wait" },
       { type: "text_delta", blockId: "text-txt-0-2", text: "second" },
     ]);
+  });
+});
+
+describe("a direct request for JSON", () => {
+  const schema = { type: "object", properties: { title: { type: "string" } }, required: ["title"] };
+  const structuredAt = (url: string) =>
+    createAiSdkModel(createOpenAICompatible({ name: "local", baseURL: url, supportsStructuredOutputs: true })("tiny"));
+  const sent = async (output: DirectOutput | undefined) => {
+    await using server = await startWireServer({ body: openai.text });
+    const direct = { source: "titles", ...(output && { output }) };
+    await collect(structuredAt(server.url).stream(requestOf({ direct }), calm()));
+    return server.requests[0];
+  };
+
+  it("passes schema and name on as the response format", async () => {
+    expect(await sent({ type: "json", schema, name: "title" })).toMatchObject({
+      response_format: { type: "json_schema", json_schema: { name: "title", schema } },
+    });
+  });
+
+  it("asks for any JSON without a schema", async () => {
+    expect(await sent({ type: "json" })).toMatchObject({ response_format: { type: "json_object" } });
+  });
+
+  it("asks for no format when it wants text, says nothing or is no direct request", async () => {
+    expect(await sent({ type: "text" })).not.toHaveProperty("response_format");
+    expect(await sent(undefined)).not.toHaveProperty("response_format");
+    await using server = await startWireServer({ body: openai.text });
+    await collect(structuredAt(server.url).stream(requestOf(), calm()));
+    expect(server.requests[0]).not.toHaveProperty("response_format");
+  });
+
+  it("reaches Anthropic too", async () => {
+    await using server = await startWireServer({ body: anthropic.text });
+    const output: DirectOutput = { type: "json", schema };
+    await collect(anthropicAt(server.url).stream(requestOf({ direct: { source: "titles", output } }), calm()));
+    expect(server.requests[0]).toMatchObject({
+      output_config: { format: { type: "json_schema", schema: { properties: { title: { type: "string" } } } } },
+    });
   });
 });
 

@@ -69,6 +69,38 @@ describe("what a scripted model streams", () => {
     ]);
   });
 
+  it("says text and reasoning whole when the step is not streamed, however they are written", async () => {
+    const model = createScriptedModel({
+      turns: [
+        [
+          { stream: false, reasoning: "hmm.", text: "You said {input}", toolCalls: [{ tool: "clock" }] },
+          { stream: false, chunks: ["a", "b"] },
+        ],
+      ],
+      chunkSize: 2,
+    });
+    expect(await collect(model.stream(requestOf(), calm()))).toEqual([
+      { type: "reasoning_delta", blockId: "reasoning", text: "hmm." },
+      { type: "text", blockId: "text", text: "You said hello" },
+      { type: "tool_call", callId: "call_t1_0_0", toolName: "clock", argsText: "{}" },
+      {
+        type: "finish",
+        reason: "tool_calls",
+        usage: { inputTokens: 2, outputTokens: 5, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 1 },
+      },
+    ]);
+    expect((await collect(model.stream(requestOf({ step: 1 }), calm())))[0]).toEqual({
+      type: "text",
+      blockId: "text",
+      text: "ab",
+    });
+  });
+
+  it("says nothing whole when a step that is not streamed has no text", async () => {
+    const events = await collect(only({ stream: false, toolCalls: [{ tool: "clock" }] }).stream(requestOf(), calm()));
+    expect(events.map(({ type }) => type)).toEqual(["tool_call", "finish"]);
+  });
+
   it("says done past the last step of its turn", async () => {
     expect(textIn(await collect(only({ text: "first" }).stream(requestOf({ step: 1 }), calm())))).toBe("done");
   });
@@ -111,6 +143,61 @@ describe("which step a scripted model plays", () => {
     });
     const events = await collect(only({ text: "{input} and {tool_result}" }).stream(requestOf({ history }), calm()));
     expect(textIn(events)).toBe("hello and ");
+  });
+});
+
+describe("what a scripted model says to direct completions", () => {
+  const model = createScriptedModel({
+    turns: [[{ text: "a turn" }]],
+    direct: [
+      { source: "titles", text: "A title", usage: { inputTokens: 9 } },
+      { source: "titles", text: "never reached" },
+      { source: "facts", text: '{"about":"{input}"}' },
+      { source: "broken", fail: { status: 500, message: "no" } },
+    ],
+  });
+  const ask = (source: string, overrides: Partial<ModelRequest> = {}) =>
+    model.stream(requestOf({ direct: { source }, ...overrides }), calm());
+
+  it("is the first answer for their source, with its usage, every time", async () => {
+    for (const step of [0, 7]) {
+      const events = await collect(ask("titles", { step }));
+      expect(textIn(events)).toBe("A title");
+      expect(events.at(-1)).toMatchObject({ type: "finish", usage: { inputTokens: 9, outputTokens: 2 } });
+    }
+  });
+
+  it("may hold the last text of their user, whoever wrote the message", async () => {
+    const said: Message = { id: "m", role: "user", parts: [{ type: "text", text: "rain" }] };
+    expect(textIn(await collect(ask("facts", { turn: [input("earlier"), said] })))).toBe('{"about":"rain"}');
+  });
+
+  it("is the last text of their user when the script has no answer for them", async () => {
+    const reply: Message = { id: "a", role: "assistant", parts: [{ type: "text", text: "not this" }] };
+    expect(textIn(await collect(ask("unknown", { turn: [input("say it back"), reply] })))).toBe("say it back");
+  });
+
+  it("may be an answer for any source", async () => {
+    const anybody = createScriptedModel({ turns: [[]], direct: [{ source: "a", text: "A" }, { text: "any" }] });
+    const answer = async (source: string) =>
+      textIn(await collect(anybody.stream(requestOf({ direct: { source } }), calm())));
+    expect([await answer("a"), await answer("b")]).toEqual(["A", "any"]);
+  });
+
+  it("may be a failure", async () => {
+    expect((await collectFailure(ask("broken"))).error).toMatchObject({ code: "model_server_error", message: "no" });
+  });
+
+  it("is not what it says in turns", async () => {
+    expect(textIn(await collect(model.stream(requestOf(), calm())))).toBe("a turn");
+  });
+
+  it("fails so many attempts for each source on its own", async () => {
+    const flaky = createScriptedModel({ turns: [[]], direct: [{ text: "ok", fail: { attempts: 1 } }] });
+    const from = (source: string) => flaky.stream(requestOf({ direct: { source } }), calm());
+    await collectFailure(from("a"));
+    await collectFailure(from("b"));
+    expect(textIn(await collect(from("a")))).toBe("ok");
   });
 });
 
@@ -216,6 +303,14 @@ describe("building a script", () => {
     ["a negative delay", { turns: [[{ delayMs: -1 }]] }, "delayMs must be a number of 0 or more"],
     ["an unknown finish", { turns: [[{ finish: "tool-calls" }]] }, "finish must be one of stop, tool_calls"],
     ["chunks that differ from text", { turns: [[{ text: "ab", chunks: ["a"] }]] }, "chunks must add up to text"],
+    ["a stream that is neither", { turns: [[{ stream: "no" }]] }, "stream must be true or false (got string)"],
+    ["an answer that is no object", { turns: [[]], direct: ["x"] }, "script.direct[0] must be an object (got string)"],
+    [
+      "a source without a name",
+      { turns: [[]], direct: [{ source: "" }] },
+      "direct[0].source must be a non-empty string",
+    ],
+    ["a source in a turn", { turns: [[{ source: "x" }]] }, "script.turns[0][0].source is not known here"],
     ["no chunk size", { turns: [[]], chunkSize: 0 }, "script.chunkSize must be a whole number of 1 or more"],
     ["no attempts", { turns: [[{ fail: { attempts: 0 } }]] }, "fail.attempts must be a whole number of 1 or more"],
   ])("refuses %s and says where it is wrong", (_, script, message) => {

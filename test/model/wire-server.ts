@@ -15,6 +15,8 @@ export interface WireServer {
   readonly url: string;
   /** The JSON bodies received, in order. */
   readonly requests: readonly unknown[];
+  /** Resolves when a response is being held. */
+  readonly held: Promise<void>;
   /** Destroys the socket under the response that is being held. */
   cut(): void;
   /** Resolves when the client has closed the response that is being held. */
@@ -25,7 +27,11 @@ export interface WireServer {
 /** A provider on 127.0.0.1 that gives the replies in order, the last one again and again. */
 export async function startWireServer(...replies: [Reply, ...Reply[]]): Promise<WireServer> {
   const requests: unknown[] = [];
-  let held: ServerResponse | undefined;
+  let heldResponse: ServerResponse | undefined;
+  let isHeld = () => {};
+  const held = new Promise<void>((resolve) => {
+    isHeld = resolve;
+  });
   let clientLeft = () => {};
   const leftByClient = new Promise<void>((resolve) => {
     clientLeft = resolve;
@@ -38,9 +44,9 @@ export async function startWireServer(...replies: [Reply, ...Reply[]]): Promise<
     requests.push(JSON.parse(body));
     response.writeHead(reply.status ?? 200, { "content-type": "text/event-stream", ...reply.headers });
     if (!reply.hold) return response.end(reply.body);
-    held = response;
+    heldResponse = response;
     response.on("close", clientLeft);
-    response.write(reply.body);
+    response.write(reply.body, isHeld);
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -49,7 +55,8 @@ export async function startWireServer(...replies: [Reply, ...Reply[]]): Promise<
   return {
     url: `http://127.0.0.1:${port}/v1`,
     requests,
-    cut: () => void held?.socket?.destroy(),
+    held,
+    cut: () => void heldResponse?.socket?.destroy(),
     leftByClient,
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();
@@ -61,6 +68,7 @@ export async function startWireServer(...replies: [Reply, ...Reply[]]): Promise<
 
 /** Chat completions as OpenAI-compatible servers stream them. */
 export const openai = {
+  whole: `{"id":"c8","object":"chat.completion","created":1,"model":"tiny","choices":[{"index":0,"message":{"role":"assistant","reasoning_content":"Let me think.","content":"Hello world","tool_calls":[{"id":"call_a","type":"function","function":{"name":"weather","arguments":"{\\"city\\":\\"Oslo\\"}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":20,"completion_tokens":7,"total_tokens":27,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":3}}}`,
   text: `data: {"id":"c1","object":"chat.completion.chunk","created":1,"model":"tiny","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}
 
 data: {"id":"c1","object":"chat.completion.chunk","created":1,"model":"tiny","choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null}]}
@@ -142,6 +150,7 @@ data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"a
 
 /** Messages as the Anthropic API streams them. */
 export const anthropic = {
+  whole: `{"id":"msg_2","type":"message","role":"assistant","model":"claude-test","content":[{"type":"thinking","thinking":"Let me think.","signature":"c2lnbmVk"},{"type":"text","text":"Hello world"},{"type":"tool_use","id":"toolu_a","name":"weather","input":{"city":"Oslo"}}],"stop_reason":"tool_use","stop_sequence":null,"usage":{"input_tokens":12,"cache_creation_input_tokens":5,"cache_read_input_tokens":3,"output_tokens":7}}`,
   text: `${MESSAGE_START}event: content_block_start
 data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
 

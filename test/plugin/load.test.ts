@@ -30,31 +30,35 @@ describe("loadPlugin", () => {
     expect(loaded.manifest).toEqual({
       id: "acme.budget",
       version: "1.0.0",
-      hooks: ["before_turn", "after_turn"],
-      matchers: {},
       stateful: true,
       migrates: false,
-      operations: [],
-      tools: [
-        {
-          spec: {
-            name: "weather",
-            description: "The weather.",
-            inputSchema: {
-              $schema: "http://json-schema.org/draft-07/schema#",
-              type: "object",
-              properties: { city: { type: "string" } },
-              required: ["city"],
+      registers: false,
+      extensions: [],
+      contributions: {
+        hooks: [{ kind: "before_turn" }, { kind: "after_turn" }],
+        operations: [],
+        triggers: [],
+        tools: [
+          {
+            spec: {
+              name: "weather",
+              description: "The weather.",
+              inputSchema: {
+                $schema: "http://json-schema.org/draft-07/schema#",
+                type: "object",
+                properties: { city: { type: "string" } },
+                required: ["city"],
+              },
             },
+            timeoutMs: 500,
           },
-          timeoutMs: 500,
-        },
-      ],
+        ],
+      },
     });
     expect(structuredClone(loaded.manifest)).toEqual(loaded.manifest);
     expect(loaded.options).toEqual({ max: 10 });
-    expect(loaded.hooks.get("before_turn")).toBe(beforeTurn);
-    expect(loaded.tools.get("weather")?.execute).toBe(execute);
+    expect(loaded.contributed.hook("before_turn", 0)).toBe(beforeTurn);
+    expect(loaded.contributed.tool("weather")?.execute).toBe(execute);
     expect(loaded.initialState?.({ sessionId: "s", options: loaded.options })).toEqual({ calls: 0 });
   });
 
@@ -62,12 +66,11 @@ describe("loadPlugin", () => {
     const loaded = await load(base);
     expect(loaded.manifest).toEqual({
       ...base,
-      hooks: [],
-      matchers: {},
       stateful: false,
       migrates: false,
-      operations: [],
-      tools: [],
+      registers: false,
+      extensions: [],
+      contributions: { hooks: [], tools: [], operations: [], triggers: [] },
     });
     expect(loaded.options).toEqual({});
     expect(loaded.initialState).toBeUndefined();
@@ -75,12 +78,15 @@ describe("loadPlugin", () => {
 
   it("knows every hook by its name in statistics", async () => {
     const hooks = Object.fromEntries(Object.keys(HOOK_KINDS).map((name) => [name, () => undefined]));
-    expect((await load({ ...base, hooks })).manifest.hooks).toEqual([
+    const { contributions } = (await load({ ...base, hooks })).manifest;
+    expect(contributions.hooks.map(({ kind }) => kind)).toEqual([
+      "context_transform",
       "before_turn",
       "tool_catalog_contributor",
       "prompt_contributor",
       "assistant_stream",
       "assistant_response",
+      "assistant_prose_projector",
       "stream_finished",
       "before_tool_call",
       "after_tool_call",
@@ -90,11 +96,14 @@ describe("loadPlugin", () => {
       "turn_finalized",
       "turn_persisted",
       "session_restored",
+      "session_config_mutator",
+      "session_config_changed",
+      "context_compactor",
     ]);
   });
 
   it("leaves out a hook that is switched off", async () => {
-    expect((await load({ ...base, hooks: { beforeTurn: undefined } })).manifest.hooks).toEqual([]);
+    expect((await load({ ...base, hooks: { beforeTurn: undefined } })).manifest.contributions.hooks).toEqual([]);
   });
 
   it("hands options through when there is no schema for them", async () => {
@@ -127,12 +136,12 @@ describe("loadPlugin", () => {
     [
       "a hook nobody knows",
       { ...base, hooks: { before_turn: () => {} } },
-      'plugin acme.budget has a hook "before_turn"; the hooks are beforeTurn, toolCatalogContributor, promptContributor, assistantStream, assistantResponse, streamFinished, beforeToolCall, afterToolCall, toolResultProjector, checkpoint, afterTurn, turnFinalized, turnPersisted, sessionRestored',
+      'plugin acme.budget has a hook "before_turn"; the hooks are turnContextTransform, beforeTurn, toolCatalogContributor, promptContributor, assistantStream, assistantResponse, proseProjector, streamFinished, beforeToolCall, afterToolCall, toolResultProjector, checkpoint, afterTurn, turnFinalized, turnPersisted, sessionRestored, sessionConfigMutator, sessionConfigChanged, contextCompactor',
     ],
     [
       "a hook named like a method of every object",
       { ...base, hooks: { toString: () => {} } },
-      'plugin acme.budget has a hook "toString"; the hooks are beforeTurn, toolCatalogContributor, promptContributor, assistantStream, assistantResponse, streamFinished, beforeToolCall, afterToolCall, toolResultProjector, checkpoint, afterTurn, turnFinalized, turnPersisted, sessionRestored',
+      'plugin acme.budget has a hook "toString"; the hooks are turnContextTransform, beforeTurn, toolCatalogContributor, promptContributor, assistantStream, assistantResponse, proseProjector, streamFinished, beforeToolCall, afterToolCall, toolResultProjector, checkpoint, afterTurn, turnFinalized, turnPersisted, sessionRestored, sessionConfigMutator, sessionConfigChanged, contextCompactor',
     ],
     [
       "a hook that is no function",

@@ -1,9 +1,14 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { definePlugin, loadPlugin } from "../../src/plugin/index.js";
+import { definePlugin, type LoadedPlugin, loadPlugin } from "../../src/plugin/index.js";
 import { PluginInstance } from "../../src/session/plugin-instance.js";
 
 const idle = { signal: new AbortController().signal };
+
+const host = { call: () => Promise.reject(new Error("Nobody asks for host services here.")) };
+const open = (plugin: LoadedPlugin, sessionId: string, captured?: Uint8Array) =>
+  new PluginInstance(plugin, { sessionId, captured, init: undefined, host, development: false });
+const stateOf = (instance: PluginInstance) => instance.capture(true).state as Uint8Array;
 
 const holding = async (state: unknown) =>
   loadPlugin(definePlugin({ id: "holds", version: "1.0.0", state: () => state }), undefined, "test");
@@ -25,9 +30,9 @@ describe("a plugin instance", () => {
     await fc.assert(
       fc.asyncProperty(anyState, async (state) => {
         const plugin = await holding(state);
-        const captured = new PluginInstance(plugin, "s", undefined).capture();
-        const again = new PluginInstance(plugin, "t", captured).capture(true);
-        expect(Buffer.from(again as Uint8Array).equals(captured as Uint8Array)).toBe(true);
+        const captured = stateOf(open(plugin, "s"));
+        const again = stateOf(open(plugin, "t", captured));
+        expect(Buffer.from(again).equals(captured)).toBe(true);
       }),
       { numRuns: 500 },
     );
@@ -44,15 +49,16 @@ describe("a plugin instance", () => {
       undefined,
       "test",
     );
-    const instance = new PluginInstance(plugin, "s", undefined);
-    const call = (input: string) => instance.hook("before_turn", (context) => Object.assign(context, { input }), idle);
-    expect(instance.capture()).toBeInstanceOf(Uint8Array);
+    const instance = open(plugin, "s");
+    const call = (input: string) =>
+      instance.hook("before_turn", 0, (context) => Object.assign(context, { input }), idle);
+    expect(instance.capture().state).toBeInstanceOf(Uint8Array);
     call("look");
-    expect(instance.capture()).toBeUndefined();
+    expect(instance.capture().state).toBeUndefined();
     call("count");
-    expect(instance.capture()).toBeInstanceOf(Uint8Array);
-    expect(instance.capture()).toBeUndefined();
-    expect(instance.capture(true)).toBeInstanceOf(Uint8Array);
+    expect(instance.capture().state).toBeInstanceOf(Uint8Array);
+    expect(instance.capture().state).toBeUndefined();
+    expect(instance.capture(true).state).toBeInstanceOf(Uint8Array);
   });
 
   test("of a fork shares nothing with its parent's: what one changes the other never sees", async () => {
@@ -67,13 +73,13 @@ describe("a plugin instance", () => {
       "test",
     );
     const say = (instance: PluginInstance, input: string) =>
-      instance.hook("before_turn", (context) => Object.assign(context, { input }), idle);
-    const parent = new PluginInstance(plugin, "parent", undefined);
+      instance.hook("before_turn", 0, (context) => Object.assign(context, { input }), idle);
+    const parent = open(plugin, "parent");
     say(parent, "before");
-    const child = new PluginInstance(plugin, "child", parent.capture(true));
-    const atFork = Buffer.from(parent.capture(true) as Uint8Array);
+    const child = open(plugin, "child", stateOf(parent));
+    const atFork = Buffer.from(stateOf(parent));
     say(child, "only the child");
-    expect(Buffer.from(parent.capture(true) as Uint8Array).equals(atFork)).toBe(true);
-    expect(Buffer.from(child.capture(true) as Uint8Array).equals(atFork)).toBe(false);
+    expect(Buffer.from(stateOf(parent)).equals(atFork)).toBe(true);
+    expect(Buffer.from(stateOf(child)).equals(atFork)).toBe(false);
   });
 });

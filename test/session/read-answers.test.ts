@@ -17,7 +17,10 @@ const enqueue = { kind: "enqueue_messages", messages: [{ role: "user", text: "a"
 const replace = { kind: "replace_tool_args", args: null };
 const short = { kind: "short_circuit_tool", output: { status: "success", value: 1 } };
 const emit = { kind: "emit_events", events: [{ name: "e" }] };
-const DIRECTIVES = [abort, enqueue, replace, short, emit];
+const create = { kind: "create_session", request: {} };
+const trace = { kind: "emit_trace", name: "t" };
+const handoff = { kind: "handoff_session", sessionId: "other" };
+const DIRECTIVES = [abort, enqueue, create, handoff, replace, short, emit, trace];
 
 describe("readDirectives", () => {
   it("reads nothing, one and many, each with its plugin", () => {
@@ -32,11 +35,9 @@ describe("readDirectives", () => {
   });
 
   it.each<[DirectiveSite, string[]]>([
-    ["before_turn", ["abort_turn", "enqueue_messages", "emit_events"]],
-    ["checkpoint", ["abort_turn", "enqueue_messages", "emit_events"]],
-    ["after_turn", ["enqueue_messages", "emit_events"]],
-    ["before_tool_call", ["abort_turn", "replace_tool_args", "short_circuit_tool", "emit_events"]],
-    ["after_tool_call", ["abort_turn", "enqueue_messages", "short_circuit_tool", "emit_events"]],
+    ["before_turn", ["abort_turn", "enqueue_messages", "create_session", "emit_events", "emit_trace"]],
+    ["checkpoint", ["abort_turn", "enqueue_messages", "create_session", "emit_events", "emit_trace"]],
+    ["after_turn", ["enqueue_messages", "create_session", "emit_events", "emit_trace"]],
   ])("takes at %s what is allowed there and refuses the rest", (site, allowed) => {
     expect(ALLOWED[site]).toEqual(allowed);
     for (const directive of DIRECTIVES) {
@@ -49,6 +50,32 @@ describe("readDirectives", () => {
           ),
         );
       }
+    }
+  });
+
+  it.each<[DirectiveSite, string[]]>([
+    [
+      "before_tool_call",
+      ["abort_turn", "create_session", "replace_tool_args", "short_circuit_tool", "emit_events", "emit_trace"],
+    ],
+    [
+      "after_tool_call",
+      ["abort_turn", "enqueue_messages", "create_session", "short_circuit_tool", "emit_events", "emit_trace"],
+    ],
+  ])("takes at %s what is allowed there; anything else denies the call", (site, allowed) => {
+    expect(ALLOWED[site]).toEqual(allowed);
+    for (const directive of DIRECTIVES) {
+      if (allowed.includes(directive.kind)) {
+        expect(readDirectives(directive, site, "p")).toEqual([{ pluginId: "p", value: directive }]);
+        continue;
+      }
+      const message = `Plugin p: ${directive.kind} is not allowed in ${site}; allowed are ${allowed.join(", ")}.`;
+      const failure = { kind: "internal", code: "directive_not_allowed", message };
+      const value = { kind: "short_circuit_tool", output: { status: "failure", failure } };
+      expect(readDirectives([emit, directive], site, "p")).toEqual([
+        { pluginId: "p", value: emit },
+        { pluginId: "p", value },
+      ]);
     }
   });
 

@@ -14,13 +14,14 @@ import { StreamPump } from "../../src/session/stream.js";
 type StreamHook = (chunk: string, facts: HookFacts["assistant_stream"]) => unknown;
 
 const text = (value: string, blockId = "1"): ModelEvent => ({ type: "text_delta", blockId, text: value });
+const whole = (value: string, blockId = "1"): ModelEvent => ({ type: "text", blockId, text: value });
 const reasoning = (value: string, blockId = "r"): ModelEvent => ({ type: "reasoning_delta", blockId, text: value });
 const call = (callId: string): ModelEvent => ({ type: "tool_call", callId, toolName: "look", argsText: "{}" });
 const FINISH: ModelEvent = { type: "finish", reason: "stop", usage: NO_USAGE };
 const FACTS = { sessionId: "s", turnId: "t", turnIndex: 0, step: 0 };
 
 /** A pump whose plugins are plain functions; a hook that gets no answer waits until `answer` is called. */
-function pumpWith(plugins: Readonly<Record<string, StreamHook>>) {
+function pumpWith(plugins: Readonly<Record<string, StreamHook>>, projectProse?: (text: string) => string) {
   const activities: Activity[] = [];
   const events: Owned<PluginEvent>[] = [];
   const chunks: string[] = [];
@@ -46,6 +47,7 @@ function pumpWith(plugins: Readonly<Record<string, StreamHook>>) {
     onPluginEvent: (event) => events.push(event),
     signal: new AbortController().signal,
     onStop: () => stops++,
+    projectProse,
   });
   return { pump, activities, events, chunks, stops: () => stops };
 }
@@ -204,6 +206,105 @@ describe("with stream hooks", () => {
     pump.push(text("x"));
     await pump.drain();
     expect(events).toEqual([{ pluginId: "p", value: { name: "seen", payload: 1 } }]);
+  });
+});
+
+describe("text that was not streamed", () => {
+  it("is told as one delta and recorded as it is when nobody projects it", async () => {
+    const { pump, activities } = pumpWith({});
+    for (const event of [whole("Hello"), FINISH]) pump.push(event);
+    await pump.drain();
+    expect(activities).toEqual([{ type: "text_delta", blockId: "1", text: "Hello" }]);
+    expect(pump.response.build().parts).toEqual([{ type: "text", text: "Hello" }]);
+  });
+
+  it("is told and recorded as the prose projector makes it, block by block", async () => {
+    const seen: string[] = [];
+    const { pump, activities } = pumpWith({}, (prose) => {
+      seen.push(prose);
+      return prose.toUpperCase();
+    });
+    for (const event of [whole("one", "a"), whole("two", "b"), FINISH]) pump.push(event);
+    await pump.drain();
+    expect(seen).toEqual(["one", "two"]);
+    expect(activities).toEqual([
+      { type: "text_delta", blockId: "a", text: "ONE" },
+      { type: "text_delta", blockId: "b", text: "TWO" },
+    ]);
+    expect(pump.response.build().parts).toEqual([
+      { type: "text", text: "ONE" },
+      { type: "text", text: "TWO" },
+    ]);
+  });
+
+  it("never passes a stream hook, and streamed text never the projector", async () => {
+    const projected: string[] = [];
+    const { pump, activities, chunks } = pumpWith({ bang: (chunk) => `${chunk}!` }, (prose) => {
+      projected.push(prose);
+      return `${prose}?`;
+    });
+    for (const event of [text("streamed", "a"), whole("whole", "b"), FINISH]) pump.push(event);
+    await pump.drain();
+    expect(chunks).toEqual(["bang: streamed"]);
+    expect(projected).toEqual(["whole"]);
+    expect(textsOf(activities)).toEqual(["text_delta streamed!", "text_delta whole?"]);
+  });
+
+  it("waits behind a chunk that is away, and what comes after it waits too", async () => {
+    const gate = gated();
+    const { pump, activities } = pumpWith({ slow: gate.hook }, (prose) => `<${prose}>`);
+    for (const event of [text("a"), whole("b"), reasoning("hm"), text("c"), FINISH]) pump.push(event);
+    await settled();
+    expect(activities).toEqual([]);
+    gate.letGo();
+    await settled();
+    expect(textsOf(activities)).toEqual(["text_delta a", "text_delta <b>", "reasoning_delta hm"]);
+    gate.letGo();
+    await pump.drain();
+    expect(textsOf(activities)).toEqual(["text_delta a", "text_delta <b>", "reasoning_delta hm", "text_delta c"]);
+  });
+
+  it("is neither projected when it is empty nor told when it became empty", async () => {
+    const seen: string[] = [];
+    const { pump, activities } = pumpWith({}, (prose) => {
+      seen.push(prose);
+      return "";
+    });
+    for (const event of [whole("", "a"), whole("secret", "b"), FINISH]) pump.push(event);
+    await pump.drain();
+    expect(seen).toEqual(["secret"]);
+    expect(activities).toEqual([]);
+    expect(pump.response.build().parts).toEqual([]);
+  });
+});
+
+describe("a prose projector that fails", () => {
+  const throwing = () => {
+    throw new Error("boom");
+  };
+  // Wrong on purpose: what a plugin written in JavaScript may do.
+  const wrong = (() => Promise.resolve(7)) as unknown as (text: string) => string;
+
+  describe.each<[string, Readonly<Record<string, StreamHook>>]>([
+    ["without stream hooks", {}],
+    ["with stream hooks", { p: () => undefined }],
+  ])("%s", (_, plugins) => {
+    it.each([
+      ["throws", throwing, "hook_failed", "boom"],
+      ["answers with a number", wrong, "invalid_hook_answer", "A prose projector returns a string."],
+    ])("because it %s fails the call with plugin_prose_projector", async (_why, project, code, message) => {
+      const { pump, activities, stops } = pumpWith(plugins, project);
+      for (const event of [reasoning("hm"), whole("a"), reasoning("never"), FINISH]) pump.push(event);
+      await expect(pump.drain()).rejects.toMatchObject({
+        code: "plugin_prose_projector",
+        message: `The prose projector failed: ${message}`,
+        cause: expect.objectContaining({ code }),
+      });
+      expect(stops()).toBe(1);
+      expect(textsOf(activities)).toEqual(["reasoning_delta hm"]);
+      expect(pump.response.finished).toBe(false);
+      expect(pump.aborted).toBe(false);
+    });
   });
 });
 

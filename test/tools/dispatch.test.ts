@@ -8,7 +8,9 @@ import {
   type HomeContext,
   registerTool,
   runHere,
+  type ToolAbsence,
   type ToolHome,
+  type ToolLookup,
   ToolRegistry,
 } from "../../src/tools/index.js";
 
@@ -114,6 +116,58 @@ describe("a tool call that is refused", () => {
       failure("unavailable", "tool_unavailable", "There is no tool called probe."),
     );
   });
+
+  const lookup = (registry: ToolLookup, hidden: readonly string[] = []) =>
+    executeTool({
+      registry,
+      homes: { host: { run: never }, plugin: absent, pool: absent },
+      call: { callId: "c", toolName: "weather", args: "not even an object" },
+      hidden: new Set(hidden),
+      sessionId: "s",
+      turnId: "t",
+      signal: new AbortController().signal,
+    }).then(({ output }) => output);
+
+  it.each<[ToolAbsence | undefined, string]>([
+    [undefined, "There is no tool called weather."],
+    ["unknown", "There is no tool called weather."],
+    ["unavailable", "The tool weather is not available to this session now."],
+    ["orphaned", "The tool weather cannot run because its source is missing."],
+  ])("is of a tool that is not there, and says why: %s", async (why, message) => {
+    expect(await lookup({ get: () => undefined, whyNot: () => why })).toEqual(
+      failure("unavailable", "tool_unavailable", message),
+    );
+  });
+
+  it("is of a hidden tool, which is not even looked up", async () => {
+    expect(await lookup({ get: () => expect.unreachable(), whyNot: () => expect.unreachable() }, ["weather"])).toEqual(
+      failure("unavailable", "tool_unavailable", "There is no tool called weather."),
+    );
+  });
+
+  it.each<[Json, string]>([
+    [{ n: 1, unit: "F" }, 'The arguments do not fit the tool\'s schema: unit must be equal to constant: "C".'],
+    [{ n: "x", unit: "C" }, "The arguments do not fit the tool's schema: n must be number."],
+  ])(
+    "has arguments that fit only one of two schemas, the tool's and the one the model saw: %j",
+    async (args, message) => {
+      const described = { description: "x", inputSchema: { type: "object", properties: { n: { type: "number" } } } };
+      const tool = {
+        ...registerTool("weather", described, { kind: "host" }),
+        shownSchema: { type: "object", properties: { unit: { const: "C" } } },
+      };
+      const { output } = await executeTool({
+        registry: { get: () => tool },
+        homes: { host: { run: never }, plugin: absent, pool: absent },
+        call: { callId: "c", toolName: "weather", args },
+        hidden: new Set(),
+        sessionId: "s",
+        turnId: "t",
+        signal: new AbortController().signal,
+      });
+      expect(output).toEqual(failure("invalid_request", "invalid_tool_args", message));
+    },
+  );
 
   it("has arguments that do not fit", async () => {
     expect(await call(never, { args: { n: "x" } })).toEqual(

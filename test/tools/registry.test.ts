@@ -73,3 +73,79 @@ describe("a tool registry", () => {
     expect(registry.specs(new Set(["other"]))).toBe(registry.specs(NONE));
   });
 });
+
+describe("tools that have an id of their own", () => {
+  const identified = (name: string, id: string, onDemand = false): RegisteredTool =>
+    registerTool(name, { id, onDemand, description: name, inputSchema: {} }, { kind: "host" });
+
+  it("are found by it, other tools by their name", () => {
+    const weather = identified("weather", "acme.weather");
+    const shell = tool("shell");
+    const registry = new ToolRegistry([weather, shell]);
+    expect(registry.byId("acme.weather")).toBe(weather);
+    expect(registry.byId("weather")).toBeUndefined();
+    expect(registry.byId("shell")).toBe(shell);
+    expect(registry.get("weather")).toBe(weather);
+  });
+
+  it("are duplicates when they share a name, though their ids differ", () => {
+    const plugin: ToolHomeRef = { kind: "plugin", pluginId: "acme.x" };
+    const other = registerTool("weather", { id: "other", description: "w", inputSchema: {} }, plugin);
+    expect(() => new ToolRegistry([identified("weather", "acme.weather"), other])).toThrow(
+      expect.objectContaining({
+        code: "duplicate_tool",
+        message: "Two tools are called weather: one of the host application, one of plugin acme.x.",
+      }),
+    );
+  });
+
+  it("are duplicates when they share an id, though their names differ", () => {
+    expect(() => new ToolRegistry([identified("weather", "w"), identified("forecast", "w")])).toThrow(
+      expect.objectContaining({
+        code: "duplicate_tool",
+        message: "Two tools have the id w: one of the host application, one of the host application.",
+      }),
+    );
+  });
+
+  it("are duplicates of a tool whose name is their id", () => {
+    expect(() => new ToolRegistry([tool("weather"), identified("forecast", "weather")])).toThrow(
+      expect.objectContaining({ code: "duplicate_tool" }),
+    );
+  });
+
+  it("cannot have an empty one", () => {
+    expect(() => new ToolRegistry([identified("weather", "")])).toThrow(
+      expect.objectContaining({
+        code: "invalid_tool",
+        message: "Tool weather: its id must be a string that is not empty.",
+      }),
+    );
+  });
+
+  it("are in no catalog when they are on demand, and may have the name of another tool", () => {
+    const shell = tool("shell");
+    const sandboxed = identified("shell", "acme.shell", true);
+    const registry = new ToolRegistry([sandboxed, shell, identified("shell", "other.shell", true)]);
+    expect(registry.get("shell")).toBe(shell);
+    expect(registry.tools).toEqual([shell]);
+    expect(names(registry.specs(NONE))).toEqual(["shell"]);
+    expect(registry.byId("acme.shell")).toBe(sandboxed);
+  });
+
+  it("are refused on demand when their id is another tool's, given or not", () => {
+    const onDemand = registerTool("shell", { onDemand: true, description: "s", inputSchema: {} }, { kind: "host" });
+    expect(() => new ToolRegistry([tool("shell"), onDemand])).toThrow(
+      expect.objectContaining({ code: "duplicate_tool", message: expect.stringContaining("have the id shell") }),
+    );
+  });
+
+  it("have their schema checked on demand as well", () => {
+    const broken = registerTool(
+      "x",
+      { id: "x", onDemand: true, description: "x", inputSchema: { type: "objekt" } },
+      { kind: "host" },
+    );
+    expect(() => new ToolRegistry([broken])).toThrow(expect.objectContaining({ code: "invalid_tool_schema" }));
+  });
+});

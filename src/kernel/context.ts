@@ -1,0 +1,67 @@
+import { TroupeError } from "./errors.js";
+import type { Message } from "./messages.js";
+import type { PromptContribution } from "./prompt.js";
+
+/**
+ * A piece of what the model will read: messages of the history by their places (`to` exclusive), or one that is only
+ * for this turn. Places instead of bodies, so that a transform never carries the history about.
+ */
+export type ContextPiece =
+  | { readonly from: number; readonly to: number }
+  | { readonly role: "user" | "system" | "assistant"; readonly text: string };
+
+/** What a turn is prepared with. Lives for one turn; the history itself is never changed by it. */
+export interface PreparedContext {
+  readonly messages: readonly ContextPiece[];
+  readonly promptContributions: readonly PromptContribution[];
+  /** Ids of on-demand tools to have in this turn. They stand before base tools of the same name. */
+  readonly tools: readonly string[];
+  readonly includeBaseTools: boolean;
+}
+
+/** The context nobody has transformed: the whole history, the base tools. */
+export function wholeContext(messageCount: number): PreparedContext {
+  return {
+    messages: messageCount === 0 ? [] : [{ from: 0, to: messageCount }],
+    promptContributions: [],
+    tools: [],
+    includeBaseTools: true,
+  };
+}
+
+/** The messages the model reads before those of the turn. The history itself when nothing was changed. */
+export function contextMessages(
+  { messages }: PreparedContext,
+  history: readonly Message[],
+  turnId: string,
+): readonly Message[] {
+  const [only] = messages;
+  if (messages.length === 1 && only !== undefined && "from" in only && only.from === 0 && only.to === history.length)
+    return history;
+  return messages.flatMap((piece, index): readonly Message[] => {
+    if ("from" in piece) return history.slice(piece.from, piece.to);
+    return [{ id: `${turnId}.context.${index}`, role: piece.role, parts: [{ type: "text", text: piece.text }] }];
+  });
+}
+
+/** Checks the pieces of a context a plugin made: places must be inside the history. */
+export function checkPieces(pieces: unknown, messageCount: number): readonly ContextPiece[] {
+  if (!Array.isArray(pieces)) throw invalid("its messages must be a list");
+  for (const piece of pieces as readonly Partial<Record<string, unknown>>[]) {
+    if (typeof piece !== "object" || piece === null) throw invalid("a piece of it is no object");
+    if ("from" in piece || "to" in piece) {
+      const { from, to } = piece;
+      const places = Number.isInteger(from) && Number.isInteger(to);
+      if (!places || (from as number) < 0 || (to as number) < (from as number) || (to as number) > messageCount) {
+        throw invalid(`messages ${String(from)} to ${String(to)} are not in a history of ${messageCount}`);
+      }
+    } else if (typeof piece.text !== "string" || !["user", "system", "assistant"].includes(piece.role as string)) {
+      throw invalid("a message of its own needs a role (user, system, assistant) and a text");
+    }
+  }
+  return pieces as readonly ContextPiece[];
+}
+
+function invalid(why: string): TroupeError {
+  return new TroupeError("invalid_context", `The prepared context cannot be used: ${why}.`);
+}

@@ -1,0 +1,151 @@
+import type { Authority, ToolSpec } from "../kernel/index.js";
+import { type Preamble, type ProtocolTurnOptions, TroupeError, type TurnFacts } from "../plugin/index.js";
+import type { RegisteredTool, SessionTools, ToolAbsence, ToolLookup } from "../tools/index.js";
+import type { SessionHooks } from "./hooks.js";
+import { readRemovals } from "./read-answers.js";
+import type { SessionProtocol } from "./session-protocol.js";
+import type { Surface, Surfaces } from "./surface.js";
+
+/** The tools a turn has, and what the protocol makes of them. */
+export class TurnCatalog implements ToolLookup {
+  readonly preamble: Preamble;
+  readonly specs: readonly ToolSpec[];
+  readonly #tools: ToolLookup;
+  readonly #removed: ReadonlySet<string>;
+  #names: readonly string[] | undefined;
+
+  constructor(parts: {
+    readonly tools: ToolLookup;
+    readonly specs: readonly ToolSpec[];
+    readonly removed: ReadonlySet<string>;
+    readonly preamble: Preamble;
+  }) {
+    this.#tools = parts.tools;
+    this.#removed = parts.removed;
+    this.specs = parts.specs;
+    this.preamble = parts.preamble;
+  }
+
+  get names(): readonly string[] {
+    this.#names ??= this.specs.map(({ name }) => name);
+    return this.#names;
+  }
+
+  get(name: string): RegisteredTool | undefined {
+    return this.#removed.has(name) ? undefined : this.#tools.get(name);
+  }
+
+  whyNot(name: string): ToolAbsence | undefined {
+    return this.#removed.has(name) ? "unavailable" : this.#tools.whyNot?.(name);
+  }
+}
+
+/** What a catalog depends on. Plugin state only counts when somebody contributes to the catalog. */
+interface CatalogKey {
+  readonly overlayRevision: number;
+  readonly toolGeneration: number;
+  readonly pluginFingerprint: bigint;
+  readonly turnOptions: ProtocolTurnOptions | undefined;
+}
+
+/** Catalogs kept: a session that goes back and forth between two states finds both. */
+const MAX_KEPT = 4;
+const NOTHING_REMOVED: ReadonlySet<string> = new Set();
+
+/** What a catalog is made of. */
+export interface CatalogSources {
+  readonly tools: SessionTools;
+  readonly hooks: SessionHooks;
+  readonly authority: Authority;
+  readonly protocol: SessionProtocol;
+  readonly surface: Surface;
+  readonly services: { readonly surfaces: Pick<Surfaces, "extensions"> };
+}
+
+/** A session's tool catalogs: made when something they depend on changed, otherwise the same object. */
+export class SessionCatalog {
+  readonly #session: CatalogSources;
+  #kept: { readonly key: CatalogKey; readonly catalog: TurnCatalog }[] = [];
+
+  constructor(session: CatalogSources) {
+    this.#session = session;
+  }
+
+  /** The catalog as it is now, at once when it is known or nobody contributes to it. An error is not kept. */
+  resolve(
+    facts: TurnFacts,
+    turnOptions: ProtocolTurnOptions | undefined,
+    signal: AbortSignal,
+  ): TurnCatalog | Promise<TurnCatalog> {
+    const { tools, hooks } = this.#session;
+    const contributed = hooks.has("tool_catalog_contributor");
+    const key: CatalogKey = {
+      overlayRevision: tools.overlayRevision,
+      toolGeneration: tools.generation,
+      pluginFingerprint: contributed ? hooks.fingerprint() : 0n,
+      turnOptions,
+    };
+    const kept = this.#kept.find((entry) => sameKey(entry.key, key));
+    if (kept !== undefined) return kept.catalog;
+    if (!contributed) return this.#keep(key, this.#build(NOTHING_REMOVED, turnOptions));
+    return this.#removals(facts, signal).then((removed) => this.#keep(key, this.#build(removed, turnOptions)));
+  }
+
+  /** Forgets every catalog. */
+  invalidate(): void {
+    this.#kept = [];
+  }
+
+  #keep(key: CatalogKey, catalog: TurnCatalog): TurnCatalog {
+    this.#kept = [{ key, catalog }, ...this.#kept].slice(0, MAX_KEPT);
+    return catalog;
+  }
+
+  #build(removed: ReadonlySet<string>, turnOptions: ProtocolTurnOptions | undefined): TurnCatalog {
+    const { tools, protocol, services, surface } = this.#session;
+    const all = tools.specs();
+    const specs = removed.size === 0 ? all : all.filter(({ name }) => !removed.has(name));
+    const preamble = protocol.driver.buildPreamble({
+      tools: specs,
+      extensions: services.surfaces.extensions,
+      triggers: surface.triggers.all,
+      contributions: [],
+      turnOptions,
+    });
+    if (typeof preamble?.interpret !== "function" || !Array.isArray(preamble.toolSpecs)) {
+      throw new TroupeError("protocol_failed", "The protocol's driver built no preamble with toolSpecs and interpret.");
+    }
+    return new TurnCatalog({ tools, specs, removed, preamble });
+  }
+
+  /** Contributors all see the same catalog and can only take away; what the session's authority hides is not in it. */
+  async #removals(facts: TurnFacts, signal: AbortSignal): Promise<ReadonlySet<string>> {
+    const { tools, hooks, authority, services } = this.#session;
+    const names = tools.specs().map(({ name }) => name);
+    const removed = new Set<string>();
+    await hooks.each(
+      "tool_catalog_contributor",
+      () => ({
+        ...facts,
+        tools: names,
+        hiddenTools: authority.hiddenTools ?? [],
+        subagent: authority.subagent,
+        extensions: services.surfaces.extensions,
+      }),
+      (answer, pluginId) => {
+        for (const name of readRemovals(answer, pluginId)) removed.add(name);
+      },
+      { signal },
+    );
+    return removed;
+  }
+}
+
+function sameKey(a: CatalogKey, b: CatalogKey): boolean {
+  return (
+    a.overlayRevision === b.overlayRevision &&
+    a.toolGeneration === b.toolGeneration &&
+    a.pluginFingerprint === b.pluginFingerprint &&
+    a.turnOptions === b.turnOptions
+  );
+}

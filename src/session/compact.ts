@@ -1,0 +1,33 @@
+import { type AppendNode, asTroupeError, TroupeError } from "../kernel/index.js";
+import { readCompaction } from "./read-answers.js";
+import type { Session } from "./session.js";
+
+/**
+ * Asks the compactors, the highest priority first, for what a new frame is to begin with; the first that has something
+ * decides. False when none has. The old frame stays readable.
+ */
+export async function compactSession(session: Session, instructions: string | null): Promise<boolean> {
+  const { hooks, id: sessionId, turnIndex, config } = session;
+  if (!hooks.has("context_compactor")) return false;
+  const { length: messageCount } = await session.history();
+  let found: { readonly nodes: readonly AppendNode[]; readonly pluginId: string } | undefined;
+  try {
+    await hooks.until(
+      "context_compactor",
+      { sessionId, turnIndex, messageCount, maxContextTokens: config.maxContextTokens, instructions },
+      (answer, pluginId) => {
+        const nodes = readCompaction(answer, pluginId);
+        if (nodes.length > 0) found = { nodes, pluginId };
+        return nodes.length > 0;
+      },
+    );
+  } catch (error) {
+    const cause = asTroupeError(error, "hook_failed");
+    throw new TroupeError("plugin_compact", `A context compactor failed: ${cause.message}`, { cause });
+  }
+  if (found === undefined) return false;
+  const { nodes, pluginId } = found;
+  const frameId = `frame-${session.revision + 1}`;
+  await session.openFrame({ frameId, reason: "compaction", nodes, origin: { kind: "plugin", pluginId } });
+  return true;
+}

@@ -1,0 +1,108 @@
+import { type Authority, type CatalogOverlay, type Head, TroupeError } from "../kernel/index.js";
+import type { StoreClient } from "../store/index.js";
+import { contentHash, decode } from "../wire/index.js";
+
+/** The parts of a session's state that are stored beside its history, each under its content. */
+export const COMPONENT = {
+  /** What it may not do, and what its plugins are told of it. */
+  authority: "authority",
+  /** Its tools as far as they differ from the registered ones. */
+  tools: "tools",
+  config: "config",
+  /** The protocol's turn options. */
+  protocol: "protocol",
+  /** The code executor's state. */
+  execution: "execution",
+  /** What was left for the first turn. */
+  firstInput: "first_input",
+  /** What operations that were named by a key came to. */
+  receipts: "receipts",
+} as const;
+
+export const pluginComponent = (pluginId: string): string => `plugin:${pluginId}`;
+
+/** What the authority component holds. */
+export interface StoredAuthority {
+  readonly authority: Authority;
+  readonly catalog: CatalogOverlay;
+}
+
+export const NO_AUTHORITY: StoredAuthority = Object.freeze({ authority: {}, catalog: { remove: [] } });
+
+/** Reads the components of a head. `unsaved`: bytes by hash that are not in the store yet. */
+export class ComponentReader {
+  readonly #store: StoreClient;
+  readonly #head: Pick<Head, "sessionId" | "components"> | undefined;
+  readonly #unsaved: ReadonlyMap<string, Uint8Array>;
+
+  constructor(
+    store: StoreClient,
+    head: Pick<Head, "sessionId" | "components"> | undefined,
+    unsaved: ReadonlyMap<string, Uint8Array> = new Map(),
+  ) {
+    this.#store = store;
+    this.#head = head;
+    this.#unsaved = unsaved;
+  }
+
+  async bytes(name: string): Promise<Uint8Array | undefined> {
+    const hash = this.#head?.components[name];
+    if (hash === undefined) return undefined;
+    const bytes = this.#unsaved.get(hash) ?? (await this.#store.component(hash));
+    if (bytes !== undefined) return bytes;
+    throw new TroupeError(
+      "component_missing",
+      `Session ${this.#head?.sessionId} refers to a stored ${name} that is not there.`,
+    );
+  }
+
+  async value<T>(name: string): Promise<T | undefined> {
+    const bytes = await this.bytes(name);
+    return bytes === undefined ? undefined : decode<T>(bytes);
+  }
+}
+
+/** Components that differ from what is stored: bytes to write, null for what is no longer there. */
+export class ChangedComponents {
+  readonly #changed = new Map<string, Uint8Array | null>();
+
+  set(name: string, bytes: Uint8Array | null): void {
+    this.#changed.set(name, bytes);
+  }
+
+  has(name: string): boolean {
+    return this.#changed.has(name);
+  }
+
+  get size(): number {
+    return this.#changed.size;
+  }
+
+  entries(): [string, Uint8Array | null][] {
+    return [...this.#changed];
+  }
+
+  /** Forgets what was written, unless it changed again meanwhile. */
+  written(entries: readonly (readonly [string, Uint8Array | null])[]): void {
+    for (const [name, bytes] of entries) if (this.#changed.get(name) === bytes) this.#changed.delete(name);
+  }
+}
+
+/** A head's components with changes applied, and the bytes the store does not have yet. */
+export function applyComponents(
+  previous: Readonly<Record<string, string>>,
+  changes: readonly (readonly [string, Uint8Array | null])[],
+): { components: Record<string, string>; bytes: { hash: string; bytes: Uint8Array }[] } {
+  const components = { ...previous };
+  const bytes: { hash: string; bytes: Uint8Array }[] = [];
+  for (const [name, value] of changes) {
+    if (value === null) {
+      delete components[name];
+      continue;
+    }
+    const hash = contentHash(value);
+    if (components[name] !== hash) bytes.push({ hash, bytes: value });
+    components[name] = hash;
+  }
+  return { components, bytes };
+}

@@ -1,0 +1,33 @@
+import { asTroupeError, changeConfig, type SessionConfig, sameConfig, type TurnIssue } from "../kernel/index.js";
+import type { ConfigReceipt } from "./protocol.js";
+import { readConfigChange } from "./read-answers.js";
+import type { Session } from "./session.js";
+
+/**
+ * Changes a session's configuration: what was asked for, then what the mutators make of it, then it is stored, then it
+ * is told. A mutator that fails is passed over; nobody can undo the change afterwards. When nothing changes, nobody is
+ * asked.
+ */
+export async function configureSession(session: Session, change: Partial<SessionConfig>): Promise<ConfigReceipt> {
+  const { hooks, id: sessionId, config: previous } = session;
+  const current = changeConfig(previous, change);
+  if (current === previous) return { config: previous, changed: false, issues: [] };
+  const issues: TurnIssue[] = [];
+  let config = current;
+  await hooks.eachForgiving(
+    "session_config_mutator",
+    () => ({ sessionId, previous, current, config }),
+    (answer, pluginId) => {
+      config = changeConfig(config, readConfigChange(answer, pluginId));
+    },
+    (error, pluginId) => {
+      const { message } = asTroupeError(error, "hook_failed");
+      issues.push({ kind: "plugin", code: "config_mutator_failed", message, pluginId });
+    },
+  );
+  if (sameConfig(previous, config)) return { config: previous, changed: false, issues };
+  session.setConfig(config);
+  await session.store("config");
+  issues.push(...(await hooks.announce("session_config_changed", { sessionId, previous, current: config })));
+  return { config, changed: true, issues };
+}

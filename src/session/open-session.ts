@@ -1,0 +1,297 @@
+import { randomUUID } from "node:crypto";
+import {
+  type Authority,
+  type CatalogOverlay,
+  changeConfig,
+  checkNodes,
+  type Head,
+  messageOfNode,
+  NO_USAGE,
+  nodeId,
+  type SessionConfig,
+  segmentId,
+  type ToolState,
+  TroupeError,
+} from "../kernel/index.js";
+import {
+  type Contributions,
+  NO_CONTRIBUTIONS,
+  type PluginManifest,
+  PluginOptions,
+  type ProtocolTurnOptions,
+  sameMajor,
+} from "../plugin/index.js";
+import { SessionTools } from "../tools/index.js";
+import { encode } from "../wire/index.js";
+import {
+  applyComponents,
+  COMPONENT,
+  ComponentReader,
+  NO_AUTHORITY,
+  pluginComponent,
+  type StoredAuthority,
+} from "./components.js";
+import { describeCaptured } from "./plugin-instance.js";
+import { newSlot, type PluginLink, type PluginSlot } from "./plugin-link.js";
+import type { SessionMaking, SessionPluginOptions } from "./protocol.js";
+import { Session, type SessionServices, type SessionSnapshot } from "./session.js";
+import { SessionProtocol } from "./session-protocol.js";
+import type { Surface } from "./surface.js";
+
+/** Opens a session from the store, or a new one when the store has none. */
+export async function openSession(
+  services: SessionServices,
+  id: string,
+  pluginOptions: SessionPluginOptions = {},
+): Promise<Session> {
+  const head = await services.store.head(id);
+  return restore(services, { id, head, pluginOptions, reader: new ComponentReader(services.store, head) });
+}
+
+/** Builds a session from another one: writes its head, never that one's history, and only once its plugins have taken it on. */
+export async function adoptSession(
+  services: SessionServices,
+  id: string,
+  { snapshot, making }: { readonly snapshot: SessionSnapshot; readonly making: SessionMaking },
+): Promise<Session> {
+  if ((await services.store.head(id)) !== undefined) {
+    throw new TroupeError("session_exists", `There is already a session ${id}.`, { details: { sessionId: id } });
+  }
+  const { head, bytes, segment } = await planChild(services, id, snapshot, making);
+  const unsaved = new Map(bytes.map((component) => [component.hash, component.bytes]));
+  const reader = new ComponentReader(services.store, head, unsaved);
+  const session = await restore(services, { id, head, reader, pluginOptions: making.authority?.pluginOptions ?? {} });
+  try {
+    await services.store.commit({ head, expectedRevision: 0, components: bytes, ...(segment && { segment }) });
+  } catch (error) {
+    session.close();
+    throw error;
+  }
+  return session;
+}
+
+/** The child's first head: what it inherits, narrowed and changed as it was asked for. */
+async function planChild(services: SessionServices, id: string, snapshot: SessionSnapshot, making: SessionMaking) {
+  const { start = { kind: "empty" }, pluginSource = "fork", relation = "child", firstTurnInput, config } = making;
+  const inherited = new Map<string, Uint8Array | null>(Object.entries(snapshot.unsaved));
+  const { sessionId, leaf } = snapshot.parent;
+  const known = applyComponents(snapshot.components, [...inherited]);
+  const reader = new ComponentReader(
+    services.store,
+    { sessionId, components: known.components },
+    new Map(known.bytes.map((component) => [component.hash, component.bytes])),
+  );
+  const parent = (await reader.value<StoredAuthority>(COMPONENT.authority)) ?? NO_AUTHORITY;
+  const narrowed = narrow(parent, making, services.surfaces.links);
+  const change = (name: string, value: unknown) => inherited.set(name, value === undefined ? null : encode(value));
+  change(COMPONENT.authority, isEmpty(narrowed) ? undefined : narrowed);
+  change(COMPONENT.firstInput, firstTurnInput);
+  if (config !== undefined) {
+    const base = (await reader.value<SessionConfig>(COMPONENT.config)) ?? services.config;
+    change(COMPONENT.config, changeConfig(base, config));
+  }
+  if (pluginSource === "fresh") dropPluginState(snapshot.components, inherited);
+  if (start.kind === "empty") inherited.set(COMPONENT.execution, null);
+  const { components, bytes } = applyComponents(snapshot.components, [...inherited]);
+  const nodes = checkNodes(making.initialNodes ?? []);
+  const from = start.kind === "empty" ? null : leaf;
+  const first = segmentId(id, 1);
+  const origin = { kind: "creator", sessionId } as const;
+  const messages = nodes.map((node, index) => messageOfNode(node, nodeId(first, index), origin));
+  const segment = { id: first, parent: from, messages };
+  const head: Head = {
+    sessionId: id,
+    revision: 1,
+    leaf: nodes.length === 0 ? from : nodeId(first, nodes.length - 1),
+    turnIndex: start.kind === "empty" ? 0 : snapshot.turnIndex,
+    usage: NO_USAGE,
+    components,
+    operation: `create:${sessionId}:${randomUUID()}`,
+    ...(relation === "child" && { parent: snapshot.parent }),
+  };
+  return { head, bytes, segment: nodes.length === 0 ? undefined : { id: first, bytes: encode(segment) } };
+}
+
+function dropPluginState(stored: Readonly<Record<string, string>>, changes: Map<string, Uint8Array | null>): void {
+  for (const name of [...Object.keys(stored), ...changes.keys()]) {
+    if (name.startsWith(pluginComponent("")) || name === COMPONENT.tools || name === COMPONENT.execution)
+      changes.set(name, null);
+  }
+}
+
+/** A child can narrow what its parent could do, never widen it. */
+function narrow(
+  parent: StoredAuthority,
+  { authority = {}, catalog }: SessionMaking,
+  links: readonly PluginLink[],
+): StoredAuthority {
+  const withoutPlugins = union(parent.authority.withoutPlugins, authority.withoutPlugins);
+  for (const pluginId of authority.withoutPlugins ?? []) checkDroppable(pluginId, links);
+  const tools = authority.tools ?? parent.authority.tools;
+  if (parent.authority.tools !== undefined && authority.tools !== undefined) {
+    const allowed = new Set(parent.authority.tools.map(({ name }) => name));
+    const stranger = authority.tools.find(({ name }) => !allowed.has(name));
+    if (stranger !== undefined) {
+      throw new TroupeError(
+        "authority_widened",
+        `The parent session has no tool ${stranger.name} to give to a child.`,
+        {
+          details: { tool: stranger.name },
+        },
+      );
+    }
+  }
+  const hiddenTools = union(parent.authority.hiddenTools, authority.hiddenTools);
+  const { subagent = parent.authority.subagent, pluginOptions } = authority;
+  const merged: Authority = {
+    ...(hiddenTools.length > 0 && { hiddenTools }),
+    ...(tools !== undefined && { tools }),
+    ...(subagent !== undefined && { subagent }),
+    ...(withoutPlugins.length > 0 && { withoutPlugins }),
+    ...(pluginOptions !== undefined
+      ? { pluginOptions: { ...parent.authority.pluginOptions, ...pluginOptions } }
+      : parent.authority.pluginOptions !== undefined && { pluginOptions: parent.authority.pluginOptions }),
+  };
+  // The overlay is inherited, or replaced as a whole: unlike authority it is no promise.
+  return { authority: merged, catalog: (catalog ?? parent.catalog) satisfies CatalogOverlay };
+}
+
+function union(a: readonly string[] = [], b: readonly string[] = []): string[] {
+  return [...new Set([...a, ...b])].sort();
+}
+
+function isEmpty({ authority, catalog }: StoredAuthority): boolean {
+  return Object.keys(authority).length === 0 && catalog.remove.length === 0;
+}
+
+/** What watches over the parent watches over the child, unless the host said that it need not. */
+function checkDroppable(pluginId: string, links: readonly PluginLink[]): void {
+  const link = links.find(({ manifest }) => manifest.id === pluginId);
+  if (link === undefined || link.optionalInChildren) return;
+  throw new TroupeError(
+    "plugin_not_droppable",
+    `A child session cannot do without plugin ${pluginId}. Mark its entry optionalInChildren to allow it.`,
+    { details: { pluginId } },
+  );
+}
+
+interface Restoring {
+  readonly id: string;
+  readonly head: Head | undefined;
+  readonly reader: ComponentReader;
+  readonly pluginOptions: SessionPluginOptions;
+}
+
+async function restore(services: SessionServices, { id, head, reader, pluginOptions }: Restoring): Promise<Session> {
+  const stored = (await reader.value<StoredAuthority>(COMPONENT.authority)) ?? NO_AUTHORITY;
+  const authority: Authority = withOptions(stored.authority, pluginOptions);
+  const { links } = services.surfaces;
+  const slots: (PluginSlot | undefined)[] = [];
+  try {
+    for (const link of links) slots.push(await openSlot(services, { id, head, reader, authority }, link));
+    const surface = await surfaceOf(services, slots);
+    const protocol = SessionProtocol.of(links, slots, {
+      sessionId: id,
+      turnOptions: await reader.value<ProtocolTurnOptions>(COMPONENT.protocol),
+    });
+    await protocol.initialize();
+    const tools = await toolsOf(surface, stored, reader);
+    const config = (await reader.value<SessionConfig>(COMPONENT.config)) ?? services.config;
+    const session = new Session({
+      id,
+      services,
+      head,
+      surface,
+      slots,
+      tools,
+      config,
+      authority,
+      overlay: stored.catalog,
+      protocol,
+    });
+    await protocol.restore(() => session.view(), await reader.bytes(COMPONENT.execution));
+    await announceRestored(session, head === undefined);
+    const changed = protocol.materialize({
+      pluginOptions: new PluginOptions(authority.pluginOptions),
+      isRootSession: head?.parent === undefined,
+    });
+    if (changed) session.protocolOptionsChanged();
+    return session;
+  } catch (error) {
+    links.forEach((link, index) => {
+      const slot = slots[index];
+      if (slot !== undefined) link.closeSession(slot);
+    });
+    throw error;
+  }
+}
+
+function withOptions(authority: Authority, pluginOptions: SessionPluginOptions): Authority {
+  if (Object.keys(pluginOptions).length === 0) return authority;
+  return { ...authority, pluginOptions: { ...authority.pluginOptions, ...pluginOptions } };
+}
+
+async function openSlot(
+  services: SessionServices,
+  { id, head, reader, authority }: Omit<Restoring, "pluginOptions"> & { readonly authority: Authority },
+  { manifest }: PluginLink,
+): Promise<PluginSlot | undefined> {
+  if (authority.withoutPlugins?.includes(manifest.id)) return undefined;
+  const captured = manifest.stateful ? await reader.bytes(pluginComponent(manifest.id)) : undefined;
+  if (captured !== undefined) checkVersion(id, manifest, describeCaptured(captured).version);
+  const init = manifest.registers
+    ? {
+        parentSessionId: head?.parent?.sessionId,
+        authority,
+        extensions: services.surfaces.extensions,
+        fresh: head === undefined,
+      }
+    : undefined;
+  return newSlot(id, captured, init);
+}
+
+/** Plugins register one after another; the first that cannot ends it. */
+async function surfaceOf(services: SessionServices, slots: readonly (PluginSlot | undefined)[]): Promise<Surface> {
+  const { surfaces } = services;
+  const contributions: Contributions[] = [];
+  for (const [index, link] of surfaces.links.entries()) {
+    const slot = slots[index];
+    if (slot === undefined) contributions.push(NO_CONTRIBUTIONS);
+    else contributions.push(link.manifest.registers ? await link.register(slot) : link.manifest.contributions);
+  }
+  return surfaces.of(contributions);
+}
+
+async function toolsOf(
+  { registry }: Surface,
+  { authority, catalog }: StoredAuthority,
+  reader: ComponentReader,
+): Promise<SessionTools> {
+  const state = await reader.value<ToolState>(COMPONENT.tools);
+  const tools = new SessionTools(registry, {
+    ...(authority.hiddenTools && { hidden: authority.hiddenTools }),
+    ...(authority.tools && { access: authority.tools }),
+    ...(state && { state }),
+  });
+  if (catalog.remove.length > 0) tools.setRemoved(catalog.remove);
+  return tools;
+}
+
+async function announceRestored(session: Session, fresh: boolean): Promise<void> {
+  const facts = { sessionId: session.id, turnIndex: session.turnIndex, fresh };
+  const [issue] = await session.hooks.announce("session_restored", facts);
+  if (issue === undefined) return;
+  throw new TroupeError("session_restore_failed", `Session ${session.id} could not be opened: ${issue.message}`, {
+    details: { pluginId: issue.pluginId },
+  });
+}
+
+/** Before any plugin is called: state its plugin cannot read is left as it is. */
+function checkVersion(sessionId: string, { id, version, migrates }: PluginManifest, stored: string): void {
+  if (migrates || sameMajor(stored, version)) return;
+  throw new TroupeError(
+    "plugin_state_incompatible",
+    `Session ${sessionId} has state of plugin ${id} ${stored}, which ${version} cannot read. Give the plugin a migrate(state, fromVersion), or run ${stored}.`,
+    { details: { sessionId, pluginId: id, stored, current: version } },
+  );
+}

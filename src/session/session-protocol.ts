@@ -1,0 +1,154 @@
+import { type AppendNode, asTroupeError, type Json, TroupeError } from "../kernel/index.js";
+import {
+  type CodeExecutor,
+  duplicateSingleton,
+  type Protocol,
+  type ProtocolDriver,
+  type ProtocolMaterialization,
+  type ProtocolSession,
+  type ProtocolTurnOptions,
+  type SessionView,
+} from "../plugin/index.js";
+import type { PluginLink, PluginSlot } from "./plugin-link.js";
+
+/** A session's protocol: the pieces its plugins bring, each from one plugin. */
+export class SessionProtocol {
+  readonly sessionId: string;
+  readonly session: ProtocolSession;
+  readonly driver: ProtocolDriver;
+  readonly codeExecutor: CodeExecutor | undefined;
+  /** Kept with the session; what a turn brings along is laid over them. */
+  turnOptions: ProtocolTurnOptions | undefined;
+
+  constructor(
+    sessionId: string,
+    pieces: Required<Pick<Protocol, "session" | "driver">> & Pick<Protocol, "codeExecutor">,
+    turnOptions: ProtocolTurnOptions | undefined,
+  ) {
+    this.sessionId = sessionId;
+    this.session = pieces.session;
+    this.driver = pieces.driver;
+    this.codeExecutor = pieces.codeExecutor;
+    this.turnOptions = turnOptions;
+  }
+
+  /** Puts the pieces together; `protocol_missing` when there is no protocol session or no driver. */
+  static of(
+    links: readonly PluginLink[],
+    slots: readonly (PluginSlot | undefined)[],
+    { sessionId, turnOptions }: { sessionId: string; turnOptions: ProtocolTurnOptions | undefined },
+  ): SessionProtocol {
+    const pieces: { -readonly [S in keyof Protocol]: Protocol[S] } = {};
+    const owners = new Map<string, string>();
+    links.forEach((link, index) => {
+      const slot = slots[index];
+      const protocol = slot === undefined ? undefined : link.protocol(slot);
+      for (const [name, piece] of Object.entries(protocol ?? {})) {
+        if (piece === undefined) continue;
+        const other = owners.get(name);
+        if (other !== undefined) throw duplicateSingleton(`protocol ${name}`, other, link.manifest.id);
+        owners.set(name, link.manifest.id);
+        Object.assign(pieces, { [name]: piece });
+      }
+    });
+    const { session, driver, codeExecutor } = pieces;
+    if (session === undefined) throw missing("session");
+    if (driver === undefined) throw missing("driver");
+    return new SessionProtocol(sessionId, { session, driver, ...(codeExecutor && { codeExecutor }) }, turnOptions);
+  }
+
+  async initialize(): Promise<void> {
+    await this.#guard("initializeSession", () => this.session.initializeSession?.(this.#context));
+  }
+
+  /** The view is made only for a protocol that looks at it: making it reads the history. */
+  async restore(view: () => Promise<SessionView>, execution: Uint8Array | undefined): Promise<void> {
+    const { session } = this;
+    if (session.restoreSession !== undefined) {
+      const state = await view();
+      await this.#guard("restoreSession", () => session.restoreSession?.(this.#context, state));
+    }
+    if (execution === undefined) return;
+    await this.#guard("restoreExecutionState", () =>
+      this.codeExecutor?.restoreExecutionState?.(this.#context, execution),
+    );
+  }
+
+  async append(nodes: readonly AppendNode[]): Promise<void> {
+    await this.#guard("appendSessionNodes", () => this.session.appendSessionNodes?.(this.#context, nodes));
+  }
+
+  /** Refused unless the protocol says what to do with it. */
+  async applyExtension(extension: Json): Promise<void> {
+    if (this.session.applySessionExtension === undefined) {
+      throw new TroupeError("protocol_extension_refused", "The protocol of this session accepts no extensions.");
+    }
+    await this.#guard("applySessionExtension", () => this.session.applySessionExtension?.(this.#context, extension));
+  }
+
+  /** Accepted unless the protocol objects. */
+  async validateTurnExtension(extension: Json): Promise<void> {
+    try {
+      await this.session.validateTurnExtension?.(this.#context, extension);
+    } catch (error) {
+      const cause = asTroupeError(error, "protocol_turn_extension");
+      throw new TroupeError("protocol_turn_extension", `The turn's extension was refused: ${cause.message}`, { cause });
+    }
+  }
+
+  /** Applies and defaults the protocol's options; says whether they changed. */
+  materialize(materialization: ProtocolMaterialization): boolean {
+    const before = this.turnOptions;
+    const set = (options: ProtocolTurnOptions) => {
+      this.turnOptions = options;
+    };
+    try {
+      this.session.configureOnMaterialize?.(
+        { ...this.#context, turnOptions: before, setTurnOptions: set, setTurnOptionsAllFrames: set },
+        materialization,
+      );
+    } catch (error) {
+      throw this.#failed("configureOnMaterialize", error);
+    }
+    return JSON.stringify(before) !== JSON.stringify(this.turnOptions);
+  }
+
+  /** The executor's state when it must be written: bytes, or null when there is none any more. */
+  async captureExecution(): Promise<Uint8Array | null | undefined> {
+    const { codeExecutor } = this;
+    if (codeExecutor?.executionStateDirty?.() !== true) return undefined;
+    return (await codeExecutor.snapshotExecutionState?.(this.#context)) ?? null;
+  }
+
+  get #context() {
+    return { sessionId: this.sessionId };
+  }
+
+  async #guard(method: string, call: () => unknown): Promise<void> {
+    try {
+      await call();
+    } catch (error) {
+      throw this.#failed(method, error);
+    }
+  }
+
+  #failed(method: string, error: unknown): TroupeError {
+    const cause = asTroupeError(error, "protocol_failed");
+    return new TroupeError(
+      "protocol_failed",
+      `The protocol of session ${this.sessionId} failed in ${method}: ${cause.message}`,
+      {
+        cause,
+        details: { sessionId: this.sessionId, method },
+      },
+    );
+  }
+}
+
+function missing(piece: string): TroupeError {
+  return new TroupeError(
+    "protocol_missing",
+    `No plugin brings a protocol ${piece}. A protocol needs a session and a driver; see docs/plugins.md.`,
+    { details: { piece } },
+  );
+}
