@@ -1,5 +1,5 @@
 import { TroupeError } from "./errors.js";
-import type { JsonObject } from "./json.js";
+import { type JsonObject, sameJson } from "./json.js";
 
 /** What a host (and the plugins that watch over it) can set for one session. */
 export interface SessionConfig {
@@ -24,7 +24,7 @@ export function sameConfig(a: SessionConfig, b: SessionConfig): boolean {
     a.instructions === b.instructions &&
     a.maxSteps === b.maxSteps &&
     a.maxContextTokens === b.maxContextTokens &&
-    JSON.stringify(a.metadata) === JSON.stringify(b.metadata)
+    sameJson(a.metadata, b.metadata)
   );
 }
 

@@ -1,4 +1,5 @@
 import type { SessionConfig } from "./config.js";
+import { TroupeError } from "./errors.js";
 import type { AppendNode } from "./graph.js";
 import type { Json } from "./json.js";
 import type { ToolSpec } from "./tools.js";
@@ -57,4 +58,107 @@ export interface SessionCreateRequest {
   readonly catalog?: CatalogOverlay;
   /** Under which name its usage stands in its creator's ledger. Default `child`. */
   readonly usageSource?: string;
+}
+
+/**
+ * A request from a plugin, checked: `invalid_session_request` says what is wrong with it. A field nobody knows is wrong
+ * too: a misspelt restriction would make a session that may do more than was meant. Ids, nodes and settings are checked
+ * by what makes them.
+ */
+export function checkCreateRequest(request: unknown): SessionCreateRequest {
+  if (!isRecord(request)) throw invalid("it must be an object");
+  checkFields(request, REQUEST);
+  if (request.authority !== undefined) checkFields(request.authority as object, AUTHORITY, "authority.");
+  return request as SessionCreateRequest;
+}
+
+type Field = readonly [fits: (value: unknown) => boolean, is: string];
+
+const isText = (value: unknown) => typeof value === "string";
+const isNames = (value: unknown) => Array.isArray(value) && value.every(isText);
+const oneOf =
+  (...allowed: readonly string[]) =>
+  (value: unknown) =>
+    isText(value) && allowed.includes(value as string);
+
+const REQUEST: { readonly [F in keyof Required<SessionCreateRequest>]: Field } = {
+  sessionId: [isText, "a text"],
+  relation: [oneOf("child", "root"), '"child" or "root"'],
+  start: [isStart, '{ kind: "empty" }, { kind: "current_session" } or { kind: "existing_session", sessionId }'],
+  config: [isRecord, "an object"],
+  pluginSource: [oneOf("fresh", "fork"), '"fresh" or "fork"'],
+  initialNodes: [Array.isArray, "a list of nodes"],
+  firstTurnInput: [isText, "a text"],
+  authority: [isRecord, "an object"],
+  catalog: [(value) => isRecord(value) && isNames(value.remove), "{ remove: [tool names] }"],
+  usageSource: [(value) => typeof value === "string" && value.trim() !== "", "a name"],
+};
+
+const AUTHORITY: { readonly [F in keyof Required<Authority>]: Field } = {
+  tools: [(value) => Array.isArray(value) && value.every(isToolSpec), "a list of tools"],
+  hiddenTools: [isNames, "a list of tool names"],
+  subagent: [isSubagent, "{ capability, depth, maxDepth }"],
+  pluginOptions: [isRecord, "options by plugin id"],
+  withoutPlugins: [isNames, "a list of plugin ids"],
+};
+
+function checkFields(given: object, fields: Readonly<Record<string, Field>>, path = ""): void {
+  for (const [name, value] of Object.entries(given)) {
+    const field = Object.hasOwn(fields, name) ? fields[name] : undefined;
+    if (field === undefined) throw invalid(`there is no field ${path}${name}`);
+    const [fits, is] = field;
+    if (value !== undefined && !fits(value)) throw invalid(`${path}${name} must be ${is}`);
+  }
+}
+
+function isStart(value: unknown): boolean {
+  if (!isRecord(value)) return false;
+  if (value.kind === "existing_session") return isText(value.sessionId);
+  return value.kind === "empty" || value.kind === "current_session";
+}
+
+function isSubagent(value: unknown): boolean {
+  return isRecord(value) && isText(value.capability) && [value.depth, value.maxDepth].every(Number.isInteger);
+}
+
+function isToolSpec(value: unknown): boolean {
+  return isRecord(value) && isText(value.name) && isText(value.description) && isRecord(value.inputSchema);
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function invalid(why: string): TroupeError {
+  return new TroupeError("invalid_session_request", `The session cannot be created: ${why}.`);
+}
+
+/**
+ * What is wrong with how a child is to be narrowed, in words; undefined when nothing is. A name that is not in a list
+ * would narrow nothing and nobody would notice.
+ *
+ * @example
+ * narrowingProblem({ authority: { hiddenTools: "shell" } }); // "authority.hiddenTools must be a list of tool names"
+ */
+export function narrowingProblem({
+  authority,
+  catalog,
+}: Pick<SessionCreateRequest, "authority" | "catalog">): string | undefined {
+  const { hiddenTools, withoutPlugins, tools } = authority ?? {};
+  if (!isOptionalNames(hiddenTools)) return "authority.hiddenTools must be a list of tool names";
+  if (!isOptionalNames(withoutPlugins)) return "authority.withoutPlugins must be a list of plugin ids";
+  if (tools !== undefined && !(Array.isArray(tools) && tools.every(isDefinition)))
+    return "authority.tools must be a list of tool definitions, each with a name, a description and an inputSchema";
+  if (catalog !== undefined && (catalog?.remove === undefined || !isOptionalNames(catalog.remove)))
+    return "catalog.remove must be a list of tool names";
+  return undefined;
+}
+
+function isOptionalNames(value: unknown): boolean {
+  return value === undefined || (Array.isArray(value) && value.every((name) => typeof name === "string"));
+}
+
+function isDefinition(value: unknown): boolean {
+  const { name, description, inputSchema } = (value ?? {}) as Partial<Record<keyof ToolSpec, unknown>>;
+  return typeof name === "string" && typeof description === "string" && typeof inputSchema === "object";
 }

@@ -23,7 +23,18 @@ export type Part =
       readonly status: "success" | "failure" | "cancelled";
       /** As the model sees it. */
       readonly text: string;
+    }
+  | {
+      readonly type: "attachment";
+      readonly mediaType: string;
+      readonly name?: string;
+      readonly source: AttachmentRef;
     };
+
+/** Where an attachment's bytes are: in the store under their content's hash, or elsewhere. Never in the message. */
+export type AttachmentRef =
+  | { readonly kind: "stored"; readonly hash: string; readonly bytes: number }
+  | { readonly kind: "url"; readonly url: string };
 
 /** Who put a message into the history when it was not the model. */
 export type Origin =
@@ -39,6 +50,8 @@ export interface Message {
   readonly role: Role;
   readonly parts: readonly Part[];
   readonly origin?: Origin;
+  /** Of an answer: the model that gave it. Its metadata goes back to no other. */
+  readonly route?: string;
   readonly record?: { readonly type: string; readonly body: Json };
 }
 

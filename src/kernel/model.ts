@@ -13,6 +13,8 @@ export interface ModelRequest {
   readonly history: readonly Message[];
   readonly turn: readonly Message[];
   readonly tools: readonly ToolSpec[];
+  /** The bytes of stored attachments in these messages, by hash. */
+  readonly attachments?: ReadonlyMap<string, Uint8Array>;
   /** Set when somebody asks the model outside the conversation. */
   readonly direct?: DirectCall;
 }
@@ -50,6 +52,27 @@ export type ModelEvent =
       readonly metadata?: ProviderMetadata;
     }
   | { readonly type: "finish"; readonly reason: FinishReason; readonly usage: Usage };
+
+/** One attempt of a model call, as it went. */
+export interface AttemptRecord {
+  /** From 1. */
+  readonly attempt: number;
+  readonly outcome: "completed" | "failed" | "aborted";
+  readonly durationMs: number;
+  /** Something of its answer had come: such an attempt is never repeated. */
+  readonly outputStarted: boolean;
+  readonly error?: { readonly code: string; readonly message: string };
+  /** It is repeated after this long. `counted` is false for a wait the provider asked for, which costs no attempt. */
+  readonly retry?: { readonly delayMs: number; readonly counted: boolean };
+  readonly usage?: Usage;
+}
+
+/** A model call with all its attempts. */
+export interface ModelCallRecord {
+  readonly step: number;
+  readonly model: string;
+  readonly attempts: readonly AttemptRecord[];
+}
 
 /** A whole completion, as response hooks and history see it. */
 export interface ModelResponse {

@@ -1,4 +1,5 @@
 import type { Json } from "./json.js";
+import type { Part } from "./messages.js";
 import type { ModelResponse } from "./model.js";
 import type { ToolCall, ToolRecord } from "./tools.js";
 
@@ -35,6 +36,21 @@ export function nativeToolStep(response: ModelResponse): ProtocolStep {
   }
   if (calls.length === 0) return { kind: "finish", text };
   return { kind: "tools", calls, brokenArgs: response.brokenArgs ?? NO_BROKEN_ARGS };
+}
+
+/**
+ * An answer as the history keeps it: with exactly the calls that are made of it. Providers refuse a call without a
+ * result and a result without a call, and so every later turn.
+ */
+export function partsWithCalls({ parts }: ModelResponse, step: ProtocolStep): readonly Part[] {
+  const calls = step.kind === "tools" ? step.calls : [];
+  const made = new Set(calls.map(({ callId }) => callId));
+  const kept = parts.filter((part) => part.type !== "tool_call" || made.has(part.callId));
+  const written = new Set(kept.map((part) => (part.type === "tool_call" ? part.callId : undefined)));
+  const added = calls
+    .filter(({ callId }) => !written.has(callId))
+    .map((call): Part => ({ type: "tool_call", ...call }));
+  return added.length === 0 && kept.length === parts.length ? parts : [...kept, ...added];
 }
 
 /** What the model reads after its code ran. */

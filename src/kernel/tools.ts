@@ -44,6 +44,10 @@ export interface ToolFailure {
   /** Stable, snake_case: `tool_unavailable`, `invalid_tool_args`, `tool_timeout`, `tool_failed`, … */
   readonly code: string;
   readonly message: string;
+  /** `safe`: nothing was done, it may be tried again. `exhausted`: it was, as often as allowed. */
+  readonly retry?:
+    | { readonly kind: "safe"; readonly afterMs?: number }
+    | { readonly kind: "exhausted"; readonly attempts: number };
 }
 
 /** How a call ended. The model sees all three; only the turn's machine decides what follows. */

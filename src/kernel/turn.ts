@@ -3,7 +3,13 @@ import type { TurnDirectives } from "./directives.js";
 import type { Message, Origin, Part, Role } from "./messages.js";
 import type { FinishReason, ModelResponse } from "./model.js";
 import type { StopReason, TurnIssue, TurnOutcome, TurnSummary } from "./outcome.js";
-import { type CodeResult, nativeToolStep, type ProtocolStep, renderCodeResult } from "./protocol-step.js";
+import {
+  type CodeResult,
+  nativeToolStep,
+  type ProtocolStep,
+  partsWithCalls,
+  renderCodeResult,
+} from "./protocol-step.js";
 import { renderToolOutput, type ToolCall, type ToolRecord } from "./tools.js";
 import { addUsage, NO_USAGE, type Usage } from "./usage.js";
 
@@ -85,9 +91,15 @@ export type TurnEvent =
   | { readonly type: "before_model_done" }
   | { readonly type: "before_model_failed"; readonly issue: TurnIssue }
   | { readonly type: "frame_switch"; readonly frameId: string; readonly task: string }
-  /** `next`: what the protocol makes of the answer; without one it is native tool calling. */
-  | { readonly type: "model_done"; readonly response: ModelResponse; readonly next?: ProtocolStep }
-  | { readonly type: "model_failed"; readonly issue: TurnIssue }
+  /** `next`: what the protocol makes of the answer; without one it is native tool calling. `issue`: it made nothing of it. */
+  | {
+      readonly type: "model_done";
+      readonly response: ModelResponse;
+      readonly next?: ProtocolStep;
+      readonly issue?: TurnIssue;
+    }
+  /** `usage`: the model did answer, and something spoiled the answer afterwards. */
+  | { readonly type: "model_failed"; readonly issue: TurnIssue; readonly usage?: Usage }
   | { readonly type: "code_done"; readonly result: CodeResult; readonly directives: TurnDirectives }
   | { readonly type: "tools_done"; readonly records: readonly ToolRecord[]; readonly directives: TurnDirectives }
   | { readonly type: "checkpoint_done"; readonly directives: TurnDirectives }
@@ -145,7 +157,9 @@ export function stepTurn(state: TurnState, event: TurnEvent): TurnStep {
       if (event.type === "frame_switch") return onFrameSwitch(state, event);
       return event.type === "before_model_done" ? callModel(state) : ignore(state);
     case "model":
-      if (event.type === "model_failed") return stopWith(state, "provider_error", event.issue);
+      // Before every call the tools are looked at once more.
+      if (event.type === "prompt_failed") return stopWith(state, "runtime_error", event.issue);
+      if (event.type === "model_failed") return onModelFailed(state, event);
       return event.type === "model_done" ? onResponse(state, event) : ignore(state);
     case "tools":
       return event.type === "tools_done" ? onTools(state, event.records, event.directives) : ignore(state);
@@ -231,7 +245,7 @@ const ENDS_THE_TURN: { readonly [R in FinishReason]?: { readonly reason: StopRea
 
 function onResponse(
   before: TurnState,
-  { response, next = nativeToolStep(response) }: Extract<TurnEvent, { type: "model_done" }>,
+  { response, next = nativeToolStep(response), issue }: Extract<TurnEvent, { type: "model_done" }>,
 ): TurnStep {
   const state = { ...before, step: before.step + 1, usage: addUsage(before.usage, response.usage) };
   const effects: TurnEffect[] = [
@@ -240,10 +254,13 @@ function onResponse(
   if (state.cancel !== undefined) return cancelled(state, effects);
   const end = ENDS_THE_TURN[response.reason];
   if (end !== undefined) return stop(state, end.reason, end.issue, effects);
-  if (isEmpty(response, next) && last(state)?.role !== "tool") {
+  // The answer was paid for and is counted; without a reading of it there is nothing to keep.
+  if (issue !== undefined) return stop(state, "runtime_error", issue, effects);
+  if (isEmpty(response, next) && !hasWorked(state)) {
     return stop(state, "provider_error", modelIssue("empty_response", "The model answered with nothing."), effects);
   }
-  const answered = response.parts.length === 0 ? state : append(state, "assistant", response.parts);
+  const parts = partsWithCalls(response, next);
+  const answered = parts.length === 0 ? state : append(state, "assistant", parts);
   switch (next.kind) {
     case "tools":
       effects.push({ type: "tools", calls: next.calls, brokenArgs: next.brokenArgs });
@@ -254,6 +271,13 @@ function onResponse(
     case "finish":
       return complete(answered, next, effects);
   }
+}
+
+/** An answer that nobody can use any more was still given, and is paid for. */
+function onModelFailed(before: TurnState, { issue, usage }: Extract<TurnEvent, { type: "model_failed" }>): TurnStep {
+  const state =
+    usage === undefined ? before : { ...before, step: before.step + 1, usage: addUsage(before.usage, usage) };
+  return stopWith(state, "provider_error", issue);
 }
 
 function isEmpty(response: ModelResponse, next: ProtocolStep): boolean {
@@ -310,7 +334,8 @@ function onTools(before: TurnState, records: readonly ToolRecord[], directives: 
     text: modelText ?? renderToolOutput(output),
   }));
   // Every call has its result before anything else happens, so the history stays acceptable to every provider.
-  const withResults = append({ ...before, toolCalls: [...before.toolCalls, ...records] }, "tool", parts);
+  const worked = { ...before, toolCalls: [...before.toolCalls, ...records] };
+  const withResults = parts.length === 0 ? worked : append(worked, "tool", parts);
   const { state, effects } = applyDirectives(withResults, directives);
   if (directives.abort !== undefined) return abort(state, directives.abort, effects);
   if (state.cancel !== undefined) return cancelled(state, effects);
@@ -416,8 +441,10 @@ function append(state: TurnState, role: Role, parts: readonly Part[], origin?: O
   return { ...state, messages: [...state.messages, message] };
 }
 
-function last(state: TurnState): Message | undefined {
-  return state.messages[state.messages.length - 1];
+/** The last thing that happened was work the model asked for: an answer with nothing in it is then an end. */
+function hasWorked({ messages }: TurnState): boolean {
+  const last = messages[messages.length - 1];
+  return last?.role === "tool" || last?.origin?.kind === "protocol";
 }
 
 function emit(activity: Activity): TurnEffect {

@@ -14,18 +14,24 @@ import {
   type Part,
   type ProviderMetadata,
   type ToolSpec,
+  TroupeError,
   textOf,
 } from "../kernel/index.js";
 
 type AssistantContent = Extract<LanguageModelV3Message, { role: "assistant" }>["content"];
+type UserContent = Extract<LanguageModelV3Message, { role: "user" }>["content"];
 type ToolContent = Extract<LanguageModelV3Message, { role: "tool" }>["content"];
 
 /** A request as an AI SDK model takes it. Versions 2, 3 and 4 agree on everything used here. */
-export function callOptions(request: ModelRequest, abortSignal: AbortSignal): LanguageModelV3CallOptions {
+export function callOptions(
+  request: ModelRequest,
+  { route, abortSignal }: { readonly route: string; readonly abortSignal: AbortSignal },
+): LanguageModelV3CallOptions {
   const prompt: LanguageModelV3Message[] = [];
   if (request.system !== "") prompt.push({ role: "system", content: request.system });
-  for (const message of request.history) add(prompt, message);
-  for (const message of request.turn) add(prompt, message);
+  const attachments = request.attachments ?? NO_ATTACHMENTS;
+  for (const message of request.history) add(prompt, message, { route, attachments });
+  for (const message of request.turn) add(prompt, message, { route, attachments });
   const tools = request.tools.map(functionTool);
   return {
     prompt,
@@ -49,8 +55,16 @@ function responseFormat(output: DirectOutput | undefined): Pick<LanguageModelV3C
   };
 }
 
+const NO_ATTACHMENTS: ReadonlyMap<string, Uint8Array> = new Map();
+
+interface Rendering {
+  /** The model that is asked. */
+  readonly route: string;
+  readonly attachments: ReadonlyMap<string, Uint8Array>;
+}
+
 /** Messages that say nothing are left out: several providers refuse empty content. */
-function add(prompt: LanguageModelV3Message[], message: Message): void {
+function add(prompt: LanguageModelV3Message[], message: Message, { route, attachments }: Rendering): void {
   switch (message.role) {
     case "system": {
       const content = textOf(message);
@@ -58,14 +72,14 @@ function add(prompt: LanguageModelV3Message[], message: Message): void {
       return;
     }
     case "user": {
-      const content = message.parts.flatMap((part) =>
-        part.type === "text" && part.text !== "" ? [{ type: "text" as const, text: part.text }] : [],
-      );
+      const content = message.parts.flatMap((part) => userPart(part, attachments));
       if (content.length > 0) prompt.push({ role: "user", content });
       return;
     }
     case "assistant": {
-      const content = message.parts.flatMap(assistantPart);
+      // What another model minted (signatures, encrypted reasoning) would be refused, or worse, believed.
+      const native = message.route === undefined || message.route === route;
+      const content = message.parts.flatMap((part) => assistantPart(part, native));
       if (content.length > 0) prompt.push({ role: "assistant", content });
       return;
     }
@@ -82,11 +96,24 @@ function add(prompt: LanguageModelV3Message[], message: Message): void {
   }
 }
 
-function assistantPart(part: Part): AssistantContent {
+function userPart(part: Part, attachments: Rendering["attachments"]): UserContent {
+  if (part.type === "text") return part.text === "" ? [] : [{ type: "text", text: part.text }];
+  if (part.type !== "attachment") return [];
+  const { mediaType, name, source } = part;
+  const data = source.kind === "url" ? new URL(source.url) : attachments.get(source.hash);
+  if (data === undefined)
+    throw new TroupeError("attachment_missing", "A stored attachment of this conversation could not be read.");
+  return [{ type: "file", mediaType, data, ...(name !== undefined && { filename: name }) }];
+}
+
+function assistantPart(part: Part, native: boolean): AssistantContent {
   switch (part.type) {
     case "text":
       return part.text === "" ? [] : [{ type: "text", text: part.text }];
+    case "attachment":
+      return [];
     case "reasoning":
+      if (!native) return [];
       // Text may be empty: redacted reasoning is all metadata.
       return [{ type: "reasoning", text: part.text, ...providerOptions(part.metadata) }];
     case "tool_call":
@@ -96,7 +123,7 @@ function assistantPart(part: Part): AssistantContent {
           toolCallId: part.callId,
           toolName: part.toolName,
           input: inputOf(part.args),
-          ...providerOptions(part.metadata),
+          ...(native && providerOptions(part.metadata)),
         },
       ];
     case "tool_result":

@@ -1,7 +1,7 @@
 import type { ReadableStream, ReadableStreamDefaultReader } from "node:stream/web";
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
 import type { ModelEvent, ModelRequest } from "../kernel/index.js";
-import { aborted, TroupeError } from "../kernel/index.js";
+import { aborted, TroupeError, untilAborted } from "../kernel/index.js";
 import { generatedEvents } from "./ai-sdk-generate.js";
 import { callOptions } from "./ai-sdk-prompt.js";
 import { modelEvents } from "./ai-sdk-stream.js";
@@ -26,8 +26,9 @@ export interface AiSdkLanguageModel {
   doGenerate?(options: never): PromiseLike<unknown>;
 }
 
-type Streaming = Required<Pick<AiSdkLanguageModel, "doStream">>;
-type Generating = Required<Pick<AiSdkLanguageModel, "doGenerate">>;
+type Named = Pick<AiSdkLanguageModel, "provider" | "modelId">;
+type Streaming = Named & Required<Pick<AiSdkLanguageModel, "doStream">>;
+type Generating = Named & Required<Pick<AiSdkLanguageModel, "doGenerate">>;
 
 export interface AiSdkModelOptions {
   /** False: ask for the whole answer at once. Default: stream when the model can. */
@@ -41,11 +42,11 @@ export function isAiSdkLanguageModel(value: unknown): value is AiSdkLanguageMode
   return SPECIFICATIONS.includes(specificationVersion ?? "") && (canStream(value) || canGenerate(value));
 }
 
-function canStream(model: Partial<Streaming>): model is Streaming {
+function canStream(model: Partial<AiSdkLanguageModel>): model is Streaming {
   return typeof model.doStream === "function";
 }
 
-function canGenerate(model: Partial<Generating>): model is Generating {
+function canGenerate(model: Partial<AiSdkLanguageModel>): model is Generating {
   return typeof model.doGenerate === "function";
 }
 
@@ -58,7 +59,7 @@ function canGenerate(model: Partial<Generating>): model is Generating {
  * const model = createAiSdkModel(createAnthropic()("claude-sonnet-4-5"));
  */
 export function createAiSdkModel(model: AiSdkLanguageModel, options: AiSdkModelOptions = {}): Model {
-  const id = `${model.provider}:${model.modelId}`;
+  const id = idOf(model);
   const { stream = canStream(model) } = options;
   if (stream && canStream(model)) return { id, stream: (request, signal) => streamed(model, request, signal) };
   if (!stream && canGenerate(model)) return { id, stream: (request, signal) => generated(model, request, signal) };
@@ -66,10 +67,15 @@ export function createAiSdkModel(model: AiSdkLanguageModel, options: AiSdkModelO
   throw new TroupeError("model_module_invalid", `${id} has no ${missing}, which stream: ${stream} needs`);
 }
 
+function idOf({ provider, modelId }: Named): string {
+  return `${provider}:${modelId}`;
+}
+
 async function* generated(model: Generating, request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelEvent> {
   if (signal.aborted) throw aborted(signal);
   try {
-    const generating = (async () => model.doGenerate(callOptions(request, signal) as never))();
+    const generating = (async () =>
+      model.doGenerate(callOptions(request, { route: idOf(model), abortSignal: signal }) as never))();
     for (const event of generatedEvents(await untilAborted(generating, signal))) {
       if (signal.aborted) throw aborted(signal);
       yield event;
@@ -89,7 +95,7 @@ async function* streamed(model: Streaming, request: ModelRequest, signal: AbortS
   let reader: ReadableStreamDefaultReader<unknown> | undefined;
   let finished = false;
   try {
-    reader = (await open(model, callOptions(request, call.signal))).getReader();
+    reader = (await open(model, callOptions(request, { route: idOf(model), abortSignal: call.signal }))).getReader();
     moment = "streaming";
     for await (const event of modelEvents(partsOf(reader, signal))) {
       finished = event.type === "finish";
@@ -114,15 +120,6 @@ async function open(model: Streaming, options: LanguageModelV3CallOptions): Prom
     opening.then((late) => late.cancel()).catch(() => undefined);
     throw thrown;
   }
-}
-
-/** An abort ends the wait even when the model ignores its signal. */
-function untilAborted<T>(calling: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onAbort = () => reject(signal.reason);
-    signal.addEventListener("abort", onAbort, { once: true });
-    calling.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
-  });
 }
 
 async function* partsOf(reader: ReadableStreamDefaultReader<unknown>, signal: AbortSignal): AsyncGenerator<unknown> {

@@ -1,4 +1,12 @@
-import { aborted, asTroupeError, type ModelEvent, type ModelRequest, type TroupeError } from "../kernel/index.js";
+import {
+  type AttemptRecord,
+  aborted,
+  asTroupeError,
+  type ModelEvent,
+  type ModelRequest,
+  type TroupeError,
+  type Usage,
+} from "../kernel/index.js";
 import { streamCut } from "./errors.js";
 import type { Model } from "./model.js";
 import { pause } from "./pause.js";
@@ -6,6 +14,8 @@ import { pause } from "./pause.js";
 const BASE_DELAY_MS = 2_000;
 const MAX_DELAY_MS = 10_000;
 const MAX_RETRY_AFTER_MS = 60_000;
+/** Waiting because the provider asked for it costs no attempt: this often, this long altogether, from this length on. */
+const COURTESY = { calls: 8, totalMs: 90_000, fromMs: 1_000 };
 
 /** A failed attempt that will be repeated. */
 export interface RetryNotice {
@@ -18,6 +28,8 @@ export interface RetryNotice {
 export interface RetryOptions {
   readonly signal: AbortSignal;
   readonly onRetry?: (notice: RetryNotice) => void;
+  /** Told of every attempt when it is over. */
+  readonly onAttempt?: (record: AttemptRecord) => void;
   /** The first attempt included. Default 4. */
   readonly maxAttempts?: number;
   /** Default: a timer that the signal wakes. */
@@ -37,26 +49,102 @@ export interface RetryOptions {
 export async function* streamWithRetry(
   model: Model,
   request: ModelRequest,
-  { signal, onRetry, maxAttempts = 4, sleep = pause }: RetryOptions,
+  { signal, onRetry, onAttempt, maxAttempts = 4, sleep = pause }: RetryOptions,
 ): AsyncGenerator<ModelEvent> {
+  const ladder = new Ladder(maxAttempts);
   for (let attempt = 1; ; attempt++) {
-    let shown = false;
+    const watch = new Attempt(attempt);
+    let left = true;
     try {
       for await (const event of model.stream(request, signal)) {
-        shown = true;
+        watch.saw(event);
         yield event;
-        if (event.type === "finish") return;
+        if (event.type !== "finish") continue;
+        left = false;
+        onAttempt?.(watch.record("completed"));
+        return;
       }
       throw streamCut();
     } catch (thrown) {
-      if (signal.aborted) throw aborted(signal);
-      const error = asTroupeError(thrown, "model_failed");
-      const delayMs = shown || attempt >= maxAttempts ? undefined : delayBefore(attempt, error);
-      if (delayMs === undefined) throw error;
+      left = false;
+      const error = signal.aborted ? aborted(signal) : asTroupeError(thrown, "model_failed");
+      const retry = signal.aborted || watch.outputStarted ? undefined : ladder.next(error);
+      onAttempt?.(watch.record(signal.aborted ? "aborted" : "failed", error, retry));
+      if (retry === undefined) throw error;
+      const { delayMs } = retry;
       onRetry?.({ attempt, delayMs, error });
       await sleep(delayMs, signal);
       if (signal.aborted) throw aborted(signal);
+    } finally {
+      // The reader stopped in the middle: a hook ended the stream.
+      if (left) onAttempt?.(watch.record("aborted"));
     }
+  }
+}
+
+type Retry = NonNullable<AttemptRecord["retry"]>;
+
+/** One attempt while it runs. */
+class Attempt {
+  readonly #attempt: number;
+  readonly #started = performance.now();
+  #usage: Usage | undefined;
+  outputStarted = false;
+
+  constructor(attempt: number) {
+    this.#attempt = attempt;
+  }
+
+  saw(event: ModelEvent): void {
+    this.outputStarted = true;
+    if (event.type === "finish") this.#usage = event.usage;
+  }
+
+  record(outcome: AttemptRecord["outcome"], error?: TroupeError, retry?: Retry): AttemptRecord {
+    return {
+      attempt: this.#attempt,
+      outcome,
+      durationMs: performance.now() - this.#started,
+      outputStarted: this.outputStarted,
+      ...(error !== undefined && { error: { code: error.code, message: error.message } }),
+      ...(retry !== undefined && { retry }),
+      ...(this.#usage !== undefined && { usage: this.#usage }),
+    };
+  }
+}
+
+/** Counts what was tried, and says whether and when to try again. */
+class Ladder {
+  readonly #maxAttempts: number;
+  #counted = 1;
+  #courtesies = 0;
+  #courtesyMs = 0;
+
+  constructor(maxAttempts: number) {
+    this.#maxAttempts = maxAttempts;
+  }
+
+  /** What to do after a failure; undefined when it must not be repeated. */
+  next(error: TroupeError): Retry | undefined {
+    const delayMs = delayBefore(this.#counted, error);
+    if (delayMs === undefined) return undefined;
+    if (this.#isCourtesy(error, delayMs)) {
+      this.#courtesies++;
+      this.#courtesyMs += delayMs;
+      return { delayMs, counted: false };
+    }
+    if (this.#counted >= this.#maxAttempts) return undefined;
+    this.#counted++;
+    return { delayMs, counted: true };
+  }
+
+  #isCourtesy({ code }: TroupeError, delayMs: number): boolean {
+    return (
+      code === "model_rate_limited" &&
+      delayMs >= COURTESY.fromMs &&
+      this.#courtesies < COURTESY.calls &&
+      this.#courtesyMs + delayMs <= COURTESY.totalMs
+    );
   }
 }
 

@@ -124,7 +124,7 @@ function toolResult({ turn }: ModelRequest): string {
 /** The turn's own messages only, so that a call costs the same at any session length. */
 function inputTokens({ system, turn }: ModelRequest): number {
   let chars = system.length;
-  for (const { parts } of turn) for (const part of parts) if (part.type !== "tool_call") chars += part.text.length;
+  for (const { parts } of turn) for (const part of parts) if ("text" in part) chars += part.text.length;
   return tokens(chars);
 }
 

@@ -169,7 +169,7 @@ export class ContributionSet {
   /** The pieces of a protocol; each can be given once. */
   addProtocol(pieces: Protocol): void {
     for (const slot of Object.keys(pieces) as (keyof Protocol)[]) {
-      if (this.#protocol?.[slot] !== undefined) throw duplicateSingleton(slot, this.#owner, this.#owner);
+      if (this.#protocol?.[slot] !== undefined) throw duplicateSingleton(`protocol ${slot}`, this.#owner, this.#owner);
     }
     this.#protocol = { ...this.#protocol, ...pieces };
   }

@@ -66,7 +66,7 @@ export interface PluginDefinition<
  */
 export function definePlugin<
   State,
-  O extends Schema,
+  const O extends Schema,
   const T extends Schemas,
   const Q extends Schemas,
   const C extends Schemas,

@@ -128,7 +128,8 @@ export type StreamEnd = "complete" | "aborted" | "cancelled" | "provider_error";
 
 /**
  * Tools the model is not to have: by name, or by an availability below `callable`. Names nobody knows are ignored; what
- * is hidden stays hidden. Asked again when tools, overlay or any plugin's state changed, not for every turn.
+ * is hidden stays hidden. Asked again when tools, overlay or any plugin's state changed, or when a plugin with state was
+ * called since, not for every model call.
  */
 export interface CatalogContribution {
   readonly remove?: readonly string[];

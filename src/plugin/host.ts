@@ -297,15 +297,23 @@ export type HostCall = (method: HostMethod, args: readonly unknown[]) => Promise
 export function hostFacade(granted: readonly HostInterface[], call: HostCall): object {
   const facade: Record<string, unknown> = {};
   for (const [method, owner] of Object.entries(HOST_METHODS) as [HostMethod, HostInterface][]) {
-    if (granted.includes(owner)) facade[method] = (...args: unknown[]) => call(method, args);
+    if (granted.includes(owner)) facade[method] = (...args: unknown[]) => unattended(call(method, args));
   }
   if (granted.includes("turn")) {
-    facade.startTurnStream = async (...args: unknown[]) => {
-      const handle = (await call("startTurnStream", args)) as { turnId: string; sessionId: string };
-      return { ...handle, events: turnEvents(handle.turnId, call) };
-    };
+    facade.startTurnStream = (...args: unknown[]) => unattended(turnStream(args, call));
   }
   return facade;
+}
+
+/** A call nobody awaits must not end the thread it fails on. */
+function unattended<T>(answer: Promise<T>): Promise<T> {
+  answer.catch(() => undefined);
+  return answer;
+}
+
+async function turnStream(args: readonly unknown[], call: HostCall): Promise<SessionTurnHandle> {
+  const handle = (await call("startTurnStream", args)) as Omit<SessionTurnHandle, "events">;
+  return { ...handle, events: turnEvents(handle.turnId, call) };
 }
 
 /** A turn's activities, fetched as they are read. The method that fetches them is the stream's own. */

@@ -60,6 +60,8 @@ export interface BeforeLlmCallContext extends ProtocolSessionContext {
   readonly turnOptions: ProtocolTurnOptions | undefined;
   /** Usage of the previous model call of this turn. */
   readonly latestUsage: Usage | undefined;
+  /** What the turn brought along for the protocol. */
+  readonly extension: Json | undefined;
   readonly host: RuntimeSessionHost;
   readonly signal: AbortSignal;
 }
@@ -76,7 +78,7 @@ type MaybePromise<T> = T | Promise<T>;
 
 /** Every method is optional; what an absent one does is said with it. */
 export interface ProtocolSession {
-  /** At every opening, before anything is restored. */
+  /** At every opening, before the protocol restores anything. */
   initializeSession?(context: ProtocolSessionContext): MaybePromise<void>;
   /** At every opening, after the plugins were restored. */
   restoreSession?(context: ProtocolSessionContext, state: SessionView): MaybePromise<void>;
@@ -126,8 +128,12 @@ export interface ExecRequest {
 
 export interface ExecutionContext extends ProtocolSessionContext {
   readonly turnId: string;
+  /** Aborted when the turn is cancelled or a tool hook aborts it. The turn then ends, whatever the code does. */
   readonly signal: AbortSignal;
   readonly host: RuntimeSessionHost;
+  readonly turnOptions: ProtocolTurnOptions | undefined;
+  /** What the turn brought along for the protocol. */
+  readonly extension: Json | undefined;
   /** Calls a tool as the model would: same catalog, same hooks, same records. */
   callTool(toolName: string, args: JsonObject): Promise<ToolOutput>;
 }
@@ -136,7 +142,7 @@ export interface CodeExecutor {
   executeCode(context: ExecutionContext, request: ExecRequest): MaybePromise<Partial<Omit<CodeResult, "toolCalls">>>;
   /** Asked at every commit; only when true is the state captured. */
   executionStateDirty?(): boolean;
-  /** null: there is nothing to keep any more. */
+  /** From here on it is no longer dirty. null: there is nothing to keep any more. A throw keeps what was captured last. */
   snapshotExecutionState?(context: ProtocolSessionContext): MaybePromise<Uint8Array | null>;
   restoreExecutionState?(context: ProtocolSessionContext, state: Uint8Array): MaybePromise<void>;
 }

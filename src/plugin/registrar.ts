@@ -64,7 +64,7 @@ export interface SessionPlugin {
   snapshot?(writer: SnapshotWriter): Json | void;
   /** Called for every session that was stored before, also when it has nothing of this plugin yet. */
   restore?(meta: SnapshotMeta, reader: SnapshotReader): void;
-  /** After the session has all its contributions, before anything is restored. */
+  /** After this plugin has registered, before its state is restored. Plugins behind it register later. */
   sessionReady?(session: { readonly sessionId: string }): void;
 }
 

@@ -12,24 +12,38 @@ import type { Turn } from "./turn.js";
 
 /** Activities kept for a reader of a turn's events. */
 const KEPT = 1_024;
-/** Ended turns whose result nobody has fetched yet. */
+/** Ended turns whose result or events nobody has fetched yet. */
 const MAX_ENDED = 256;
 
-interface ChildTurn {
+/** A turn as the session that started it knows it: two sessions may use the same id. */
+export interface ChildTurnRef {
+  readonly from: string;
   readonly turnId: string;
+}
+
+interface ChildTurn extends ChildTurnRef {
   readonly sessionId: string;
   readonly turn: Turn;
   /** Resolves when the turn is over and its usage was told; never rejects. */
   readonly over: Promise<void>;
   readonly kept: Activity[];
+  /** Readers that wait for something to happen. */
+  readonly waiting: (() => void)[];
   missed: number;
   ended: boolean;
-  wake: () => void;
+  /** Its result was fetched; its events may still be read. */
+  fetched: boolean;
+  /** Its events have been read to the end, or nobody will read them. */
+  read: boolean;
 }
 
 export interface ChildTurnStart {
+  /** The session that starts it. */
+  readonly from: string;
   readonly sessionId: string;
   readonly turnId: string | undefined;
+  /** Keep its events for somebody to read. */
+  readonly streams: boolean;
   readonly start: () => Turn;
   /** Told as the turn spends, and at the end what was not told yet. */
   readonly onUsage: (usage: Usage) => void;
@@ -40,24 +54,23 @@ export class ChildTurns {
   readonly #turns = new Map<string, ChildTurn>();
   #next = 1;
 
-  start({ sessionId, turnId = `${sessionId}#${this.#next++}`, start, onUsage }: ChildTurnStart): string {
+  start({ from, sessionId, turnId = `${sessionId}#${this.#next++}`, streams, start, onUsage }: ChildTurnStart): string {
     for (const other of this.#turns.values()) {
-      if (other.turnId === turnId && !other.ended)
+      if (other.ended) continue;
+      if (other.from === from && other.turnId === turnId)
         throw new TroupeError("turn_exists", `There is a turn ${turnId} already.`, { details: { turnId } });
-      if (other.sessionId === sessionId && !other.ended) {
+      if (other.sessionId === sessionId) {
         throw new TroupeError(
           "turn_running",
           `Session ${sessionId} has a turn running that was started for a session.`,
-          {
-            retryable: true,
-            details: { sessionId, turnId: other.turnId },
-          },
+          { retryable: true, details: { sessionId } },
         );
       }
     }
     const turn = start();
     let over: () => void = ignore;
     const child: ChildTurn = {
+      from,
       turnId,
       sessionId,
       turn,
@@ -65,46 +78,54 @@ export class ChildTurns {
         over = resolve;
       }),
       kept: [],
+      waiting: [],
       missed: 0,
       ended: false,
-      wake: ignore,
+      fetched: false,
+      read: !streams,
     };
-    this.#turns.set(turnId, child);
+    // An older turn of this name has ended: behind the others again, it is not the next to be forgotten.
+    this.#turns.delete(keyOf(child));
+    this.#turns.set(keyOf(child), child);
     this.#follow(child, onUsage).then(over);
     return turnId;
   }
 
-  async result(turnId: string): Promise<TurnResult> {
-    const child = this.#find(turnId);
+  async result(ref: ChildTurnRef): Promise<TurnResult> {
+    const child = this.#find(ref);
     await child.over;
-    this.#turns.delete(turnId);
+    child.fetched = true;
+    this.#forgetIfDone(child);
     return child.turn;
   }
 
-  cancel(turnId: string): void {
-    this.#find(turnId).turn.cancel("The session that started the turn cancelled it.");
+  cancel(ref: ChildTurnRef): void {
+    this.#find(ref).turn.cancel("The session that started the turn cancelled it.");
   }
 
   /** What happened since the last call; waits for something, null when the turn is over. */
-  async events(turnId: string): Promise<readonly Activity[] | null> {
-    // Fetched with its result, it is over as well.
-    const child = this.#turns.get(turnId);
+  async events(ref: ChildTurnRef): Promise<readonly Activity[] | null> {
+    const child = this.#turns.get(keyOf(ref));
     if (child === undefined) return null;
-    if (child.kept.length === 0 && !child.ended) {
-      await new Promise<void>((resolve) => {
-        child.wake = resolve;
-      });
+    while (child.kept.length === 0 && !child.ended) {
+      await new Promise<void>((resolve) => child.waiting.push(resolve));
     }
     const batch: Activity[] = child.missed > 0 ? [{ type: "gap", missed: child.missed }] : [];
     child.missed = 0;
     batch.push(...child.kept.splice(0));
-    return batch.length === 0 ? null : batch;
+    if (batch.length > 0) return batch;
+    child.read = true;
+    this.#forgetIfDone(child);
+    return null;
   }
 
-  #find(turnId: string): ChildTurn {
-    const child = this.#turns.get(turnId);
-    if (child !== undefined) return child;
-    throw new TroupeError("turn_unknown", `There is no turn ${turnId}, or its result was fetched already.`);
+  #find(ref: ChildTurnRef): ChildTurn {
+    const child = this.#turns.get(keyOf(ref));
+    if (child !== undefined && !child.fetched) return child;
+    throw new TroupeError(
+      "turn_unknown",
+      `Session ${ref.from} has started no turn ${ref.turnId}, or has fetched its result already.`,
+    );
   }
 
   /** Reads the turn to its end. What it uses is told once: live, and the rest when the result is known. */
@@ -120,20 +141,30 @@ export class ChildTurns {
           const rest = subtractUsage(activity.result.usage, told);
           if (Object.values(rest).some((count) => count > 0)) onUsage(rest);
         }
-        keep(child, activity);
+        if (!child.read) keep(child, activity);
       }
     } catch {
       // Whoever fetches the result gets the error.
     }
     child.ended = true;
-    child.wake();
+    wakeReaders(child);
     this.#forgetOldest();
   }
 
-  #forgetOldest(): void {
-    const ended = [...this.#turns.values()].filter((child) => child.ended);
-    for (const { turnId } of ended.slice(0, Math.max(0, ended.length - MAX_ENDED))) this.#turns.delete(turnId);
+  #forgetIfDone(child: ChildTurn): void {
+    const key = keyOf(child);
+    // A newer turn may have its name by now.
+    if (child.fetched && child.read && this.#turns.get(key) === child) this.#turns.delete(key);
   }
+
+  #forgetOldest(): void {
+    const ended = [...this.#turns].filter(([, child]) => child.ended);
+    for (const [key] of ended.slice(0, Math.max(0, ended.length - MAX_ENDED))) this.#turns.delete(key);
+  }
+}
+
+function keyOf({ from, turnId }: ChildTurnRef): string {
+  return JSON.stringify([from, turnId]);
 }
 
 function keep(child: ChildTurn, activity: Activity): void {
@@ -145,7 +176,11 @@ function keep(child: ChildTurn, activity: Activity): void {
     child.kept.shift();
     child.missed++;
   }
-  child.wake();
+  wakeReaders(child);
+}
+
+function wakeReaders({ waiting }: ChildTurn): void {
+  for (const wake of waiting.splice(0)) wake();
 }
 
 function ignore(): void {}

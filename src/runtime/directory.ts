@@ -37,6 +37,11 @@ export class SessionDirectory {
     return this.#residences.get(sessionId) ?? this.#add(sessionId, placeSession(sessionId, this.#workers));
   }
 
+  /** Where a session is, when it is open or about to be. */
+  find(sessionId: string): Residence | undefined {
+    return this.#residences.get(sessionId);
+  }
+
   /** Is anything under way with a session? */
   isBusy(sessionId: string): boolean {
     const residence = this.#residences.get(sessionId);

@@ -165,7 +165,8 @@ export class Session {
   }
 }
 
-function checkInput(input: unknown): string {
+/** What a turn can be asked with; `invalid_turn_input` says why something cannot. */
+export function checkInput(input: unknown): string {
   if (typeof input !== "string") {
     throw new TroupeError(
       "invalid_turn_input",

@@ -207,12 +207,13 @@ export class SessionWorker {
     return (await this.#service()).releaseIdle({ sessionId });
   }
 
-  /** No deadline but the caller's own: a task may be long. */
+  /** No deadline but the caller's own: a task may be long. Cancelling one is asking it, and so it is still waited for. */
   async operate(
     request: Parameters<SessionWorkerService["operate"]>[0],
     signal: AbortSignal | undefined,
   ): Promise<OperationReceipt> {
-    return (await this.#service()).operate(request, { signal, deadlineMs: Number.POSITIVE_INFINITY });
+    const options = { signal, deadlineMs: Number.POSITIVE_INFINITY, cooperative: request.kind === "task" };
+    return (await this.#service()).operate(request, options);
   }
 
   async operations(): Promise<readonly OperationSpec[]> {

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { asTroupeError, checkNodes, checkSessionId, TroupeError } from "../kernel/index.js";
+import { asTroupeError, checkNodes, checkSessionId, narrowingProblem, TroupeError } from "../kernel/index.js";
 import type { OperationKind, OperationSpec, SessionHandle } from "../plugin/index.js";
 import type {
   HostRelay,
@@ -18,7 +18,7 @@ import { type Residence, SessionDirectory } from "./directory.js";
 import { type ResolvedOptions, resolveOptions, type TroupeOptions } from "./options.js";
 import { leastLoaded } from "./placement.js";
 import { PluginWorker } from "./plugin-worker.js";
-import { type ForkOptions, type OperationOptions, Session, type SessionDriver } from "./session-handle.js";
+import { checkInput, type ForkOptions, type OperationOptions, Session, type SessionDriver } from "./session-handle.js";
 import { SessionWorker } from "./session-worker.js";
 import { StoreWorker } from "./store-worker.js";
 import { Turn } from "./turn.js";
@@ -290,9 +290,8 @@ export class Troupe implements AsyncDisposable {
     this.#checkOpen();
     const { at = "leaf", authority, catalog, id = childId(parentId) } = options;
     if (at !== "leaf") throw new TroupeError("invalid_fork", `A fork starts at "leaf", not at ${String(at)}.`);
-    checkNames(authority?.hiddenTools, "authority.hiddenTools", "tool names");
-    checkNames(authority?.withoutPlugins, "authority.withoutPlugins", "plugin ids");
-    checkNames(catalog?.remove, "catalog.remove", "tool names");
+    const problem = narrowingProblem(options);
+    if (problem !== undefined) throw new TroupeError("invalid_fork", `${problem}.`);
     checkSessionId(id);
     const making: SessionMaking = {
       start: { kind: "current_session" },
@@ -329,7 +328,9 @@ export class Troupe implements AsyncDisposable {
       // The session that asks is in the middle of a call and so cannot be closed: it is not waited for.
       const { made } =
         start?.kind === "existing_session"
-          ? await this.#directory.use(start.sessionId, (source) => this.#make(id, { ...making, start }, source))
+          ? await this.#directory.use(start.sessionId, (source) =>
+              this.#make(id, { ...making, start, createdBy: from }, source),
+            )
           : await this.#make(id, { ...making, ...(start && { start }) }, this.#directory.of(from));
       if (usageSource !== undefined) this.#usageSources.set(id, usageSource);
       return made;
@@ -341,20 +342,26 @@ export class Troupe implements AsyncDisposable {
       await this.#directory.moveOut(sessionId, (worker) => this.#worker(worker).releaseIdle(sessionId));
       this.#usageSources.delete(sessionId);
     },
-    startTurn: async ({ from, sessionId, text, turnId }) => {
+    startTurn: async ({ from, sessionId, text, turnId, streams }) => {
       this.#checkOpen();
+      const input = checkInput(text);
       const source = this.#usageSources.get(sessionId) ?? "child";
       const started = this.#childTurns.start({
+        from,
         sessionId,
         turnId,
-        start: () => this.#turn(sessionId, text),
-        onUsage: (usage) => this.#worker(this.#directory.of(from).worker).usage([from, source, usage]),
+        streams,
+        start: () => this.#turn(sessionId, input),
+        onUsage: (usage) => {
+          const payer = this.#directory.find(from);
+          if (payer !== undefined) this.#worker(payer.worker).usage([from, source, usage]);
+        },
       });
       return { turnId: started, sessionId };
     },
-    awaitTurn: ({ turnId }) => this.#childTurns.result(turnId),
-    cancelTurn: async ({ turnId }) => this.#childTurns.cancel(turnId),
-    turnEvents: ({ turnId }) => this.#childTurns.events(turnId),
+    awaitTurn: (turn) => this.#childTurns.result(turn),
+    cancelTurn: async (turn) => this.#childTurns.cancel(turn),
+    turnEvents: (turn) => this.#childTurns.events(turn),
     ask: ({ sessionId, ...call }) =>
       this.#directory.use(sessionId, ({ worker }) =>
         this.#worker(worker).inMailbox("hostCall", { sessionId, ...call }),
@@ -424,11 +431,6 @@ export class Troupe implements AsyncDisposable {
 
 function childId(parentId: string): string {
   return `${parentId.slice(0, 200)}/${randomUUID().slice(0, 8)}`;
-}
-
-function checkNames(names: unknown, what: string, of: string): void {
-  if (names === undefined || (Array.isArray(names) && names.every((name) => typeof name === "string"))) return;
-  throw new TroupeError("invalid_fork", `${what} must be a list of ${of}.`);
 }
 
 function beingMoved(sessionId: string): TroupeError {

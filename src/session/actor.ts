@@ -222,9 +222,9 @@ export class SessionActor {
   /** Runs an operation: a query at once, also while a turn runs; a command or task in its place. */
   async operate(request: OperationRequest): Promise<OperationReceipt> {
     const opened = await this.#opened;
-    if (!needsItsTurn(opened, request)) return runOperation(opened, request);
-    const receipt = await this.#post((session) => runOperation(session, request));
-    for (const input of receipt.turns) this.turn(input, UNHEARD).catch(ignore);
+    if (!needsItsTurn(opened, request)) return (await runOperation(opened, request)).receipt;
+    const { receipt, repeated } = await this.#post((session) => runOperation(session, request));
+    if (!repeated) for (const input of receipt.turns) this.turn(input, UNHEARD).catch(ignore);
     return receipt;
   }
 

@@ -1,8 +1,9 @@
 import type { Authority, ToolSpec } from "../kernel/index.js";
-import { type Preamble, type ProtocolTurnOptions, TroupeError, type TurnFacts } from "../plugin/index.js";
+import type { Preamble, ProtocolTurnOptions, TurnFacts } from "../plugin/index.js";
 import type { RegisteredTool, SessionTools, ToolAbsence, ToolLookup } from "../tools/index.js";
 import type { SessionHooks } from "./hooks.js";
 import { readRemovals } from "./read-answers.js";
+import { readPreamble } from "./read-protocol.js";
 import type { SessionProtocol } from "./session-protocol.js";
 import type { Surface, Surfaces } from "./surface.js";
 
@@ -51,6 +52,7 @@ interface CatalogKey {
 /** Catalogs kept: a session that goes back and forth between two states finds both. */
 const MAX_KEPT = 4;
 const NOTHING_REMOVED: ReadonlySet<string> = new Set();
+const CONTRIBUTOR = "tool_catalog_contributor";
 
 /** What a catalog is made of. */
 export interface CatalogSources {
@@ -78,22 +80,32 @@ export class SessionCatalog {
     signal: AbortSignal,
   ): TurnCatalog | Promise<TurnCatalog> {
     const { tools, hooks } = this.#session;
-    const contributed = hooks.has("tool_catalog_contributor");
+    const contributed = hooks.has(CONTRIBUTOR);
     const key: CatalogKey = {
       overlayRevision: tools.overlayRevision,
       toolGeneration: tools.generation,
       pluginFingerprint: contributed ? hooks.fingerprint() : 0n,
       turnOptions,
     };
-    const kept = this.#kept.find((entry) => sameKey(entry.key, key));
+    // A contributor that was called since may say something else now, and asking it is as quick as finding out.
+    const kept = hooks.isTouched(CONTRIBUTOR) ? undefined : this.#kept.find((entry) => sameKey(entry.key, key));
     if (kept !== undefined) return kept.catalog;
     if (!contributed) return this.#keep(key, this.#build(NOTHING_REMOVED, turnOptions));
-    return this.#removals(facts, signal).then((removed) => this.#keep(key, this.#build(removed, turnOptions)));
+    return this.#contributed(key, facts, signal);
   }
 
   /** Forgets every catalog. */
   invalidate(): void {
     this.#kept = [];
+  }
+
+  /** Kept under the state its contributors answered from; state that cannot be captured is reported by the commit. */
+  async #contributed(key: CatalogKey, facts: TurnFacts, signal: AbortSignal): Promise<TurnCatalog> {
+    const { hooks } = this.#session;
+    const catalog = this.#build(await this.#removals(facts, signal), key.turnOptions);
+    const [captured] = await Promise.allSettled([hooks.capture(CONTRIBUTOR)]);
+    if (captured.status === "rejected") return catalog;
+    return this.#keep({ ...key, pluginFingerprint: hooks.fingerprint() }, catalog);
   }
 
   #keep(key: CatalogKey, catalog: TurnCatalog): TurnCatalog {
@@ -112,10 +124,7 @@ export class SessionCatalog {
       contributions: [],
       turnOptions,
     });
-    if (typeof preamble?.interpret !== "function" || !Array.isArray(preamble.toolSpecs)) {
-      throw new TroupeError("protocol_failed", "The protocol's driver built no preamble with toolSpecs and interpret.");
-    }
-    return new TurnCatalog({ tools, specs, removed, preamble });
+    return new TurnCatalog({ tools, specs, removed, preamble: readPreamble(preamble, protocol.ownerOf("driver")) });
   }
 
   /** Contributors all see the same catalog and can only take away; what the session's authority hides is not in it. */
@@ -124,7 +133,7 @@ export class SessionCatalog {
     const names = tools.specs().map(({ name }) => name);
     const removed = new Set<string>();
     await hooks.each(
-      "tool_catalog_contributor",
+      CONTRIBUTOR,
       () => ({
         ...facts,
         tools: names,
@@ -135,7 +144,8 @@ export class SessionCatalog {
       (answer, pluginId) => {
         for (const name of readRemovals(answer, pluginId)) removed.add(name);
       },
-      { signal },
+      // The answer brings the state it was made from along.
+      { signal, capture: true },
     );
     return removed;
   }

@@ -78,12 +78,15 @@ export class HookTable {
     const stateful = this.links[index]?.manifest.stateful === true;
     const mayChangeLater = specs.some(({ kind }) => kind === "turn_finalized");
     const lastAfterTurn = specs.findLastIndex(({ kind }) => kind === "after_turn");
+    // Asked at once, the last of several may answer before another one has changed anything.
+    const inOrder =
+      this.dispatch === "sequential" || specs.findIndex(({ kind }) => kind === "after_turn") === lastAfterTurn;
     const counts = new Map<HookKind, number>();
     specs.forEach((spec, at) => {
       const { kind } = spec;
       const nth = counts.get(kind) ?? 0;
       counts.set(kind, nth + 1);
-      const captures = stateful && at === lastAfterTurn && !mayChangeLater;
+      const captures = stateful && at === lastAfterTurn && inOrder && !mayChangeLater;
       const hook: RegisteredHook = { index, kind, nth, spec, captures };
       const same = this.#byKind.get(kind);
       if (same === undefined) this.#byKind.set(kind, [hook]);

@@ -166,7 +166,7 @@ export class SessionHooks {
 
   /** A stateful plugin was called since its last capture. */
   get needCapture(): boolean {
-    return this.#table.links.some((link, index) => link.manifest.stateful && this.slots[index]?.touched === true);
+    return this.slots.some(isDue);
   }
 
   /** One after another until `read` says it is enough. The first error ends it. */
@@ -206,10 +206,19 @@ export class SessionHooks {
     return hook === undefined ? undefined : this.#call(hook, facts, options);
   }
 
-  /** Captures the state of every plugin that was called since its last capture; unchanged state costs no bytes. */
-  async capture(): Promise<void> {
+  /** Was a stateful plugin with a hook of this kind called since its last capture? */
+  isTouched(kind: HookKind): boolean {
+    return this.#table.registered(kind).some(({ index }) => isDue(this.slots[index]));
+  }
+
+  /**
+   * Captures the state of every plugin that was called since its last capture; unchanged state costs no bytes. With a
+   * kind, only of those that have a hook of it.
+   */
+  async capture(kind?: HookKind): Promise<void> {
     const { links } = this.#table;
-    const due = links.filter((link, index) => link.manifest.stateful && this.slots[index]?.touched === true);
+    const wanted = kind === undefined ? undefined : new Set(this.#table.registered(kind).map(({ index }) => index));
+    const due = links.filter((_link, index) => isDue(this.slots[index]) && (wanted?.has(index) ?? true));
     if (due.length === 0) return;
     const settled = await Promise.allSettled(
       due.map((link) => link.capture(this.slots[links.indexOf(link)] as PluginSlot)),
@@ -278,6 +287,11 @@ type LifecycleKind =
   | "session_restored"
   | "session_config_changed"
   | "stream_finished";
+
+/** Something may have to be captured. */
+function isDue(slot: PluginSlot | undefined): boolean {
+  return slot?.stateful === true && slot.touched;
+}
 
 /** A tool call whose hooks are to be asked; what they are asked about (arguments, a result) may change on the way. */
 export interface AroundTool<S extends "before_tool_call" | "after_tool_call", T> {

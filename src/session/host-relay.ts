@@ -15,6 +15,11 @@ export interface TraceSink {
   emit(event: TraceEvent): void;
 }
 
+interface StartedTurn {
+  readonly from: string;
+  readonly turnId: string;
+}
+
 /**
  * What a session asks of other sessions, by way of the main thread: it knows where they are. `from` is the session that
  * asks; whether it may has been checked.
@@ -27,11 +32,14 @@ export interface HostRelay {
     readonly sessionId: string;
     readonly text: string;
     readonly turnId: string | undefined;
+    /** Somebody will read its events. */
+    readonly streams: boolean;
   }): Promise<{ readonly turnId: string; readonly sessionId: string }>;
-  awaitTurn(argument: { readonly turnId: string }): Promise<TurnResult>;
-  cancelTurn(argument: { readonly turnId: string }): Promise<void>;
+  /** Of a turn the session itself started; `turn_unknown` for any other, and for one that was awaited before. */
+  awaitTurn(argument: StartedTurn): Promise<TurnResult>;
+  cancelTurn(argument: StartedTurn): Promise<void>;
   /** The next activities of a turn; null when it is over. */
-  turnEvents(argument: { readonly turnId: string }): Promise<readonly unknown[] | null>;
+  turnEvents(argument: StartedTurn): Promise<readonly unknown[] | null>;
   /** A service of another session, served where that session is. */
   ask(argument: {
     readonly sessionId: string;

@@ -1,5 +1,6 @@
 import {
   type AppendRequest,
+  aborted,
   asTroupeError,
   checkNodes,
   type Message,
@@ -19,6 +20,7 @@ import {
   TURN_EVENTS,
   type TurnRequestInput,
 } from "../plugin/index.js";
+import type { HostRelay } from "./host-relay.js";
 import { createSessionFrom, trace } from "./perform.js";
 import type { Session } from "./session.js";
 import { visibleSession } from "./visibility.js";
@@ -77,6 +79,7 @@ const SERVICES: { readonly [I in HostInterface]: Service } = {
   trace: async (session, { pluginId }, [context, event]) => {
     const { name, payload } = (event ?? {}) as { name?: unknown; payload?: never };
     if (typeof name !== "string" || name === "") throw invalid("emitTraceEvent", "an event needs a name");
+    if (typeof (context ?? {}) !== "object") throw invalid("emitTraceEvent", "a context is an object");
     trace(session, pluginId, { name, payload: payload ?? null, context: (context ?? {}) as never });
   },
 };
@@ -113,7 +116,8 @@ async function ownCall(session: Session, { pluginId, method, args }: HostCallReq
         tools.setAvailability(names(method, [args[1]]), (args[2] ?? null) as ToolAvailability | null),
       );
     case "setToolMembership":
-      return toolsChanged(session, () => tools.setMembership(names(method, args[1]), args[2] === true));
+      if (typeof args[2] !== "boolean") throw invalid(method, "say whether the tools are to be present");
+      return toolsChanged(session, () => tools.setMembership(names(method, args[1]), args[2] as boolean));
     case "takeFirstTurnInput":
       return session.takeFirstInput();
     case "appendSessionNodes": {
@@ -130,7 +134,7 @@ async function ownCall(session: Session, { pluginId, method, args }: HostCallReq
 async function toolsChanged(session: Session, change: () => number): Promise<number> {
   const generation = change();
   session.toolsChanged();
-  if (session.running === undefined) await session.store("tools");
+  await session.storeBetweenTurns("tools");
   return generation;
 }
 
@@ -151,8 +155,13 @@ async function lifecycle(session: Session, request: HostCallRequest, args: reado
 }
 
 /** Turns of other sessions. One's own is the one that is asking. */
-async function turns(session: Session, { method }: HostCallRequest, args: readonly unknown[]): Promise<unknown> {
+async function turns(
+  session: Session,
+  { method, signal }: HostCallRequest,
+  args: readonly unknown[],
+): Promise<unknown> {
   const { relay } = session.services;
+  const from = session.id;
   switch (method) {
     case "startTurn":
     case "startTurnStream": {
@@ -163,22 +172,38 @@ async function turns(session: Session, { method }: HostCallRequest, args: readon
           details: { sessionId },
         });
       }
-      const started = await relay.startTurn({ from: session.id, sessionId, text, turnId });
-      session.turnsStarted.add(started.turnId);
-      return method === "startTurn" ? relay.awaitTurn({ turnId: started.turnId }) : started;
+      const streams = method === "startTurnStream";
+      const started = await relay.startTurn({ from, sessionId, text, turnId, streams });
+      return streams ? started : wholeTurn(relay, { from, turnId: started.turnId }, signal);
     }
     case "awaitTurn":
-      return relay.awaitTurn({ turnId: ownTurn(session, args[0]) });
+      return relay.awaitTurn({ from, turnId: turnIdFrom(method, args[0]) });
     case "cancelTurn":
-      return relay.cancelTurn({ turnId: ownTurn(session, args[0]) });
+      return relay.cancelTurn({ from, turnId: turnIdFrom(method, args[0]) });
     default:
-      return relay.turnEvents({ turnId: ownTurn(session, args[0]) });
+      return relay.turnEvents({ from, turnId: turnIdFrom(method, args[0]) });
   }
 }
 
-function ownTurn(session: Session, turnId: unknown): string {
-  if (typeof turnId === "string" && session.turnsStarted.has(turnId)) return turnId;
-  throw new TroupeError("turn_unknown", `Session ${session.id} has started no turn ${String(turnId)}.`);
+/** Waits for a turn only this call knows of: when the call is given up, nobody else can stop it. */
+async function wholeTurn(
+  relay: HostRelay,
+  turn: { readonly from: string; readonly turnId: string },
+  signal: AbortSignal | undefined,
+): Promise<unknown> {
+  const cancel = () => void relay.cancelTurn(turn).catch(ignore);
+  signal?.addEventListener("abort", cancel, { once: true });
+  if (signal?.aborted) cancel();
+  try {
+    return await relay.awaitTurn(turn);
+  } finally {
+    signal?.removeEventListener("abort", cancel);
+  }
+}
+
+function turnIdFrom(method: HostMethod, turnId: unknown): string {
+  if (typeof turnId === "string") return turnId;
+  throw invalid(method, "say which turn");
 }
 
 function turnInput(input: unknown): TurnRequestInput {
@@ -209,45 +234,62 @@ function tasks(method: HostMethod): unknown {
 
 async function complete(session: Session, request: HostCallRequest, args: readonly unknown[]): Promise<unknown> {
   const [asked, source] = args;
+  const { signal = NEVER } = request;
   if (typeof source !== "string" || source.trim() === "")
     throw invalid(request.method, "say under which source its usage is to be counted");
   const { system = "", messages, output } = (asked ?? {}) as Partial<DirectRequest> & Partial<LlmRequest>;
-  if (!Array.isArray(messages) || messages.length === 0) throw invalid(request.method, "it needs messages");
+  const turn = request.method === "directCompletion" ? plainMessages(messages) : wholeMessages(messages);
+  if (turn === undefined || turn.length === 0) throw invalid(request.method, "it needs messages that say something");
   const response = await completeOnce(
     session.services.model,
     {
       sessionId: session.id,
       turnId: session.running?.turnId ?? "",
       system: typeof system === "string" ? system : "",
-      turn: request.method === "directCompletion" ? plainMessages(request.method, messages) : messages,
+      turn,
       direct: { source, ...(output !== undefined && { output }) },
     },
-    { signal: request.signal ?? NEVER },
+    { signal },
   ).catch((error: unknown) => {
+    if (signal.aborted) throw aborted(signal);
     const cause = asTroupeError(error, "model_failed");
     throw new TroupeError("direct_completion_failed", `The model did not answer: ${cause.message}`, {
       cause,
       retryable: cause.retryable,
     });
   });
-  const { usage } = response;
+  const { usage, reason } = response;
   await session.recordUsage(source, usage);
   if (request.method === "directLlmCompletion") return { response, usage };
+  // Of a whole response the caller sees it; half a text looks like any other.
+  if (reason === "error") throw new TroupeError("direct_completion_failed", "The model broke off with an error.");
   return { text: textOf({ id: "", role: "assistant", parts: response.parts }), usage };
 }
 
 /** Texts as messages; what says nothing is left out. */
-function plainMessages(method: HostMethod, messages: readonly unknown[]): Message[] {
-  return messages.flatMap((message, index): Message[] => {
+function plainMessages(messages: unknown): readonly Message[] | undefined {
+  if (!Array.isArray(messages)) return undefined;
+  return messages.flatMap((message: unknown, index): Message[] => {
     const { role, text } = (message ?? {}) as Record<string, unknown>;
     if (typeof text !== "string" || (role !== "user" && role !== "assistant" && role !== "system")) {
-      throw invalid(method, "a message needs a role (user, assistant, system) and a text");
+      throw invalid("directCompletion", "a message needs a role (user, assistant, system) and a text");
     }
     return text === "" ? [] : [{ id: `direct.${index}`, role, parts: [{ type: "text", text }] }];
   });
 }
 
+function wholeMessages(messages: unknown): readonly Message[] | undefined {
+  if (!Array.isArray(messages)) return undefined;
+  for (const message of messages as readonly (Partial<Message> | null)[]) {
+    if (typeof message?.role !== "string" || !Array.isArray(message.parts))
+      throw invalid("directLlmCompletion", "a message needs a role and parts");
+  }
+  return messages;
+}
+
 const NEVER = new AbortController().signal;
+
+function ignore(): void {}
 
 function names(method: HostMethod, value: unknown): readonly string[] {
   if (Array.isArray(value) && value.every((name) => typeof name === "string")) return value;

@@ -17,6 +17,7 @@ import type {
   ActivityNote,
   CancelNote,
   HostToolCall,
+  OperationReceipt,
   PluginSetup,
   RelayCall,
   SessionMaking,
@@ -67,10 +68,7 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
     extend: ({ sessionId, extension }) => configured().actor(sessionId).extend(extension),
     hostCall: async ({ sessionId, ...call }) => serveHostCall(await configured().session(sessionId), call),
     releaseIdle: ({ sessionId }) => configured().release(sessionId, { idle: true }),
-    operate: ({ sessionId, ...request }, signal: AbortSignal) =>
-      configured()
-        .actor(sessionId)
-        .operate({ ...request, signal }),
+    operate: (request, signal: AbortSignal) => configured().operate(request, signal),
     operations: () => configured().operations(),
     release: ({ sessionId }) => configured().release(sessionId),
     stats: () => ({ ...configured().stats(), threadId }),
@@ -88,6 +86,8 @@ class SessionHost {
   readonly #pool: ToolPool;
   readonly #sessions = new Map<string, SessionActor>();
   readonly #turns = new Map<number, ActiveTurn>();
+  /** Operations, and host services under way: told to stop when the runtime closes. */
+  readonly #stops = new Set<AbortController>();
   #finished = 0;
   #closing = false;
 
@@ -174,6 +174,13 @@ class SessionHost {
     return this.#start(sessionId, () => adoptSession(this.#services, sessionId, { snapshot, making }));
   }
 
+  operate(
+    { sessionId, ...request }: Parameters<SessionWorkerService["operate"]>[0],
+    given: AbortSignal,
+  ): Promise<OperationReceipt> {
+    return this.#stoppable(given, (signal) => this.actor(sessionId).operate({ ...request, signal }));
+  }
+
   operations(): OperationSpec[] {
     return this.#services.surfaces.common.table.operations();
   }
@@ -210,6 +217,7 @@ class SessionHost {
     for (const actor of actors) actor.leave();
     const hurry = setTimeout(() => {
       for (const turn of this.#turns.values()) turn.cancel("The runtime is closing.");
+      for (const stop of this.#stops) stop.abort(new TroupeError("closed", "The runtime is closing."));
     }, drainMs);
     await Promise.all(actors.map((actor) => actor.ended()));
     clearTimeout(hurry);
@@ -231,10 +239,26 @@ class SessionHost {
     return actor;
   }
 
-  #callHost({ sessionId, ...call }: Parameters<HostGate>[0]): Promise<unknown> {
+  async #callHost({ sessionId, ...call }: Parameters<HostGate>[0]): Promise<unknown> {
     const session = this.#sessions.get(sessionId)?.session;
     if (session === undefined) throw new TroupeError("session_closed", `Session ${sessionId} is not open.`);
-    return callHost(session, call);
+    return this.#stoppable(call.signal, (signal) => callHost(session, { ...call, signal }));
+  }
+
+  /** Does something with a signal that aborts with the given one, and when the runtime closes. */
+  async #stoppable<T>(given: AbortSignal | undefined, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    // Not AbortSignal.any: what it makes is kept as long as the signals it was made of.
+    const stop = new AbortController();
+    const onAbort = () => stop.abort(given?.reason);
+    if (given?.aborted) onAbort();
+    given?.addEventListener("abort", onAbort, { once: true });
+    this.#stops.add(stop);
+    try {
+      return await run(stop.signal);
+    } finally {
+      this.#stops.delete(stop);
+      given?.removeEventListener("abort", onAbort);
+    }
   }
 
   async #turn([key, sessionId, input, listening, extras]: TurnCall) {

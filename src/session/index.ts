@@ -1,6 +1,7 @@
 export { joinDeltas } from "./active-turns.js";
 export { serveSessions } from "./host.js";
 export type { HostRelay, TraceEvent } from "./host-relay.js";
+export type { ObservationGap, Observed, ObservedEvent } from "./observation.js";
 export type { PluginWorkerService } from "./plugin-protocol.js";
 export { servePlugin } from "./plugin-thread.js";
 export type {

@@ -1,14 +1,16 @@
-import { aborted, TroupeError } from "../kernel/index.js";
+import { setMaxListeners } from "node:events";
+import { aborted, asTroupeError, TroupeError } from "../kernel/index.js";
 import type { Contributions, LoadedPlugin, PluginManifest, Protocol, ToolContext } from "../plugin/index.js";
 import { runHere } from "../tools/index.js";
 import type { PhaseProbe } from "../trace/index.js";
 import { Deadlines, ServedCall } from "../wire/index.js";
-import { type HostAccess, PluginInstance } from "./plugin-instance.js";
+import { type HostAccess, PluginInstance, type Waiting } from "./plugin-instance.js";
 import {
   type HookOptions,
   HookProbes,
   type HookRef,
   type HostGate,
+  hostCallOver,
   keep,
   type OperationCall,
   type PluginLink,
@@ -22,6 +24,15 @@ export interface InlineLinkOptions {
   readonly host: HostGate;
   readonly development: boolean;
   readonly optionalInChildren: boolean;
+}
+
+/** A call whose plugin can ask for host services until it is over. */
+interface InlineCall extends Waiting {
+  over: boolean;
+}
+
+class InlineHook extends ServedCall implements InlineCall {
+  over = false;
 }
 
 /** A trusted plugin in the session worker itself: no hop, and no protection from its loops. */
@@ -41,7 +52,9 @@ export class InlineLink implements PluginLink {
   }
 
   async register(slot: PluginSlot): Promise<Contributions> {
-    return this.#instance(slot).contributions;
+    const { contributions, stateful } = this.#instance(slot);
+    slot.stateful = stateful;
+    return contributions;
   }
 
   protocol(slot: PluginSlot): Protocol | undefined {
@@ -53,8 +66,13 @@ export class InlineLink implements PluginLink {
   hook(slot: PluginSlot, hook: HookRef, facts: object, options: HookOptions): unknown {
     const instance = this.#instance(slot);
     slot.touched = true;
-    const waiting = new ServedCall();
-    const value = instance.hook(hook.kind, hook.nth, (context) => Object.assign(context, facts), waiting);
+    const waiting = new InlineHook();
+    let value: unknown;
+    try {
+      value = instance.hook(hook.kind, hook.nth, (context) => Object.assign(context, facts), waiting);
+    } finally {
+      waiting.over = !(value instanceof Promise);
+    }
     // State that is at hand is captured by the commit itself; `options.capture` saves a hop that is not there.
     return value instanceof Promise ? this.#within(value, waiting, hook, options.signal) : value;
   }
@@ -62,15 +80,27 @@ export class InlineLink implements PluginLink {
   tool(slot: PluginSlot, toolId: string, args: unknown, tool: ToolContext): unknown {
     slot.touched = true;
     const { sessionId, turnId, callId } = tool;
-    // The context itself is what is waiting: its signal is made only when the tool looks at it.
-    const { definition, context } = this.#instance(slot).tool(toolId, { sessionId, turnId, callId }, tool);
-    const result = runHere(definition, args as never, context);
-    return result instanceof Promise ? result.then(detached) : detached(result);
+    // The signal is made only when the tool looks at it.
+    const waiting: InlineCall = {
+      get signal() {
+        return tool.signal;
+      },
+      over: false,
+    };
+    let result: unknown;
+    try {
+      const { definition, context } = this.#instance(slot).tool(toolId, { sessionId, turnId, callId }, waiting);
+      result = runHere(definition, args as never, context);
+    } finally {
+      waiting.over = !(result instanceof Promise);
+    }
+    return result instanceof Promise ? untilOver(waiting, result) : detached(result);
   }
 
   operation(slot: PluginSlot, { name, args, sessionId, signal }: OperationCall): Promise<unknown> {
     slot.touched = true;
-    return this.#instance(slot).operation(name, args, sessionId, { signal });
+    const waiting: InlineCall = { signal, over: false };
+    return untilOver(waiting, this.#instance(slot).operation(name, args, sessionId, waiting));
   }
 
   async capture(slot: PluginSlot): Promise<void> {
@@ -93,7 +123,12 @@ export class InlineLink implements PluginLink {
     if (instance === undefined) {
       const { plugin, development } = this.#options;
       const { sessionId, captured, init } = slot;
-      instance = new PluginInstance(plugin, { sessionId, captured, init, development, host: this.#hostFor(sessionId) });
+      const options = { sessionId, captured, init, development, host: this.#hostFor(sessionId) };
+      try {
+        instance = new PluginInstance(plugin, options);
+      } catch (error) {
+        throw asTroupeError(error, "plugin_state_failed");
+      }
       this.#instances.set(slot.sessionId, instance);
     }
     return instance;
@@ -102,12 +137,18 @@ export class InlineLink implements PluginLink {
   #hostFor(sessionId: string): HostAccess {
     const { host } = this.#options;
     const pluginId = this.manifest.id;
+    // As it is across a thread: nothing is shared, nothing is served for a call that has ended or was given up.
     return {
-      call: (granted, { signal }, method, args) => host({ sessionId, pluginId, granted, method, args, signal }),
+      call: async ({ granted, waiting, method, args, signal }) => {
+        if ((waiting as InlineCall).over) throw hostCallOver(pluginId, method);
+        if (signal?.aborted) throw aborted(signal);
+        const answer = host({ sessionId, pluginId, granted, method, args: copied(args, method), signal });
+        return copied(await unlessAborted(answer, signal), method);
+      },
     };
   }
 
-  #within<T>(promise: Promise<T>, waiting: ServedCall, { kind }: HookRef, signal: AbortSignal | undefined): Promise<T> {
+  #within<T>(promise: Promise<T>, waiting: InlineHook, { kind }: HookRef, signal: AbortSignal | undefined): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       const giveUp = (error: TroupeError) => {
         waiting.cancel();
@@ -119,6 +160,7 @@ export class InlineLink implements PluginLink {
         (value: V) => {
           this.#deadlines.cancel(deadline);
           signal?.removeEventListener("abort", onAbort);
+          waiting.over = true;
           settle(value);
         };
       const { deadlineMs } = this.#options;
@@ -132,7 +174,36 @@ export class InlineLink implements PluginLink {
   }
 }
 
-/** A tool may return a piece of its plugin's state: what is recorded must not change with it. */
+async function untilOver(waiting: InlineCall, result: Promise<unknown>): Promise<unknown> {
+  try {
+    return detached(await result);
+  } finally {
+    waiting.over = true;
+  }
+}
+
+function unlessAborted<T>(answer: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return answer;
+  return new Promise<T>((resolve, reject) => {
+    const onAbort = () => reject(aborted(signal));
+    // A hook may ask for any number of services at once: from the eleventh on Node would warn of a leak.
+    setMaxListeners(0, signal);
+    signal.addEventListener("abort", onAbort, { once: true });
+    answer.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+  });
+}
+
+function copied<T>(value: T, method: string): T {
+  try {
+    return detached(value) as T;
+  } catch (cause) {
+    throw new TroupeError("unserialisable", `What ${method} was called with, or answers, is not plain data.`, {
+      cause,
+    });
+  }
+}
+
+/** A tool or operation may return a piece of its plugin's state: what is recorded must not change with it. */
 function detached(result: unknown): unknown {
   return typeof result === "object" && result !== null ? structuredClone(result) : result;
 }

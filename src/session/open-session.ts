@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { isDeepStrictEqual } from "node:util";
 import {
   type Authority,
   type CatalogOverlay,
@@ -10,8 +11,10 @@ import {
   nodeId,
   type SessionConfig,
   segmentId,
+  type ToolSpec,
   type ToolState,
   TroupeError,
+  toolIdOf,
 } from "../kernel/index.js";
 import {
   type Contributions,
@@ -75,6 +78,7 @@ async function planChild(services: SessionServices, id: string, snapshot: Sessio
   const { start = { kind: "empty" }, pluginSource = "fork", relation = "child", firstTurnInput, config } = making;
   const inherited = new Map<string, Uint8Array | null>(Object.entries(snapshot.unsaved));
   const { sessionId, leaf } = snapshot.parent;
+  const { createdBy = sessionId } = making;
   const known = applyComponents(snapshot.components, [...inherited]);
   const reader = new ComponentReader(
     services.store,
@@ -86,17 +90,20 @@ async function planChild(services: SessionServices, id: string, snapshot: Sessio
   const change = (name: string, value: unknown) => inherited.set(name, value === undefined ? null : encode(value));
   change(COMPONENT.authority, isEmpty(narrowed) ? undefined : narrowed);
   change(COMPONENT.firstInput, firstTurnInput);
+  // What was asked of that session by a key was not asked of this one.
+  change(COMPONENT.receipts, undefined);
   if (config !== undefined) {
     const base = (await reader.value<SessionConfig>(COMPONENT.config)) ?? services.config;
     change(COMPONENT.config, changeConfig(base, config));
   }
   if (pluginSource === "fresh") dropPluginState(snapshot.components, inherited);
-  if (start.kind === "empty") inherited.set(COMPONENT.execution, null);
+  // What begins empty has run no code, and its protocol defaults its options for a child.
+  if (start.kind === "empty") for (const name of [COMPONENT.execution, COMPONENT.protocol]) inherited.set(name, null);
   const { components, bytes } = applyComponents(snapshot.components, [...inherited]);
   const nodes = checkNodes(making.initialNodes ?? []);
   const from = start.kind === "empty" ? null : leaf;
   const first = segmentId(id, 1);
-  const origin = { kind: "creator", sessionId } as const;
+  const origin = { kind: "creator", sessionId: createdBy } as const;
   const messages = nodes.map((node, index) => messageOfNode(node, nodeId(first, index), origin));
   const segment = { id: first, parent: from, messages };
   const head: Head = {
@@ -106,8 +113,8 @@ async function planChild(services: SessionServices, id: string, snapshot: Sessio
     turnIndex: start.kind === "empty" ? 0 : snapshot.turnIndex,
     usage: NO_USAGE,
     components,
-    operation: `create:${sessionId}:${randomUUID()}`,
-    ...(relation === "child" && { parent: snapshot.parent }),
+    operation: `create:${createdBy}:${randomUUID()}`,
+    ...(relation === "child" && { parent: { sessionId: createdBy, leaf } }),
   };
   return { head, bytes, segment: nodes.length === 0 ? undefined : { id: first, bytes: encode(segment) } };
 }
@@ -127,20 +134,7 @@ function narrow(
 ): StoredAuthority {
   const withoutPlugins = union(parent.authority.withoutPlugins, authority.withoutPlugins);
   for (const pluginId of authority.withoutPlugins ?? []) checkDroppable(pluginId, links);
-  const tools = authority.tools ?? parent.authority.tools;
-  if (parent.authority.tools !== undefined && authority.tools !== undefined) {
-    const allowed = new Set(parent.authority.tools.map(({ name }) => name));
-    const stranger = authority.tools.find(({ name }) => !allowed.has(name));
-    if (stranger !== undefined) {
-      throw new TroupeError(
-        "authority_widened",
-        `The parent session has no tool ${stranger.name} to give to a child.`,
-        {
-          details: { tool: stranger.name },
-        },
-      );
-    }
-  }
+  const tools = narrowTools(parent.authority.tools, authority.tools);
   const hiddenTools = union(parent.authority.hiddenTools, authority.hiddenTools);
   const { subagent = parent.authority.subagent, pluginOptions } = authority;
   const merged: Authority = {
@@ -154,6 +148,23 @@ function narrow(
   };
   // The overlay is inherited, or replaced as a whole: unlike authority it is no promise.
   return { authority: merged, catalog: (catalog ?? parent.catalog) satisfies CatalogOverlay };
+}
+
+/** No definitions mean no limit, so an empty list must not lift the parent's. */
+function narrowTools(parent: Authority["tools"] = [], asked: Authority["tools"] = []): Authority["tools"] {
+  if (asked.length === 0) return parent.length === 0 ? undefined : parent;
+  const stranger = parent.length === 0 ? undefined : asked.find((tool) => !parent.some((own) => sameTool(own, tool)));
+  if (stranger === undefined) return asked;
+  throw new TroupeError(
+    "authority_widened",
+    `The parent session has no such tool ${stranger.name} to give to a child: name, id and schema must be its own.`,
+    { details: { tool: stranger.name } },
+  );
+}
+
+/** Under another id a name is another tool, and under another schema it may be asked for more. */
+function sameTool(a: ToolSpec, b: ToolSpec): boolean {
+  return a.name === b.name && toolIdOf(a) === toolIdOf(b) && isDeepStrictEqual(a.inputSchema, b.inputSchema);
 }
 
 function union(a: readonly string[] = [], b: readonly string[] = []): string[] {
@@ -247,7 +258,9 @@ async function openSlot(
         fresh: head === undefined,
       }
     : undefined;
-  return newSlot(id, captured, init);
+  const slot = newSlot(id, captured, init);
+  slot.stateful = manifest.stateful;
+  return slot;
 }
 
 /** Plugins register one after another; the first that cannot ends it. */

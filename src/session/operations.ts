@@ -1,6 +1,7 @@
-import { type AppendNode, asTroupeError, TroupeError } from "../kernel/index.js";
-import { type OperationKind, type OperationOutcome, operationSession } from "../plugin/index.js";
+import { type AppendNode, aborted, asTroupeError, TroupeError } from "../kernel/index.js";
+import { type OperationKind, operationSession } from "../plugin/index.js";
 import type { OperationReceipt } from "./protocol.js";
+import { readOutcome } from "./read-answers.js";
 import type { Session } from "./session.js";
 
 export interface OperationRequest {
@@ -20,42 +21,44 @@ export function needsItsTurn(session: Session, { kind, name }: Pick<OperationReq
   return session.hooks.operation(kind, name).spec.acts === "command";
 }
 
+export interface OperationDone {
+  readonly receipt: OperationReceipt;
+  /** Nothing was run: an earlier call under the same key came to this. */
+  readonly repeated: boolean;
+}
+
 /**
  * Runs an operation on a session. What a command or task tells and the plugins' state are stored in one write before it
  * is answered; a query changes nothing, so it needs no place in the mailbox. An action has no effects beyond state.
  */
-export async function runOperation(session: Session, request: OperationRequest): Promise<OperationReceipt> {
+export async function runOperation(session: Session, request: OperationRequest): Promise<OperationDone> {
   const { kind, name, args, about, key, signal } = request;
   const { link, slot, spec } = session.hooks.operation(kind, name);
   const sessionId = operationSession(spec, about, session.id);
   const done = key === undefined ? undefined : await session.receipt(key, name);
-  if (done !== undefined) return done;
-  let outcome: OperationOutcome;
+  if (done !== undefined) return { receipt: done, repeated: true };
+  // Given up while it waited for its place.
+  if (signal.aborted) throw aborted(signal);
+  let answer: unknown;
   try {
-    outcome = (await link.operation(slot, { name, args, sessionId, signal })) as OperationOutcome;
+    answer = await link.operation(slot, { name, args, sessionId, signal });
   } catch (error) {
     throw operationError(error, name);
   }
   const pluginId = link.manifest.id;
-  const events = outcome.events ?? [];
+  const { output, events, directives } = readOutcome(answer, pluginId);
   const receipt: OperationReceipt = {
-    output: outcome.output,
+    output,
     events: events.map((value) => ({ pluginId, value })),
-    turns: (outcome.directives ?? []).map(({ input }) => input),
+    turns: directives.map(({ input }) => input),
   };
-  if (!needsItsTurn(session, request)) return receipt;
+  if (!needsItsTurn(session, request)) return { receipt, repeated: false };
   if (key !== undefined) await session.keepReceipt(key, name, receipt);
-  if (events.length === 0) {
-    await session.save();
-    return receipt;
-  }
-  const [captured] = await Promise.allSettled([session.hooks.capture()]);
   const nodes = events.map(
     (event): AppendNode => ({ kind: "plugin", pluginType: `event.${event.name}`, body: event.payload ?? null }),
   );
-  await session.append({ nodes }, { kind: "plugin", pluginId });
-  if (captured.status === "rejected") throw captured.reason;
-  return receipt;
+  await session.storeOutcome(nodes, { kind: "plugin", pluginId });
+  return { receipt, repeated: false };
 }
 
 /** What the plugin threw is the cause; what the runtime says of itself (a lost worker, an abort) stays what it is. */

@@ -1,5 +1,6 @@
 import {
   asTroupeError,
+  checkCreateRequest,
   checkNodes,
   checkSessionId,
   type Directive,
@@ -82,16 +83,15 @@ async function createFor(session: Session, pluginId: string, request: SessionCre
 }
 
 /** Makes a session for another one, checked before anything leaves the worker. */
-export async function createSessionFrom(session: Session, request: SessionCreateRequest): Promise<SessionHandle> {
-  const { sessionId, start, initialNodes, firstTurnInput } = request;
+export async function createSessionFrom(session: Session, asked: SessionCreateRequest): Promise<SessionHandle> {
+  const request = checkCreateRequest(asked);
+  const { sessionId, start, initialNodes } = request;
   if (sessionId !== undefined) checkSessionId(sessionId);
   if (sessionId === session.id) {
     throw new TroupeError("session_exists", `There is already a session ${sessionId}.`, { details: { sessionId } });
   }
   if (start?.kind === "existing_session") await visibleSession(session, start.sessionId);
   if (initialNodes !== undefined) checkNodes(initialNodes);
-  if (firstTurnInput !== undefined && typeof firstTurnInput !== "string")
-    throw new TroupeError("invalid_session_request", "firstTurnInput must be a text.");
   const handle = await session.services.relay.create({ from: session.id, request });
   session.created.add(handle.sessionId);
   return handle;

@@ -1,4 +1,4 @@
-import { asTroupeError, type ToolOutput, TroupeError, toolFailure } from "../kernel/index.js";
+import { asTroupeError, messageOf, type ToolOutput, TroupeError, toolFailure } from "../kernel/index.js";
 import {
   type ContributionSet,
   type Contributions,
@@ -19,8 +19,10 @@ import {
   type SessionPlugin,
   TOOL_HOOK_HOST,
 } from "../plugin/index.js";
+import { plainResult } from "../tools/index.js";
 import { decode, encodeState } from "../wire/index.js";
 import type { Captured, InstanceInit } from "./plugin-protocol.js";
+import { isToolOutput } from "./read-answers.js";
 
 /** Whoever waits for a hook or tool; the signal is made only when it is looked at. */
 export interface Waiting {
@@ -29,12 +31,14 @@ export interface Waiting {
 
 /** How an instance reaches the host services: in whose name, and for which call. */
 export interface HostAccess {
-  call(
-    granted: readonly HostInterface[],
-    waiting: Waiting,
-    method: HostMethod,
-    args: readonly unknown[],
-  ): Promise<unknown>;
+  call(request: {
+    readonly granted: readonly HostInterface[];
+    readonly waiting: Waiting;
+    readonly method: HostMethod;
+    readonly args: readonly unknown[];
+    /** When it aborts the service is given up. */
+    readonly signal: AbortSignal | undefined;
+  }): Promise<unknown>;
 }
 
 /** What a captured component holds: of a declared plugin its state, of one that registers what it wrote. */
@@ -75,19 +79,26 @@ export class PluginInstance {
     this.#options = options;
     this.#captured = captured;
     const stored = captured === undefined ? undefined : decode<CapturedState>(captured);
-    const keepsItsOwn = stored !== undefined && "revision" in stored;
-    if (stored !== undefined && !keepsItsOwn) this.#state = stateOf(plugin, stored);
+    // A plugin that comes to keep its state in the other way still finds what it had.
+    if (plugin.initialState !== undefined && stored?.state !== undefined) this.#state = stateOf(plugin, stored);
     else this.#state = plugin.initialState?.({ sessionId, options: plugin.options });
     const { contributed, own } = register(plugin, options);
     this.#contributed = contributed;
     this.#own = own;
     own?.sessionReady?.({ sessionId });
-    // A session that was never stored has nothing to restore; one that was may have nothing of this plugin yet.
-    if (own !== undefined && options.init?.fresh === false) this.#restore(keepsItsOwn ? stored : undefined);
+    // A session that was stored may have nothing of this plugin yet, and one that never was has something once its
+    // plugin's thread was replaced.
+    if (stored !== undefined || options.init?.fresh === false)
+      this.#restore(plugin.initialState === undefined ? stored : undefined);
   }
 
   get contributions(): Contributions {
     return this.#contributed.specs();
+  }
+
+  /** Is there anything to capture? */
+  get stateful(): boolean {
+    return this.#own?.snapshot !== undefined || this.#plugin.initialState !== undefined;
   }
 
   /** The pieces of a protocol, when the plugin has any. */
@@ -121,7 +132,9 @@ export class PluginInstance {
   async operation(name: string, args: unknown, sessionId: string | undefined, waiting: Waiting): Promise<unknown> {
     const operation = this.#contributed.operation(name);
     if (operation === undefined) throw new TroupeError("operation_unknown", `There is no operation ${name}.`);
-    const context = Object.assign(this.#context(waiting, OPERATION_HOSTS[operation.spec.kind]), { sessionId });
+    // An operation that is asked to stop may go on, and so may what it asks the host for.
+    const host: HostAccess = { call: (request) => this.#options.host.call({ ...request, signal: undefined }) };
+    const context = Object.assign(this.#context(waiting, OPERATION_HOSTS[operation.spec.kind], host), { sessionId });
     if (operation.spec.kind === "action") return { output: await runAction(operation, args, context) };
     return runOperation(operation, args, context);
   }
@@ -141,14 +154,14 @@ export class PluginInstance {
   /** A plugin that counts its revisions is believed; in development it is also checked. */
   #captureOwn(inAnyCase: boolean): Captured {
     const { id, version } = this.#plugin.manifest;
-    const revision = String(BigInt(this.#own?.snapshotRevision?.() ?? 0));
+    const revision = this.#asked("plugin_capture_failed", "snapshotRevision", () => String(this.#revision()));
     const last = this.#captured === undefined ? undefined : decode<CapturedState>(this.#captured);
     const current = last !== undefined && "revision" in last && last.revision === revision && last.version === version;
     if (current && !inAnyCase && !this.#options.development) return NOTHING_CAPTURED;
     const blobs: Blob[] = [];
-    const written = this.#own?.snapshot?.({
-      writeBlob: (name, data) => void blobs.push([name, Uint8Array.from(data)]),
-    });
+    const written = this.#asked("plugin_capture_failed", "snapshot", () =>
+      this.#own?.snapshot?.({ writeBlob: (name, data) => void blobs.push([name, Uint8Array.from(data)]) }),
+    );
     // undefined would come back as null and so as a state.
     const record = { version, revision, blobs, ...(written !== undefined && { state: written }) };
     const bytes = encodeState(record, `The state of plugin ${id}`);
@@ -161,30 +174,39 @@ export class PluginInstance {
   }
 
   #restore(stored: CapturedState | undefined): void {
-    const { id, version } = this.#plugin.manifest;
-    if (this.#own?.restore === undefined) return;
-    if (stored === undefined || !("revision" in stored)) {
-      const revision = BigInt(this.#own.snapshotRevision?.() ?? 0);
-      this.#own.restore(
-        { pluginId: id, pluginVersion: version, revision, state: undefined },
-        { readBlob: () => undefined },
+    const own = this.#own;
+    if (own?.restore === undefined) return;
+    const { id: pluginId, version } = this.#plugin.manifest;
+    const blobs = stored !== undefined && "blobs" in stored ? stored.blobs : [];
+    this.#asked("plugin_state_failed", "restore", () => {
+      const revision = stored !== undefined && "revision" in stored ? BigInt(stored.revision) : this.#revision();
+      const state = stored === undefined ? undefined : stateOf(this.#plugin, stored);
+      own.restore?.(
+        { pluginId, pluginVersion: stored?.version ?? version, revision, state: state as never },
+        { readBlob: (name) => blobs.find(([blob]) => blob === name)?.[1] },
       );
-      return;
-    }
-    const migrated = stateOf(this.#plugin, stored);
-    this.#own.restore(
-      {
-        pluginId: id,
-        pluginVersion: stored.version,
-        revision: BigInt(stored.revision),
-        state: migrated as never,
-      },
-      { readBlob: (name) => stored.blobs.find(([blob]) => blob === name)?.[1] },
-    );
+    });
   }
 
-  #context(waiting: Waiting, granted: readonly HostInterface[]): Context {
-    return new Context(this.#state, this.#plugin.options, waiting, this.#options.host, granted);
+  #revision(): bigint {
+    return BigInt(this.#own?.snapshotRevision?.() ?? 0);
+  }
+
+  /** What a plugin's own part throws is told in its name. */
+  #asked<T>(code: string, method: keyof SessionPlugin, ask: () => T): T {
+    const { id: pluginId } = this.#plugin.manifest;
+    try {
+      return ask();
+    } catch (cause) {
+      throw new TroupeError(code, `Plugin ${pluginId} failed in ${method}: ${messageOf(cause)}`, {
+        cause,
+        details: { pluginId },
+      });
+    }
+  }
+
+  #context(waiting: Waiting, granted: readonly HostInterface[], host = this.#options.host): Context {
+    return new Context(this.#state, this.#plugin.options, waiting, host, granted);
   }
 }
 
@@ -204,11 +226,12 @@ function register(
   if (plugin.register === undefined) return { contributed, own: undefined };
   const { authority = {}, parentSessionId, extensions = {} } = init ?? {};
   let open = true;
-  const own = plugin.register(
-    registrarOf(contributed, () => {
-      if (!open) throw pluginInvalid(`plugin ${plugin.manifest.id}`, "it registered something after register()");
-    }),
-    {
+  const registrar = registrarOf(contributed, () => {
+    if (!open) throw pluginInvalid(`plugin ${plugin.manifest.id}`, "it registered something after register()");
+  });
+  let own: unknown;
+  try {
+    own = plugin.register(registrar, {
       sessionId,
       parentSessionId,
       isRootSession: parentSessionId === undefined,
@@ -220,18 +243,39 @@ function register(
       },
       subagent: authority.subagent,
       extensions,
-    },
-  );
+    });
+  } catch (error) {
+    const message = `Plugin ${plugin.manifest.id} could not register: ${messageOf(error)}`;
+    throw asTroupeError(error, "plugin_register_failed", message);
+  }
   open = false;
+  return { contributed, own: readSessionPlugin(own, plugin) };
+}
+
+/** What a register() returned, checked: it is foreign like any hook's answer. */
+function readSessionPlugin(own: unknown, { manifest, initialState }: LoadedPlugin): SessionPlugin | undefined {
+  const refuse = (why: string) => pluginInvalid(`plugin ${manifest.id}`, why);
   if (own instanceof Promise) {
     own.catch(ignore);
-    throw pluginInvalid(`plugin ${plugin.manifest.id}`, "its register() is asynchronous; register everything at once");
+    throw refuse("its register() is asynchronous; register everything at once");
   }
-  if (own?.snapshot !== undefined && plugin.initialState !== undefined) {
-    throw pluginInvalid(`plugin ${plugin.manifest.id}`, "it has both a declared state and a snapshot of its own");
-  }
-  return { contributed, own: own ?? undefined };
+  if (own === undefined || own === null) return undefined;
+  const methods = own as Partial<Record<keyof SessionPlugin, unknown>>;
+  const usable =
+    typeof own === "object" &&
+    SESSION_PLUGIN_METHODS.every((name) => methods[name] === undefined || typeof methods[name] === "function");
+  if (!usable) throw refuse(`its register() returns nothing, or an object of ${SESSION_PLUGIN_METHODS.join(", ")}`);
+  if (methods.snapshot !== undefined && initialState !== undefined)
+    throw refuse("it has both a declared state and a snapshot of its own");
+  return own;
 }
+
+const SESSION_PLUGIN_METHODS = [
+  "snapshotRevision",
+  "snapshot",
+  "restore",
+  "sessionReady",
+] as const satisfies readonly (keyof SessionPlugin)[];
 
 function registrarOf(set: ContributionSet, check: () => void): PluginRegistrar<unknown, never> {
   const checked =
@@ -281,22 +325,17 @@ async function runAction(
   }
   try {
     const returned = await run(parsed.value, context as never);
-    if (isOutput(returned)) return returned;
-    const checked = output === undefined ? undefined : await parseAny(output, returned, spec.name);
-    if (checked?.ok === false) {
-      const why = `The output of ${spec.name} is not valid: ${checked.issues.join("; ")}.`;
-      return toolFailure("execution", "invalid_action_output", why);
-    }
-    return { status: "success", value: (returned ?? null) as never };
+    if (isToolOutput(returned))
+      return returned.status === "success" ? { ...returned, value: plainResult(returned.value) } : returned;
+    if (output === undefined) return { status: "success", value: plainResult(returned) };
+    const checked = await parseAny(output, returned, spec.name);
+    if (checked.ok) return { status: "success", value: plainResult(checked.value) };
+    const why = `The output of ${spec.name} is not valid: ${checked.issues.join("; ")}.`;
+    return toolFailure("execution", "invalid_action_output", why);
   } catch (error) {
     const { code, message } = asTroupeError(error, "action_failed");
     return toolFailure("execution", code, message);
   }
-}
-
-function isOutput(value: unknown): value is ToolOutput {
-  const { status } = (value ?? {}) as { status?: unknown };
-  return status === "success" || status === "failure" || status === "cancelled";
 }
 
 function readOutcome(returned: unknown, name: string): OperationOutcome {
@@ -351,9 +390,10 @@ class Context {
   }
 
   get host(): object {
-    this.#host ??= hostFacade(this.#granted, (method, args) =>
-      this.#access.call(this.#granted, this.#waiting, method, args),
-    );
+    this.#host ??= hostFacade(this.#granted, (method, args) => {
+      const { signal } = this.#waiting;
+      return this.#access.call({ granted: this.#granted, waiting: this.#waiting, method, args, signal });
+    });
     return this.#host;
   }
 }

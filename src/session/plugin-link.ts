@@ -1,4 +1,5 @@
 import type { RecordableHistogram } from "node:perf_hooks";
+import { TroupeError } from "../kernel/index.js";
 import type {
   Contributions,
   HookKind,
@@ -24,6 +25,8 @@ export interface PluginSlot {
   captured: Uint8Array | undefined;
   /** Captured but not yet committed. */
   unsaved: boolean;
+  /** The plugin keeps something for this session. One that registers says so when it has. */
+  stateful: boolean;
   /** The plugin was called since the last capture. */
   touched: boolean;
   /** An answer with state was lost: what the plugin captured last is not what is here. */
@@ -62,6 +65,10 @@ export type HostGate = (call: {
   readonly signal: AbortSignal | undefined;
 }) => Promise<unknown>;
 
+export function hostCallOver(pluginId: string, method: string): TroupeError {
+  return new TroupeError("host_call_over", `Plugin ${pluginId} asked for ${method} after its call ended.`);
+}
+
 /** One plugin as a session worker sees it, whatever thread runs it. */
 export interface PluginLink {
   readonly manifest: PluginManifest;
@@ -92,6 +99,7 @@ export function newSlot(
     number: nextSlot++,
     init,
     captured,
+    stateful: true,
     unsaved: false,
     touched: false,
     resync: false,

@@ -57,7 +57,11 @@ export type HookCall = readonly [session: number, kind: number, capture: Capture
 export type CaptureMode = 0 | 1 | 2;
 export type CaptureCall = readonly [session: number, mode: CaptureMode];
 export type RegisterCall = readonly [session: number];
-export type RegisterAnswer = Contributions;
+export interface RegisterAnswer {
+  readonly contributions: Contributions;
+  /** It keeps something for this session. One that does not need never be asked for it. */
+  readonly stateful: boolean;
+}
 
 /** What capturing came to. */
 export interface Captured {

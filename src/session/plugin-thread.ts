@@ -4,7 +4,7 @@ import { type LoadedPlugin, loadPlugin, pluginInvalid } from "../plugin/index.js
 import { runHere } from "../tools/index.js";
 import { Caller, importDefault, Lane, type ServedCall, type Service, serve } from "../wire/index.js";
 import { hookOf, unpackFacts } from "./hook-facts.js";
-import { type HostAccess, PluginInstance } from "./plugin-instance.js";
+import { type HostAccess, type InstanceOptions, PluginInstance } from "./plugin-instance.js";
 import {
   type CaptureCall,
   type Captured,
@@ -16,6 +16,7 @@ import {
   type OpenInstance,
   type OperationRun,
   type PluginWorkerService,
+  type RegisterAnswer,
   type RegisterCall,
   type ToolRun,
 } from "./plugin-protocol.js";
@@ -61,8 +62,8 @@ function hostAccess({ hostPort, name }: Parameters<PluginWorkerService["attach"]
   hostPort.on("close", () => caller.lose());
   hostPort.on("messageerror", (error) => caller.lose(error));
   return {
-    call: (_granted, waiting, method, args) =>
-      caller.to.host({ call: (waiting as ServedCall).id, method, args }, { signal: waiting.signal }),
+    call: ({ waiting, method, args, signal }) =>
+      caller.to.host({ call: (waiting as ServedCall).id, method, args }, { signal }),
   };
 }
 
@@ -74,25 +75,26 @@ function openHookLane(
   const { id } = plugin.manifest;
   const host = hostAccess(lane);
   /** By the session's number. One whose state could not be made or restored fails each of its calls with the reason. */
-  const instances = new Map<number, { readonly sessionId: string; readonly instance: PluginInstance | TroupeError }>();
+  const sessions = new Map<number, OpenSession>();
 
+  /** Made within its first call: when the plugin's own code ends the thread there, that call is lost and not made again. */
   const opened = (session: number) => {
-    const found = instances.get(session);
+    const found = sessions.get(session);
     if (found === undefined) throw new TroupeError("plugin_session_unknown", `Plugin ${id} has no such session.`);
+    found.instance ??= makeInstance(plugin, found.options);
     if (found.instance instanceof TroupeError) throw found.instance;
-    return found as { readonly sessionId: string; readonly instance: PluginInstance };
+    return found as OpenSession & { readonly instance: PluginInstance };
   };
 
   const open = ([session, sessionId, captured, init]: OpenInstance) => {
-    const options = { sessionId, captured, init, host, development };
-    instances.set(session, { sessionId, instance: makeInstance(plugin, options) });
+    sessions.set(session, { options: { sessionId, captured, init, host, development }, instance: undefined });
   };
 
   const hook = (payload: HookCall, call: ServedCall): unknown => {
     const [session, kindNumber, capture] = payload;
-    const { sessionId, instance } = opened(session);
+    const { options, instance } = opened(session);
     const { kind, nth } = hookOf(kindNumber);
-    const value = instance.hook(kind, nth, (context) => unpackFacts(context, kind, sessionId, payload), call);
+    const value = instance.hook(kind, nth, (context) => unpackFacts(context, kind, options.sessionId, payload), call);
     if (capture === 0) return value;
     const answer = (settled: unknown): HookAnswer => ({ value: settled, captured: tryCapture(instance, capture) });
     return value instanceof Promise ? value.then(answer) : answer(value);
@@ -103,7 +105,7 @@ function openHookLane(
     return runHere(definition, args as never, context);
   };
 
-  const registered = ([session]: RegisterCall) => {
+  const registered = ([session]: RegisterCall): RegisterAnswer => {
     const { instance } = opened(session);
     if (instance.protocol !== undefined) {
       throw pluginInvalid(
@@ -111,7 +113,8 @@ function openHookLane(
         'it registered a protocol, which is part of every turn. Give it the tier "inline"',
       );
     }
-    return instance.contributions;
+    const { contributions, stateful } = instance;
+    return { contributions, stateful };
   };
 
   new Lane(lane.port, {
@@ -140,15 +143,17 @@ function openHookLane(
     },
     onNote(topic, payload) {
       if (topic === "open") open(payload as OpenInstance);
-      else if (topic === "close") instances.delete(payload as number);
+      else if (topic === "close") sessions.delete(payload as number);
     },
   });
 }
 
-function makeInstance(
-  plugin: LoadedPlugin,
-  options: ConstructorParameters<typeof PluginInstance>[1],
-): PluginInstance | TroupeError {
+interface OpenSession {
+  readonly options: InstanceOptions;
+  instance: PluginInstance | TroupeError | undefined;
+}
+
+function makeInstance(plugin: LoadedPlugin, options: InstanceOptions): PluginInstance | TroupeError {
   try {
     return new PluginInstance(plugin, options);
   } catch (error) {

@@ -32,7 +32,10 @@ import type { HostRelay, HostRelayMethod, TraceEvent } from "./host-relay.js";
 export type SessionPluginOptions = Readonly<Record<string, Json>>;
 
 /** What makes a session other than the one it is made from. */
-export type SessionMaking = Omit<SessionCreateRequest, "sessionId" | "usageSource">;
+export type SessionMaking = Omit<SessionCreateRequest, "sessionId" | "usageSource"> & {
+  /** The session that asked for it, when it is made from another one. */
+  readonly createdBy?: string;
+};
 
 /** A plugin as the main thread sets it up in every session worker. */
 export type PluginSetup = {

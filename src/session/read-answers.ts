@@ -3,7 +3,6 @@ import {
   checkNodes,
   checkPieces,
   type Directive,
-  type EnqueuedMessage,
   isToolAtLeast,
   type ModelResponse,
   type Owned,
@@ -13,10 +12,11 @@ import {
   type PromptContribution,
   type SessionConfig,
   type ToolAvailability,
+  type ToolOutput,
   TroupeError,
   toolFailure,
 } from "../kernel/index.js";
-import type { StreamTransform } from "../plugin/index.js";
+import type { OperationOutcome, StreamTransform } from "../plugin/index.js";
 
 /**
  * What plugins answer is foreign: it is read here, once, and anything a hook kind does not allow becomes a typed error
@@ -60,16 +60,24 @@ export function readDirectives<S extends DirectiveSite>(
   const list: readonly unknown[] = Array.isArray(answer) ? answer : [answer];
   return list.map((item) => {
     const directive = checkDirective(item, pluginId);
-    if (!(ALLOWED[site] as readonly DirectiveKind[]).includes(directive.kind)) {
-      const why = `${directive.kind} is not allowed in ${site}; allowed are ${ALLOWED[site].join(", ")}`;
-      const refusal = refuse("directive_not_allowed", pluginId, why);
-      if (!AT_TOOLS.includes(site)) throw refusal;
-      // Around a tool call misuse denies that call, and what else the hooks said still counts.
-      const output = toolFailure("internal", refusal.code, refusal.message);
-      return { pluginId, value: { kind: "short_circuit_tool", output } as unknown as DirectivesAt<S> };
-    }
-    return { pluginId, value: directive as DirectivesAt<S> };
+    const misuse = misuseOf(directive, site);
+    if (misuse === undefined) return { pluginId, value: directive as DirectivesAt<S> };
+    const refusal = refuse("directive_not_allowed", pluginId, misuse);
+    if (!AT_TOOLS.includes(site)) throw refusal;
+    // Around a tool call misuse denies that call, and what else the hooks said still counts.
+    const output = toolFailure("internal", refusal.code, refusal.message);
+    return { pluginId, value: { kind: "short_circuit_tool", output } as unknown as DirectivesAt<S> };
   });
+}
+
+/** Why a directive, well-formed as it is, cannot be used at this site. */
+function misuseOf(directive: Directive, site: DirectiveSite): string | undefined {
+  const allowed: readonly DirectiveKind[] = ALLOWED[site];
+  if (!allowed.includes(directive.kind))
+    return `${directive.kind} is not allowed in ${site}; allowed are ${allowed.join(", ")}`;
+  if (directive.kind !== "enqueue_messages") return undefined;
+  const stranger = directive.messages.find(({ role }) => role !== "user" && role !== "system");
+  return stranger && `only user and system messages can be enqueued, not ${String(stranger.role)}`;
 }
 
 export function readRemovals(answer: unknown, pluginId: string): readonly string[] {
@@ -184,6 +192,20 @@ export function readResponseTransform(
   return { response: { ...response, parts }, events: readEvents(answer.events ?? [], pluginId) };
 }
 
+/** What an operation came to. */
+export function readOutcome(answer: unknown, pluginId: string): Required<OperationOutcome> {
+  const { output, events = [], directives = [] } = isRecord(answer) ? answer : {};
+  if (!Array.isArray(events) || !events.every((event) => isRecord(event) && typeof event.name === "string"))
+    throw refuse("operation_failed", pluginId, "the events of an operation are a list of { name, payload? }");
+  if (!Array.isArray(directives) || !directives.every(isQueueTurn))
+    throw refuse("operation_failed", pluginId, "an operation can ask for turns (queueTurn) and nothing else");
+  return { output, events, directives };
+}
+
+function isQueueTurn(directive: unknown): boolean {
+  return isRecord(directive) && directive.kind === "queue_turn" && typeof directive.input === "string";
+}
+
 function checkDirective(item: unknown, pluginId: string): Directive {
   if (!isRecord(item))
     throw refuse("invalid_hook_answer", pluginId, "a hook returns a directive, a list of them or nothing");
@@ -192,11 +214,10 @@ function checkDirective(item: unknown, pluginId: string): Directive {
       if (typeof item.code === "string" && typeof item.message === "string") return item as unknown as Directive;
       break;
     case "enqueue_messages":
-      if (Array.isArray(item.messages)) {
-        for (const message of item.messages) checkMessage(message, pluginId);
+      if (!Array.isArray(item.messages)) break;
+      if (item.messages.every((message) => isRecord(message) && typeof message.text === "string"))
         return item as unknown as Directive;
-      }
-      break;
+      throw refuse("invalid_hook_answer", pluginId, "an enqueued message needs a text");
     case "replace_tool_args":
       if (item.args !== undefined) return item as unknown as Directive;
       break;
@@ -210,24 +231,13 @@ function checkDirective(item: unknown, pluginId: string): Directive {
       if (isRecord(item.request)) return item as unknown as Directive;
       break;
     case "emit_trace":
-      if (typeof item.name === "string" && item.name !== "") return item as unknown as Directive;
+      if (typeof item.name === "string" && item.name !== "" && isRecord(item.context ?? {}))
+        return item as unknown as Directive;
       break;
     case "handoff_session":
       return item as unknown as Directive;
   }
   throw refuse("invalid_hook_answer", pluginId, `the directive ${String(item.kind)} is unknown or incomplete`);
-}
-
-function checkMessage(message: unknown, pluginId: string): asserts message is EnqueuedMessage {
-  if (!isRecord(message) || typeof message.text !== "string")
-    throw refuse("invalid_hook_answer", pluginId, "an enqueued message needs a text");
-  if (message.role !== "user" && message.role !== "system") {
-    throw refuse(
-      "directive_not_allowed",
-      pluginId,
-      `only user and system messages can be enqueued, not ${String(message.role)}`,
-    );
-  }
 }
 
 function readEvents(events: unknown, pluginId: string): readonly PluginEvent[] {
@@ -236,7 +246,7 @@ function readEvents(events: unknown, pluginId: string): readonly PluginEvent[] {
   throw refuse("invalid_hook_answer", pluginId, "events are a list of { name, payload? }");
 }
 
-function isToolOutput(output: unknown): boolean {
+export function isToolOutput(output: unknown): output is ToolOutput {
   if (!isRecord(output)) return false;
   if (output.status === "success") return "value" in output;
   if (output.status === "cancelled") return typeof output.message === "string";

@@ -1,6 +1,7 @@
 import { type AppendNode, asTroupeError, type Json, TroupeError } from "../kernel/index.js";
 import {
   type CodeExecutor,
+  checkTurnOptions,
   duplicateSingleton,
   type Protocol,
   type ProtocolDriver,
@@ -17,19 +18,29 @@ export class SessionProtocol {
   readonly session: ProtocolSession;
   readonly driver: ProtocolDriver;
   readonly codeExecutor: CodeExecutor | undefined;
+  readonly #owners: ReadonlyMap<string, string>;
   /** Kept with the session; what a turn brings along is laid over them. */
   turnOptions: ProtocolTurnOptions | undefined;
 
   constructor(
     sessionId: string,
     pieces: Required<Pick<Protocol, "session" | "driver">> & Pick<Protocol, "codeExecutor">,
-    turnOptions: ProtocolTurnOptions | undefined,
+    {
+      owners,
+      turnOptions,
+    }: { readonly owners: ReadonlyMap<string, string>; readonly turnOptions: ProtocolTurnOptions | undefined },
   ) {
     this.sessionId = sessionId;
     this.session = pieces.session;
     this.driver = pieces.driver;
     this.codeExecutor = pieces.codeExecutor;
+    this.#owners = owners;
     this.turnOptions = turnOptions;
+  }
+
+  /** The plugin a piece is from. */
+  ownerOf(piece: keyof Protocol): string {
+    return this.#owners.get(piece) ?? "";
   }
 
   /** Puts the pieces together; `protocol_missing` when there is no protocol session or no driver. */
@@ -53,8 +64,12 @@ export class SessionProtocol {
     });
     const { session, driver, codeExecutor } = pieces;
     if (session === undefined) throw missing("session");
-    if (driver === undefined) throw missing("driver");
-    return new SessionProtocol(sessionId, { session, driver, ...(codeExecutor && { codeExecutor }) }, turnOptions);
+    if (typeof driver?.buildPreamble !== "function") throw missing("driver");
+    return new SessionProtocol(
+      sessionId,
+      { session, driver, ...(codeExecutor && { codeExecutor }) },
+      { owners, turnOptions },
+    );
   }
 
   async initialize(): Promise<void> {
@@ -99,25 +114,43 @@ export class SessionProtocol {
   /** Applies and defaults the protocol's options; says whether they changed. */
   materialize(materialization: ProtocolMaterialization): boolean {
     const before = this.turnOptions;
-    const set = (options: ProtocolTurnOptions) => {
-      this.turnOptions = options;
+    let options = before;
+    // A frame that was left is never entered again, so the current one's options are those of all frames.
+    const set = (given: ProtocolTurnOptions) => {
+      options = checkTurnOptions(given);
+    };
+    const context = {
+      ...this.#context,
+      get turnOptions() {
+        return options;
+      },
+      setTurnOptions: set,
+      setTurnOptionsAllFrames: set,
     };
     try {
-      this.session.configureOnMaterialize?.(
-        { ...this.#context, turnOptions: before, setTurnOptions: set, setTurnOptionsAllFrames: set },
-        materialization,
-      );
+      const answer: unknown = this.session.configureOnMaterialize?.(context, materialization);
+      if (answer instanceof Promise) {
+        answer.catch(ignore);
+        throw new TroupeError("protocol_failed", "It is asynchronous; set the options at once.");
+      }
     } catch (error) {
       throw this.#failed("configureOnMaterialize", error);
     }
-    return JSON.stringify(before) !== JSON.stringify(this.turnOptions);
+    this.turnOptions = options;
+    return JSON.stringify(before) !== JSON.stringify(options);
   }
 
   /** The executor's state when it must be written: bytes, or null when there is none any more. */
   async captureExecution(): Promise<Uint8Array | null | undefined> {
     const { codeExecutor } = this;
-    if (codeExecutor?.executionStateDirty?.() !== true) return undefined;
-    return (await codeExecutor.snapshotExecutionState?.(this.#context)) ?? null;
+    if (codeExecutor?.snapshotExecutionState === undefined || codeExecutor.executionStateDirty?.() !== true)
+      return undefined;
+    const state: unknown = await codeExecutor.snapshotExecutionState(this.#context);
+    if (state === null || state === undefined) return null;
+    if (!(state instanceof Uint8Array))
+      throw this.#failed("snapshotExecutionState", new Error("it returned neither bytes nor null"));
+    // The executor may go on writing into its own.
+    return Uint8Array.from(state);
   }
 
   get #context() {
@@ -152,3 +185,5 @@ function missing(piece: string): TroupeError {
     { details: { piece } },
   );
 }
+
+function ignore(): void {}

@@ -15,6 +15,7 @@ import {
   NO_USAGE,
   nodeId,
   type Origin,
+  PromptCache,
   type SessionConfig,
   segmentId,
   subtractUsage,
@@ -62,8 +63,11 @@ export interface SessionSnapshot {
 /** A turn as the session knows it while it runs. */
 export interface RunningTurn {
   readonly turnId: string;
+  /** What the turn has added and is not stored yet: nothing once it is. */
   readonly messages: readonly Message[];
   readonly usage: Usage;
+  /** Set by the session when it is; its last hooks are still to be told. */
+  stored: boolean;
   readonly tellUsage: (source: string, usage: Usage) => void;
 }
 
@@ -90,12 +94,11 @@ export class Session {
   readonly authority: Authority;
   readonly protocol: SessionProtocol;
   readonly catalog: SessionCatalog;
+  readonly prompts = new PromptCache();
   /** Tokens the last model call read. */
   promptTokens: number | null = null;
   /** Sessions this one's plugins made: it may see them, whatever their relation. */
   readonly created = new Set<string>();
-  /** Turns of other sessions that this one's plugins started. */
-  readonly turnsStarted = new Set<string>();
   /** Set while a turn runs. */
   running: RunningTurn | undefined;
   #config: SessionConfig;
@@ -193,22 +196,38 @@ export class Session {
       operation: `turn:${summary.turnId}`,
       segment: { id: segmentId(this.id, revision), parent: previous?.leaf ?? null, messages },
       head: { turnIndex: summary.turnIndex, usage: addUsage(previous?.usage ?? NO_USAGE, summary.usage) },
+      adopted: () => {
+        this.#history?.push(...messages);
+        if (this.running !== undefined) this.running.stored = true;
+      },
     }));
-    this.#history?.push(...messages);
     return written.revision;
   }
 
   /** Stores state that changed since the last commit; a session that never had a turn stays unstored. */
   async save(): Promise<void> {
     // One plugin whose state cannot be captured does not cost the others theirs.
-    const [captured] = await Promise.allSettled([this.hooks.capture()]);
+    const captures = await Promise.allSettled([this.hooks.capture(), this.captureExecution()]);
     if (this.#head !== undefined && this.#hasChanges()) await this.store("save");
+    for (const captured of captures) if (captured.status === "rejected") throw captured.reason;
+  }
+
+  /** Stores what an operation told and what it changed, in one write, also for a session that was never stored. */
+  async storeOutcome(nodes: readonly AppendNode[], origin: Origin): Promise<void> {
+    const [captured] = await Promise.allSettled([this.hooks.capture()]);
+    if (nodes.length > 0) await this.append({ nodes }, origin);
+    else if (this.#hasChanges()) await this.store("operation");
     if (captured.status === "rejected") throw captured.reason;
   }
 
   /** Stores what changed beside the history, also for a session that was never stored. */
   async store(operation: string): Promise<void> {
     await this.#write(() => ({ operation }));
+  }
+
+  /** The same, unless a running turn will store it. */
+  async storeBetweenTurns(operation: string): Promise<void> {
+    if (this.running === undefined || this.running.stored) await this.store(operation);
   }
 
   /**
@@ -222,16 +241,27 @@ export class Session {
     }
     await this.protocol.append(nodes);
     if (nodes.length === 0) return { status: "appended", nodeIds: [], leafNodeId: leaf ?? "" };
-    const history = await this.history();
-    let appended: readonly Message[] = [];
-    const { leaf: now, revision } = await this.#write((previous, next) => {
+    await this.history();
+    let nodeIds: readonly string[] = [];
+    const { leaf: now } = await this.#write((previous, next) => {
       const id = segmentId(this.id, next);
-      appended = nodes.map((node, index) => messageOfNode(node, nodeId(id, index), origin));
-      return { operation: "append", segment: { id, parent: previous?.leaf ?? null, messages: appended } };
+      const messages = nodes.map((node, index) => messageOfNode(node, nodeId(id, index), origin));
+      nodeIds = messages.map((message) => message.id);
+      return {
+        operation: "append",
+        segment: { id, parent: previous?.leaf ?? null, messages },
+        adopted: () => this.#history?.push(...messages.filter(isConversation)),
+      };
     });
-    if (history === this.#history) this.#history?.push(...appended.filter(isConversation));
-    const nodeIds = appended.map((_, index) => nodeId(segmentId(this.id, revision), index));
     return { status: "appended", nodeIds, leafNodeId: now as string };
+  }
+
+  /** Throws `frame_exists` for the current frame and those that were left. */
+  checkNewFrame(frameId: string): void {
+    if (frameId !== this.frameId && this.#head?.frames?.some((left) => left.frameId === frameId) !== true) return;
+    throw new TroupeError("frame_exists", `Session ${this.id} already has a frame ${frameId}.`, {
+      details: { sessionId: this.id, frameId },
+    });
   }
 
   /** Leaves the current frame for a new one that begins with these nodes. The old one stays readable. */
@@ -242,31 +272,28 @@ export class Session {
     readonly origin: Origin;
   }): Promise<void> {
     const { frameId, reason, nodes, origin } = frame;
+    this.checkNewFrame(frameId);
     const frames = this.#head?.frames ?? [];
-    if (frameId === this.frameId || frames.some((left) => left.frameId === frameId)) {
-      throw new TroupeError("frame_exists", `Session ${this.id} already has a frame ${frameId}.`, {
-        details: { sessionId: this.id, frameId },
-      });
-    }
-    let messages: readonly Message[] = [];
     await this.#write((previous, revision) => {
       const id = segmentId(this.id, revision);
-      messages = nodes.map((node, index) => messageOfNode(node, nodeId(id, index), origin));
+      const messages = nodes.map((node, index) => messageOfNode(node, nodeId(id, index), origin));
       const left = { frameId: this.frameId, reason, leaf: previous?.leaf ?? null };
       const head = { frameId, frames: [...frames, left], leaf: null };
       return {
         operation: `frame:${frameId}`,
         head,
         ...(nodes.length > 0 && { segment: { id, parent: null, messages } }),
+        adopted: () => {
+          this.#history = messages.filter(isConversation);
+        },
       };
     });
-    this.#history = messages.filter(isConversation);
     this.catalog.invalidate();
   }
 
   /** What a fork needs. State is captured now unless a turn is running: then the child gets the last commit's. */
   async snapshot(options: { readonly live: boolean }): Promise<SessionSnapshot> {
-    if (options.live) await this.hooks.capture();
+    if (options.live) await Promise.all([this.hooks.capture(), this.captureExecution()]);
     const unsaved: Record<string, Uint8Array> = {};
     const components = { ...this.#head?.components };
     if (options.live) {
@@ -298,8 +325,10 @@ export class Session {
     this.#changed.set(COMPONENT.protocol, turnOptions === undefined ? null : encode(turnOptions));
   }
 
-  executionCaptured(state: Uint8Array | null): void {
-    this.#changed.set(COMPONENT.execution, state);
+  /** The code executor's state, when it is dirty: stored with the next commit. */
+  async captureExecution(): Promise<void> {
+    const state = await this.protocol.captureExecution();
+    if (state !== undefined) this.#changed.set(COMPONENT.execution, state);
   }
 
   /** What was left for the first turn; taken once. */
@@ -310,7 +339,7 @@ export class Session {
     // Given up before it is read: whoever asks meanwhile finds it taken.
     this.#changed.set(COMPONENT.firstInput, null);
     const input = await reader.value<string>(COMPONENT.firstInput);
-    if (this.running === undefined) await this.store("first_input");
+    await this.storeBetweenTurns("first_input");
     return input ?? null;
   }
 
@@ -338,8 +367,8 @@ export class Session {
   /** Counts usage that is not of the session's own turns. Written with the running turn, or else at once. */
   async recordUsage(source: string, usage: Usage): Promise<void> {
     this.#unwrittenUsage = addLedgers(this.#unwrittenUsage, { [source]: usage });
-    if (this.running !== undefined) this.running.tellUsage(source, usage);
-    else await this.store("usage");
+    this.running?.tellUsage(source, usage);
+    await this.storeBetweenTurns("usage");
   }
 
   close(): void {
@@ -364,7 +393,7 @@ export class Session {
   async #writeNow(plan: (previous: Head | undefined, revision: number) => WritePlan): Promise<Head> {
     const previous = this.#head;
     const revision = this.revision + 1;
-    const { operation, segment, head: changes } = plan(previous, revision);
+    const { operation, segment, head: changes, adopted } = plan(previous, revision);
     const components = this.#changes();
     const slots = this.#unsavedSlots();
     const usage = this.#unwrittenUsage;
@@ -397,6 +426,7 @@ export class Session {
     }
     // Nothing awaits between the store's word and adopting it.
     this.#head = head;
+    adopted?.();
     this.#changed.written(components);
     for (const { slot, bytes } of slots) if (slot.captured === bytes) slot.unsaved = false;
     this.#unwrittenUsage = subtractLedger(this.#unwrittenUsage, usage);
@@ -440,6 +470,8 @@ interface WritePlan {
   readonly operation: string;
   readonly segment?: { readonly id: string; readonly parent: string | null; readonly messages: readonly Message[] };
   readonly head?: Partial<Head>;
+  /** What else becomes true with it, at once. */
+  readonly adopted?: () => void;
 }
 
 function addLedgers(

@@ -6,6 +6,7 @@ import {
   type PluginEvent,
   ResponseBuilder,
   TroupeError,
+  type Usage,
 } from "../kernel/index.js";
 import type { HookFacts } from "../plugin/index.js";
 import type { SessionHooks } from "./hooks.js";
@@ -27,6 +28,7 @@ export class StreamPump {
   #pumping: Promise<void> | undefined;
   #failure: TroupeError | undefined;
   #aborted = false;
+  #cost: Usage | undefined;
 
   constructor(options: StreamPumpOptions) {
     this.#options = options;
@@ -38,7 +40,13 @@ export class StreamPump {
     return this.#aborted;
   }
 
+  /** What the model said the call cost, whatever became of its answer; undefined when it did not come to that. */
+  get cost(): Usage | undefined {
+    return this.#cost;
+  }
+
   push(event: ModelEvent): void {
+    if (event.type === "finish") this.#cost = event.usage;
     if (this.#aborted || this.#failure !== undefined) return;
     if (!this.#hooked) {
       this.#pass(event);

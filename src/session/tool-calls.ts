@@ -72,6 +72,7 @@ class BatchRun {
   async #prepare(call: ToolCall): Promise<Prepared> {
     const { emit, brokenArgs, session } = this.#batch;
     emit({ type: "tool_call_started", callId: call.callId, toolName: call.toolName, args: call.args });
+    if (this.#aborted) return { call, decided: CANCELLED };
     const broken = brokenArgs[call.callId];
     if (broken !== undefined) {
       const message = `The arguments of ${call.toolName} are not valid JSON. Call it again with a JSON object.`;
@@ -83,8 +84,7 @@ class BatchRun {
     try {
       return await this.#inspect(call);
     } catch (error) {
-      const { message } = asTroupeError(error, "hook_failed");
-      return { call, decided: toolFailure("internal", "before_tool_call_failed", message) };
+      return { call, decided: this.#failed("before_tool_call_failed", error) };
     }
   }
 
@@ -119,7 +119,8 @@ class BatchRun {
         turnId: facts.turnId,
         signal: this.#signal,
       });
-      output = await this.#review(call, executed.output, performance.now() - started);
+      // A call that never got to its tool has no result to review.
+      output = executed.ran ? await this.#review(call, executed.output, performance.now() - started) : executed.output;
     }
     const durationMs = performance.now() - started;
     emit({ type: "tool_call_finished", callId: call.callId, toolName: call.toolName, output, durationMs });
@@ -135,7 +136,8 @@ class BatchRun {
       const projected = await session.hooks.only(
         "tool_result_projector",
         { ...facts, call, output, durationMs },
-        { signal: this.#signal, toolName: call.toolName },
+        // Not the batch's signal: the model will read the results of a batch whose turn was aborted, too.
+        { signal: this.#batch.signal, toolName: call.toolName },
       );
       return typeof projected === "string" ? projected : renderToolOutput(output);
     } catch (error) {
@@ -160,8 +162,14 @@ class BatchRun {
       );
       return this.#accept("after_tool_call", verdict) ?? output;
     } catch (error) {
-      return toolFailure("internal", "after_tool_call_failed", asTroupeError(error, "hook_failed").message);
+      return this.#failed("after_tool_call_failed", error);
     }
+  }
+
+  /** A hook that failed fails its call; one that nobody waits for any more did not fail. */
+  #failed(code: string, error: unknown): ToolOutput {
+    const { message } = asTroupeError(error, "hook_failed");
+    return this.#signal.aborted ? { status: "cancelled", message } : toolFailure("internal", code, message);
   }
 
   /** Sessions are made and traces left as they are met, but not again for a second look. */

@@ -1,25 +1,21 @@
 import {
   type Activity,
-  assemblePrompt,
   asTroupeError,
-  type CodeResult,
-  checkNodes,
   contextMessages,
   foldTurnDirectives,
   type Json,
-  type JsonObject,
   type Message,
   type ModelRequest,
   type ModelResponse,
   NO_DIRECTIVES,
-  nativeToolStep,
+  NO_USAGE,
   type Owned,
   type PluginEvent,
   type PromptContribution,
+  type ProtocolStep,
   startTurn,
   stepTurn,
   summarise,
-  type ToolRecord,
   TroupeError,
   type TurnDirective,
   type TurnDirectives,
@@ -30,6 +26,7 @@ import {
   type TurnState,
   turnIdOf,
   type Usage,
+  untilAborted,
   wholeContext,
 } from "../kernel/index.js";
 import { streamWithRetry } from "../model/index.js";
@@ -49,6 +46,8 @@ import { callHost } from "./host-services.js";
 import { performDirectives } from "./perform.js";
 import type { HookOptions } from "./plugin-link.js";
 import { readContributions, readPrepared, readResponseTransform } from "./read-answers.js";
+import { readFrameSwitch } from "./read-protocol.js";
+import { runCode } from "./run-code.js";
 import type { RunningTurn, Session } from "./session.js";
 import { StreamPump } from "./stream.js";
 import { runToolBatch, type ToolBatch, type ToolBatchResult } from "./tool-calls.js";
@@ -85,12 +84,15 @@ class TurnRun implements RunningTurn {
   /** What the model reads before the messages of the turn. */
   #context: readonly Message[];
   /** What the context's transforms add to the prompt. */
-  #contextPrompt: readonly PromptContribution[] = [];
+  #contextPrompt: readonly PromptContribution[] = NO_CONTRIBUTIONS;
   #catalog: TurnCatalog | undefined;
   #system = "";
   #frameSwitch: FrameSwitch | undefined;
   #latestUsage: Usage | undefined;
+  /** What the last model call cost, once the model has said it. */
+  #paid: Usage | undefined;
   #revision = 0;
+  stored = false;
 
   constructor(session: Session, request: TurnRequest, history: readonly Message[]) {
     const turnIndex = session.turnIndex + 1;
@@ -116,11 +118,11 @@ class TurnRun implements RunningTurn {
   }
 
   get messages(): readonly Message[] {
-    return this.#state.messages;
+    return this.stored ? [] : this.#state.messages;
   }
 
   get usage(): Usage {
-    return this.#state.usage;
+    return this.stored ? NO_USAGE : this.#state.usage;
   }
 
   tellUsage(source: string, usage: Usage): void {
@@ -242,51 +244,43 @@ class TurnRun implements RunningTurn {
 
   /** The catalog and the system prompt. Without anybody who contributes it is done at once. */
   #prompt(): TurnEvent | Promise<TurnEvent> {
-    const { hooks, config } = this.#session;
+    const { hooks } = this.#session;
     try {
       const catalog = this.#resolveCatalog();
       if (catalog instanceof Promise || hooks.has("prompt_contributor")) return this.#contributedPrompt(catalog);
-      this.#catalog = catalog;
-      const contributions = this.#ownContributions(catalog);
-      this.#system =
-        contributions.length === 0
-          ? config.instructions
-          : assemblePrompt(config.instructions, contributions, new Set(catalog.names));
-      return { type: "prompt_done", syncs: catalog.preamble.syncExecutionEnvironment };
+      return this.#promptDone(catalog, this.#contextPrompt);
     } catch (error) {
-      return { type: "prompt_failed", issue: issueOf("plugin", "plugin_prompt", error) };
+      return promptFailed(error);
     }
   }
 
   async #contributedPrompt(resolving: TurnCatalog | Promise<TurnCatalog>): Promise<TurnEvent> {
-    const { hooks, config } = this.#session;
     try {
       const catalog = await resolving;
-      this.#catalog = catalog;
       const contributions = [...this.#contextPrompt];
-      await hooks.each(
+      await this.#session.hooks.each(
         "prompt_contributor",
         () => ({ ...this.#facts, input: this.#request.input, tools: catalog.names }),
         (answer, pluginId) => contributions.push(...readContributions(answer, pluginId)),
         { signal: this.#request.signal },
       );
-      contributions.push(...this.#protocolPrompt(catalog));
-      this.#system = assemblePrompt(config.instructions, contributions, new Set(catalog.names));
-      return { type: "prompt_done", syncs: catalog.preamble.syncExecutionEnvironment };
+      return this.#promptDone(catalog, contributions);
     } catch (error) {
-      return { type: "prompt_failed", issue: issueOf("plugin", "plugin_prompt", error) };
+      return promptFailed(error);
     }
   }
 
-  /** Contributions that need no hook: the context's, the protocol's. */
-  #ownContributions(catalog: TurnCatalog): readonly PromptContribution[] {
-    return [...this.#contextPrompt, ...this.#protocolPrompt(catalog)];
-  }
-
-  #protocolPrompt({ preamble }: TurnCatalog): readonly PromptContribution[] {
-    const { executionPrompt, promptContributions } = preamble;
-    if (executionPrompt === "") return promptContributions;
-    return [{ slot: "execution", content: executionPrompt }, ...promptContributions];
+  #promptDone(catalog: TurnCatalog, contributions: readonly PromptContribution[]): TurnEvent {
+    const { config, prompts } = this.#session;
+    const { executionPrompt, promptContributions, syncExecutionEnvironment } = catalog.preamble;
+    this.#catalog = catalog;
+    this.#system = prompts.prompt({
+      instructions: config.instructions,
+      execution: executionPrompt,
+      contributions: promptContributions.length === 0 ? contributions : [...contributions, ...promptContributions],
+      tools: catalog.names,
+    });
+    return { type: "prompt_done", syncs: syncExecutionEnvironment };
   }
 
   #resolveCatalog(): TurnCatalog | Promise<TurnCatalog> {
@@ -295,32 +289,35 @@ class TurnRun implements RunningTurn {
 
   /** The protocol may leave for another frame instead of calling the model. */
   async #beforeModel(step: number): Promise<TurnEvent> {
-    const { protocol } = this.#session;
+    const { protocol, id: sessionId } = this.#session;
+    const { signal, protocolExtension: extension } = this.#request;
+    const pluginId = protocol.ownerOf("session");
+    const context = {
+      sessionId,
+      turnId: this.#facts.turnId,
+      step,
+      messages: [...this.#context, ...this.#state.messages],
+      turnOptions: this.#protocolOptions,
+      latestUsage: this.#latestUsage,
+      extension,
+      host: this.#host(pluginId),
+      signal,
+    };
     try {
-      const action = await protocol.session.beforeLlmCall?.({
-        sessionId: this.#session.id,
-        turnId: this.#facts.turnId,
-        step,
-        messages: [...this.#context, ...this.#state.messages],
-        turnOptions: this.#protocolOptions,
-        latestUsage: this.#latestUsage,
-        host: this.#host(),
-        signal: this.#request.signal,
-      });
-      if (action === null || action === undefined) return { type: "before_model_done" };
-      const { kind, frameId, task } = action;
-      if (kind !== "switch_agent_frame" || typeof frameId !== "string" || typeof task !== "string")
-        throw new TroupeError("invalid_hook_answer", "beforeLlmCall returns a frame switch or nothing.");
-      this.#frameSwitch = action;
-      return { type: "frame_switch", frameId, task };
+      const asked = (async () => protocol.session.beforeLlmCall?.(context))();
+      const frame = readFrameSwitch(await untilAborted(asked, signal), pluginId);
+      if (frame === undefined) return { type: "before_model_done" };
+      this.#session.checkNewFrame(frame.frameId);
+      this.#frameSwitch = frame;
+      return { type: "frame_switch", frameId: frame.frameId, task: frame.task };
     } catch (error) {
       return { type: "before_model_failed", issue: issueOf("plugin", "before_llm_call_failed", error) };
     }
   }
 
   /** The host services of the protocol: it is part of the turn and may do what the runtime may. */
-  #host(): RuntimeSessionHost {
-    const request = { pluginId: "protocol", granted: RUNTIME_SESSION_HOST, signal: this.#request.signal };
+  #host(pluginId: string): RuntimeSessionHost {
+    const request = { pluginId, granted: RUNTIME_SESSION_HOST, signal: this.#request.signal };
     const host = hostFacade(RUNTIME_SESSION_HOST, (method, args) =>
       callHost(this.#session, { ...request, method, args }),
     );
@@ -330,55 +327,66 @@ class TurnRun implements RunningTurn {
 
   /** Code runs in the protocol's executor; the tools it calls go through the same catalog and hooks as the model's. */
   async #code({ language, code }: Extract<TurnEffect, { type: "code" }>): Promise<TurnEvent> {
-    const { protocol } = this.#session;
-    const { signal } = this.#request;
-    const started = performance.now();
-    const records: ToolRecord[] = [];
-    const batches: TurnDirectives[] = [];
-    const callTool = async (toolName: string, args: JsonObject) => {
-      const callId = `code-${this.#state.step}-${records.length + 1}`;
-      const batch = await this.#runTools([{ callId, toolName, args }], {});
-      records.push(...batch.records);
-      batches.push(batch.directives);
-      return (batch.records[0] as ToolRecord).output;
-    };
-    let ran: Partial<CodeResult>;
-    try {
-      if (protocol.codeExecutor === undefined)
-        throw new TroupeError("code_execution_unavailable", "This session cannot execute code.");
-      const { id: sessionId } = this.#session;
-      const context = { sessionId, turnId: this.#facts.turnId, signal, host: this.#host(), callTool };
-      ran = await protocol.codeExecutor.executeCode(context, { language, code, acceptFinish: true });
-    } catch (error) {
-      ran = { error: asTroupeError(error, "code_failed").message };
-    }
-    const { observations = [], error, terminalFinish, durationMs = performance.now() - started } = ran;
-    const result: CodeResult = {
-      observations,
-      toolCalls: records,
-      durationMs,
-      ...(error !== undefined && { error }),
-      ...(terminalFinish !== undefined && { terminalFinish }),
-    };
-    return { type: "code_done", result, directives: joinDirectives(batches) };
+    const { protocol, id: sessionId } = this.#session;
+    const { signal, protocolExtension: extension } = this.#request;
+    const { turnId } = this.#facts;
+    const pluginId = protocol.ownerOf("codeExecutor");
+    const ran = await runCode({
+      executor: protocol.codeExecutor,
+      pluginId,
+      request: { language, code, acceptFinish: true },
+      context: {
+        sessionId,
+        turnId,
+        turnOptions: this.#protocolOptions,
+        extension,
+        host: this.#host(pluginId),
+        signal,
+      },
+      callIds: `code-${turnId}-${this.#state.step}`,
+      runTool: (call, stop) => this.#runTools([call], {}, stop),
+    });
+    return { type: "code_done", ...ran };
   }
 
-  async #model(step: number): Promise<TurnEvent> {
-    let end: StreamEnd = "complete";
+  /** Tools that changed since the last call are as they are now; when none did, there is nothing to wait for. */
+  #model(step: number): TurnEvent | Promise<TurnEvent> {
     try {
-      const { response: raw, aborted } = await this.#stream(step);
+      const resolved = this.#resolveCatalog();
+      if (!(resolved instanceof Promise)) return this.#callModel(step, resolved);
+      return resolved.then((catalog) => this.#callModel(step, catalog), promptFailed);
+    } catch (error) {
+      return promptFailed(error);
+    }
+  }
+
+  async #callModel(step: number, catalog: TurnCatalog): Promise<TurnEvent> {
+    let end: StreamEnd = "complete";
+    this.#catalog = catalog;
+    try {
+      const { response: raw, aborted } = await this.#stream(step, catalog);
       if (aborted) end = "aborted";
       const response = await this.#respond(raw, step);
       this.#latestUsage = response.usage;
       this.#session.promptTokens = response.usage.inputTokens;
-      const next = (this.#catalog?.preamble.interpret ?? nativeToolStep)(response);
-      return { type: "model_done", response, next };
+      return { type: "model_done", response, ...this.#interpret(response) };
     } catch (error) {
       end = this.#request.signal.aborted ? "cancelled" : "provider_error";
       const failure = asTroupeError(error, "model_failed");
-      return { type: "model_failed", issue: issueOf("model", failure.code, failure) };
+      const usage = this.#paid;
+      return { type: "model_failed", issue: issueOf("model", failure.code, failure), ...(usage && { usage }) };
     } finally {
       await this.#finishStream(step, end);
+    }
+  }
+
+  /** What the protocol makes of an answer; making nothing of it ends the turn. */
+  #interpret(response: ModelResponse): { next: ProtocolStep } | { issue: TurnIssue } {
+    try {
+      // The model was called with a catalog, and so with a preamble.
+      return { next: (this.#catalog as TurnCatalog).preamble.interpret(response) };
+    } catch (error) {
+      return { issue: issueOf("plugin", "protocol_failed", error) };
     }
   }
 
@@ -390,16 +398,12 @@ class TurnRun implements RunningTurn {
     for (const issue of issues) this.#addIssue(issue);
   }
 
-  async #stream(step: number): Promise<{ response: ModelResponse; aborted: boolean }> {
+  async #stream(step: number, catalog: TurnCatalog): Promise<{ response: ModelResponse; aborted: boolean }> {
     const { hooks, services } = this.#session;
     const { emit, signal } = this.#request;
     const projects = hooks.has("assistant_prose_projector");
     // Only a hook that sees the text can end a model call without ending the turn.
     const stop = projects || hooks.has("assistant_stream") ? new AbortController() : undefined;
-    // Tools that changed since the last call are as they are now.
-    const resolved = this.#resolveCatalog();
-    const catalog = resolved instanceof Promise ? await resolved : resolved;
-    this.#catalog = catalog;
     const pump = new StreamPump({
       hooks,
       facts: { ...this.#facts, step },
@@ -426,12 +430,13 @@ class TurnRun implements RunningTurn {
       });
       for await (const event of events) pump.push(event);
       await pump.drain();
-      const { aborted } = pump;
-      return { response: aborted ? pump.response.build("stop") : pump.response.build(), aborted };
+      return pump.aborted ? cutShort(pump) : { response: pump.response.build(), aborted: false };
     } catch (error) {
       await pump.drain();
-      if (pump.aborted && !signal.aborted) return { response: pump.response.build("stop"), aborted: true };
+      if (pump.aborted && !signal.aborted) return cutShort(pump);
       throw error;
+    } finally {
+      this.#paid = pump.cost;
     }
   }
 
@@ -476,8 +481,12 @@ class TurnRun implements RunningTurn {
     return { type: "tools_done", ...(await this.#runTools(calls, brokenArgs)) };
   }
 
-  #runTools(calls: ToolBatch["calls"], brokenArgs: ToolBatch["brokenArgs"]): Promise<ToolBatchResult> {
-    const { emit, signal } = this.#request;
+  #runTools(
+    calls: ToolBatch["calls"],
+    brokenArgs: ToolBatch["brokenArgs"],
+    signal = this.#request.signal,
+  ): Promise<ToolBatchResult> {
+    const { emit } = this.#request;
     // A model call came before, and with it a catalog.
     const catalog = this.#catalog as TurnCatalog;
     return runToolBatch({ session: this.#session, facts: this.#facts, catalog, calls, brokenArgs, signal, emit });
@@ -509,14 +518,11 @@ class TurnRun implements RunningTurn {
     const { hooks, protocol } = this.#session;
     if (hooks.needCapture) await this.#orIssue("plugin_capture_failed", () => hooks.capture());
     for (const pluginId of hooks.takeUnrevised()) this.#addIssue(unrevised(pluginId));
-    if (protocol.codeExecutor !== undefined) {
-      await this.#orIssue("execution_capture_failed", async () => {
-        const state = await protocol.captureExecution();
-        if (state !== undefined) this.#session.executionCaptured(state);
-      });
-    }
+    if (protocol.codeExecutor !== undefined)
+      await this.#orIssue("execution_capture_failed", () => this.#session.captureExecution());
     this.#revision = await this.#session.commit(summary, this.#state.messages);
-    if (this.#frameSwitch !== undefined) await this.#enterFrame(this.#frameSwitch);
+    if (this.#frameSwitch !== undefined && summary.outcome.type === "frame_switch")
+      await this.#enterFrame(this.#frameSwitch);
     return { type: "committed" };
   }
 
@@ -526,7 +532,7 @@ class TurnRun implements RunningTurn {
       this.#session.openFrame({
         frameId,
         reason: "switch",
-        nodes: checkNodes(initialNodes),
+        nodes: initialNodes,
         origin: { kind: "protocol" },
       }),
     );
@@ -557,14 +563,9 @@ class TurnRun implements RunningTurn {
   };
 }
 
-/** What several batches of tool calls asked of the turn, in their order; the last abort counts. */
-function joinDirectives(batches: readonly TurnDirectives[]): TurnDirectives {
-  if (batches.length === 0) return NO_DIRECTIVES;
-  return {
-    abort: batches.findLast(({ abort }) => abort !== undefined)?.abort,
-    messages: batches.flatMap(({ messages }) => messages),
-    events: batches.flatMap(({ events }) => events),
-  };
+/** What a stream hook let through before it ended the call. The cost is known when the model had said it by then. */
+function cutShort({ response, cost }: StreamPump): { response: ModelResponse; aborted: boolean } {
+  return { response: { ...response.build("stop"), ...(cost && { usage: cost }) }, aborted: true };
 }
 
 function unrevised(pluginId: string): TurnIssue {
@@ -572,10 +573,16 @@ function unrevised(pluginId: string): TurnIssue {
   return { kind: "plugin", code: "plugin_state_unrevised", message, pluginId };
 }
 
+const NO_CONTRIBUTIONS: readonly PromptContribution[] = [];
+
 /** The call fails and nothing is stored. */
 function refusal(code: string, what: string, error: unknown): TroupeError {
   const cause = asTroupeError(error, "hook_failed");
   return new TroupeError(code, `${what}: ${cause.message}`, { cause, retryable: cause.retryable });
+}
+
+function promptFailed(error: unknown): TurnEvent {
+  return { type: "prompt_failed", issue: issueOf("plugin", "plugin_prompt", error) };
 }
 
 function issueOf(kind: TurnIssue["kind"], code: string, error: unknown): TurnIssue {

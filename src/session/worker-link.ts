@@ -26,6 +26,7 @@ import {
   HookProbes,
   type HookRef,
   type HostGate,
+  hostCallOver,
   keep,
   type OperationCall,
   type PluginLink,
@@ -40,6 +41,7 @@ import {
   type HostService,
   type OpenInstance,
   type OperationRun,
+  type RegisterAnswer,
   type RegisterCall,
   type ToolRun,
 } from "./plugin-protocol.js";
@@ -63,7 +65,7 @@ export class WorkerLink implements PluginLink {
   readonly optionalInChildren: boolean;
   readonly #host: HostGate;
   #hostPort: MessagePort | undefined;
-  /** What the operations of sessions are, by their slot: a registered one is known to no manifest. */
+  /** What was registered for a session, by its slot: no manifest knows it. */
   readonly #registered = new Map<number, Contributions>();
   /** The deadline of every hook call. */
   readonly #within: Required<Pick<LaneCallOptions, "deadlineMs" | "deadlineCode">>;
@@ -130,12 +132,7 @@ export class WorkerLink implements PluginLink {
       host: async ({ call, method, args }, signal: AbortSignal) => {
         const waiting = lane.waiting(call);
         const slot = waiting && this.#slots.get((waiting.payload as readonly number[])[0] as number);
-        if (waiting === undefined || slot === undefined) {
-          throw new TroupeError(
-            "host_call_over",
-            `Plugin ${this.manifest.id} asked for ${method} after its call ended.`,
-          );
-        }
+        if (waiting === undefined || slot === undefined) throw hostCallOver(this.manifest.id, method);
         const granted = this.#granted(waiting.method, waiting.payload);
         return this.#host({ sessionId: slot.sessionId, pluginId: this.manifest.id, granted, method, args, signal });
       },
@@ -163,11 +160,12 @@ export class WorkerLink implements PluginLink {
 
   async register(slot: PluginSlot): Promise<Contributions> {
     const ask: RegisterCall = [slot.number];
-    const contributions = await this.#call<Contributions>(slot, "register", ask, this.#within);
+    const answer = await this.#call<RegisterAnswer>(slot, "register", ask, this.#within);
     // Registering changes nothing that would have to be captured.
     slot.touched = false;
-    this.#registered.set(slot.number, contributions);
-    return contributions;
+    slot.stateful = answer.stateful;
+    this.#registered.set(slot.number, answer.contributions);
+    return answer.contributions;
   }
 
   protocol(): undefined {
@@ -202,8 +200,9 @@ export class WorkerLink implements PluginLink {
   }
 
   operation(slot: PluginSlot, { name, args, sessionId, signal }: OperationCall): Promise<unknown> {
-    // No deadline: a task may be long; its caller has a signal.
-    return this.#call(slot, "operation", [slot.number, name, args, sessionId] satisfies OperationRun, { signal });
+    // No deadline: a task may be long. Its caller's signal asks it to stop; what it did by then counts.
+    const run: OperationRun = [slot.number, name, args, sessionId];
+    return this.#call(slot, "operation", run, { signal, cooperative: true });
   }
 
   async capture(slot: PluginSlot): Promise<void> {

@@ -46,6 +46,8 @@ export interface ToolRequest {
 
 export interface ToolExecution {
   readonly output: ToolOutput;
+  /** False when the call was refused before it got to its tool: no such tool, wrong arguments, a turn that is over. */
+  readonly ran: boolean;
 }
 
 /** One per thread: limits repeat across sessions, so a few timers serve every call. */
@@ -61,12 +63,12 @@ const deadlines = new Deadlines();
  */
 export function executeTool(request: ToolRequest): Promise<ToolExecution> {
   const { registry, homes, call, hidden, signal } = request;
-  if (signal.aborted) return ended(cancelled(call));
-  if (hidden.has(call.toolName)) return ended(refused(call, "unknown"));
+  if (signal.aborted) return notRun(cancelled(call));
+  if (hidden.has(call.toolName)) return notRun(refused(call, "unknown"));
   const tool = registry.get(call.toolName);
-  if (tool === undefined) return ended(refused(call, registry.whyNot?.(call.toolName) ?? "unknown"));
+  if (tool === undefined) return notRun(refused(call, registry.whyNot?.(call.toolName) ?? "unknown"));
   const problem = problemWith(tool, call.args);
-  if (problem !== undefined) return ended(toolFailure("invalid_request", "invalid_tool_args", problem));
+  if (problem !== undefined) return notRun(toolFailure("invalid_request", "invalid_tool_args", problem));
 
   const stop = new Stop();
   let answer: unknown;
@@ -105,7 +107,7 @@ function settled(
     const end = (output: ToolOutput) => {
       deadlines.cancel(deadline);
       signal.removeEventListener("abort", onAbort);
-      resolve({ output });
+      resolve({ output, ran: true });
     };
     const onAbort = () => {
       end(cancelled(call));
@@ -181,5 +183,9 @@ function cancelled(call: ToolCall): ToolOutput {
 }
 
 function ended(output: ToolOutput): Promise<ToolExecution> {
-  return Promise.resolve({ output });
+  return Promise.resolve({ output, ran: true });
+}
+
+function notRun(output: ToolOutput): Promise<ToolExecution> {
+  return Promise.resolve({ output, ran: false });
 }

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import * as Comlink from "comlink";
 import nodeEndpoint from "comlink/dist/esm/node-adapter.mjs";
 import { aborted, TroupeError } from "../kernel/index.js";
@@ -59,7 +60,32 @@ export function serve(port: Endpoint, service: Service): void {
       running.get(id)?.abort();
     },
   };
-  Comlink.expose(exposed, nodeEndpoint(port));
+  Comlink.expose(exposed, nodeEndpoint(onlyCalls(port)));
+  port.on("close", () => {
+    for (const controller of running.values()) controller.abort();
+  });
+}
+
+/**
+ * Comlink lets whoever is on the other side walk from a function to its constructor, and set what it finds on the way.
+ * The other side may be a plugin: what is not a call of one of the two functions never reaches Comlink.
+ */
+function onlyCalls(port: Endpoint): Endpoint {
+  return {
+    postMessage: (message, transfer) => port.postMessage(message, transfer),
+    on: (type, listener) =>
+      port.on(type, (message: unknown) => {
+        if (isCall(message)) listener(message);
+      }),
+    // Comlink takes its listener off for a release only, which is not let through.
+    off: (type, listener) => port.off(type, listener),
+    start: () => port.start?.(),
+  };
+}
+
+function isCall(message: unknown): boolean {
+  const { type, path } = (message ?? {}) as { type?: unknown; path?: unknown };
+  return type === "APPLY" && Array.isArray(path) && path.length === 1 && (path[0] === "call" || path[0] === "cancel");
 }
 
 /** Marks buffers inside a service's result to be moved instead of copied. */
@@ -78,6 +104,8 @@ function withTransfers(value: unknown): Answer {
 export interface CallOptions {
   readonly deadlineMs?: number;
   readonly signal?: AbortSignal | undefined;
+  /** An abort is a request: the other side's signal aborts, and its answer still counts. */
+  readonly cooperative?: boolean;
   readonly transfer?: readonly Transferable[];
 }
 type Transferable = ArrayBuffer | import("node:worker_threads").MessagePort;
@@ -139,12 +167,13 @@ export class Caller<S extends Service> {
         signal?.removeEventListener("abort", onAbort);
         end();
       };
+      const askToStop = () => void this.#remote.cancel(id).catch(ignore);
       const giveUp = (error: TroupeError) =>
         settle(() => {
           reject(error);
-          this.#remote.cancel(id).catch(ignore);
+          askToStop();
         });
-      const onAbort = () => giveUp(aborted(signal as AbortSignal));
+      const onAbort = options.cooperative === true ? askToStop : () => giveUp(aborted(signal as AbortSignal));
       const deadline = this.#deadlines.add(deadlineMs, () =>
         giveUp(
           new TroupeError("call_timeout", `${this.#name}: ${method} did not answer within ${deadlineMs} ms.`, {
@@ -153,7 +182,11 @@ export class Caller<S extends Service> {
           }),
         ),
       );
-      signal?.addEventListener("abort", onAbort, { once: true });
+      if (signal !== undefined) {
+        // One signal may serve any number of calls: from the eleventh on Node would warn of a leak.
+        setMaxListeners(0, signal);
+        signal.addEventListener("abort", onAbort, { once: true });
+      }
       this.#pending.set(id, (error) => settle(() => reject(error)));
       this.#remote.call(id, method, sent).then(
         (answer) =>

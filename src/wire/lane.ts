@@ -188,6 +188,9 @@ export class Lane {
           served?.cancel();
           break;
         }
+        case STOP:
+          this.#serving.get(id)?.cancel();
+          break;
         case NOTE:
           this.#onNote(batch[at + 2] as string, payload);
           break;
@@ -252,7 +255,10 @@ export class Lane {
       ids = calls;
       this.#bySignal.set(signal, calls);
       const onAbort = () => {
-        for (const id of [...calls]) this.#abandon(id, aborted(signal));
+        for (const id of [...calls]) {
+          if (this.#pending.get(id)?.options.cooperative === true) this.#post(STOP, id, 0, 0);
+          else this.#abandon(id, aborted(signal));
+        }
       };
       // Every lane a turn uses listens once: with more than ten plugins Node would warn of a leak.
       setMaxListeners(0, signal);
@@ -296,6 +302,8 @@ export interface LaneCallOptions {
   /** The code of the error a missed deadline gives; default `call_timeout`. */
   readonly deadlineCode?: string;
   readonly signal?: AbortSignal | undefined;
+  /** An abort is a request: the other side's signal aborts, and its answer still counts. */
+  readonly cooperative?: boolean;
 }
 
 /** Answers one call; may return a promise. `call.signal` aborts when the caller gave up. */
@@ -335,8 +343,9 @@ const REPLY = 1;
 const FAIL = 2;
 const CANCEL = 3;
 const NOTE = 4;
+const STOP = 5;
 
-type EntryKind = typeof CALL | typeof REPLY | typeof FAIL | typeof CANCEL | typeof NOTE;
+type EntryKind = typeof CALL | typeof REPLY | typeof FAIL | typeof CANCEL | typeof NOTE | typeof STOP;
 const WIDTH = 4;
 /** A full outbox leaves at once, so that the other thread begins while this one is still calling. */
 const FULL = WIDTH * 24;

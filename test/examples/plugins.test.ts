@@ -1,8 +1,8 @@
-import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { type Activity, createTroupe, scriptedModel, type TroupeOptions, type TurnResult } from "troupe";
-import { HOOK_KINDS, type HookName } from "troupe/plugin";
+import { HOOK_HOSTS, HOOK_KINDS, type HookName } from "troupe/plugin";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   collect,
@@ -303,32 +303,36 @@ describe("the audit example", () => {
 
 describe("docs/plugins.md", async () => {
   const guide = await readFile(join(root, "docs/plugins.md"), "utf8");
-  const blocks = [...guide.matchAll(/```ts\n(\/\/ plugin: (\S+)\n[\s\S]*?)```/g)].map(
-    ([, code, name]) => [name as string, code as string] as const,
-  );
+  /** The blocks that name themselves: `// plugin: budget.js`. */
+  const blocksOf = (what: "plugin" | "protocol") =>
+    [...guide.matchAll(new RegExp(`\`\`\`ts\\n(// ${what}: (\\S+)\\n[\\s\\S]*?)\`\`\``, "g"))].map(
+      ([, code, name]) => [name as string, code as string] as const,
+    );
+  const blocks = blocksOf("plugin");
   let folder: string;
   beforeAll(async () => {
     // Inside the package, so that "troupe/plugin" is this package itself.
     folder = await mkdtemp(join(root, "test/.docs-"));
-    await mkdir(join(folder, "plugins"));
   });
   afterAll(() => rm(folder, { recursive: true, force: true }));
 
-  /** Both tools the examples speak of are called, then there is an answer. */
-  const model = scriptedModel({
-    turns: [
-      [
-        {
-          text: "Let me look.",
-          toolCalls: [
-            { tool: "weather", args: { city: "Oslo" } },
-            { tool: "shell", args: { command: "ls" } },
-          ],
-        },
-        { text: "It is sunny." },
-      ],
-    ],
-  });
+  /** A folder for each: two examples may have one name. */
+  async function written(name: string, code: string): Promise<URL> {
+    const file = join(await mkdtemp(join(folder, "plugin-")), name.replace(/\.\w+$/, ".mjs"));
+    await writeFile(file, code);
+    return pathToFileURL(file);
+  }
+
+  /** What tools and operations of the examples want, all in one: each takes its own. */
+  const ARGS = {
+    city: "Oslo",
+    command: "ls",
+    text: "milk",
+    question: "Why?",
+    numbers: [1, 2],
+    tools: ["shell"],
+    on: false,
+  };
   const tools = {
     weather: {
       description: "The weather in a city",
@@ -337,34 +341,111 @@ describe("docs/plugins.md", async () => {
     },
     shell: { description: "Runs a command", inputSchema: { type: "object" }, execute: () => "README.md" },
   } as const;
+  /** Every tool the examples speak of is called, then there is an answer that is not streamed. */
+  const calling = (...names: string[]) =>
+    scriptedModel({
+      turns: [
+        [
+          { text: "Let me look.", toolCalls: names.map((tool) => ({ tool, args: ARGS })) },
+          { text: "It is sunny.", stream: false },
+        ],
+      ],
+    });
 
-  test.each(blocks)("the example %s runs as it stands there, each of its hooks included", async (name, code) => {
-    const file = join(folder, "plugins", name.replace(/\.\w+$/, ".mjs"));
-    await writeFile(file, code);
-    const troupe = await startTroupe({ sessionWorkers: 1, plugins: [{ module: pathToFileURL(file) }], tools, model });
-    const result = await (await troupe.session("s")).turn("What is the weather?");
+  test.each(blocks)("the example %s runs as it stands there, all it contributes included", async (name, code) => {
+    const module = await written(name, code);
+    const { id, tools: own = {} } = (await import(module.href)).default as { id: string; tools?: object };
+    const model = calling("weather", "shell", ...Object.keys(own));
+    const troupe = await startTroupe({ sessionWorkers: 1, plugins: [{ module }], tools, model });
+    const session = await troupe.session("s");
+    const result = await session.turn("What is the weather in 2 days?");
     expect(result.outcome.type).toBe("finished");
     expect(result.issues).toEqual([]);
+    expect(endings(result).slice(2)).toEqual(Object.keys(own).map(() => "success"));
     expect(endings(result)).not.toContain("before_tool_call_failed");
     expect(endings(result)).not.toContain("after_tool_call_failed");
-    const [id] = (await troupe.stats()).plugins.map((entry) => entry.id);
-    const called = Object.keys((await troupe.stats()).hooks);
-    expect(called.sort()).toEqual(
+    expect((await session.configure({ instructions: "Be brief.", maxSteps: 99 })).issues).toEqual([]);
+    expect(await session.compact()).toBe(hooksIn(code).includes("contextCompactor"));
+    for (const { kind, name: operation } of (await session.surface()).operations) {
+      if (kind === "action") expect(await session.action(operation, ARGS)).toMatchObject({ status: "success" });
+      else await session[kind](operation, ARGS);
+    }
+    expect(Object.keys((await troupe.stats()).hooks).sort()).toEqual(
       hooksIn(code)
         .map((hook) => `plugin_hook.${HOOK_KINDS[hook]}.${id}`)
         .sort(),
     );
+    // What it keeps can be stored and read again.
+    await session.close();
+    expect((await (await troupe.session("s")).turn("And now?")).issues).toEqual([]);
+  });
+
+  test.each(blocksOf("protocol"))("the protocol %s runs as it stands there", async (name, code) => {
+    const protocol = { module: await written(name, code) };
+    const model = scriptedModel({ turns: [[{ text: 'CALL weather {"city":"Oslo"}' }, { text: "It is sunny." }]] });
+    const troupe = await startTroupe({ sessionWorkers: 1, protocol, tools, model });
+    const session = await troupe.session("s");
+    const result = await session.turn("What is the weather?");
+    expect(firstToolValue(result)).toBe("sunny in Oslo");
+    expect(result.outcome).toEqual({ type: "finished", text: "It is sunny." });
+    // The input, the line, what was observed, the answer.
+    expect((await session.view()).messageCount).toBe(4);
+  });
+
+  test.each(blocksOf("protocol"))("the protocol %s tells the model what its turn options say", async (name, code) => {
+    const troupe = await startTroupe({
+      sessionWorkers: 1,
+      protocol: { module: await written(name, code) },
+      plugins: [{ module: plugin("creates-child") }],
+      tools,
+      model: fixture("models/show-prompt.mjs"),
+    });
+    const promptOf = async (turn: PromiseLike<TurnResult>) => JSON.parse((await turn).text).system;
+    const list = "- shell: Runs a command\n- weather: The weather in a city";
+    const plain = `## Execution\n\nTo use a tool, write a line like this: CALL name {"argument":"value"}\n${list}`;
+    const terse = `${plain}\n\n## Guidance\n\nAnswer in one sentence.`;
+    const root = await troupe.session("root");
+    expect(await promptOf(root.turn("Hi"))).toBe(plain);
+    const protocolOptions = { schemaVersion: 1, payload: { terse: true } };
+    expect(await promptOf(root.turn("Hi", { protocolOptions }))).toBe(terse);
+    // A fork has what is stored with its parent; a child that begins empty has its own default.
+    expect(await promptOf((await root.fork()).turn("Hi"))).toBe(plain);
+    await root.command("create", { sessionId: "child" });
+    expect(await promptOf((await troupe.session("child")).turn("Hi"))).toBe(terse);
+    const opened = await troupe.session("other", { pluginOptions: { "acme.call-lines": { terse: true } } });
+    expect(await promptOf(opened.turn("Hi"))).toBe(terse);
   });
 
   test.each(Object.keys(HOOK_KINDS))("has a row and an example for %s", (hook) => {
     expect(guide).toContain(`| \`${hook}\` |`);
     expect(blocks.some(([, code]) => hooksIn(code).includes(hook as HookName))).toBe(true);
   });
+
+  test.each(Object.keys(HOOK_KINDS))("says which host services %s is given", (hook) => {
+    const table = guide.slice(guide.indexOf("### Who is given which")).split("\n\n")[1] ?? "";
+    const [head, , ...rows] = table
+      .split("\n")
+      .map((line) => line.split(" |").map((cell) => cell.replace(/^\|?\s*/, "")));
+    const row = rows.find(([who]) => who?.split(", ").includes(`\`${hook}\``)) ?? [];
+    const given = (head ?? []).filter((_, column) => row[column] === "yes").map((name) => name.replaceAll("`", ""));
+    expect(given.sort()).toEqual([...HOOK_HOSTS[HOOK_KINDS[hook as HookName]]].sort());
+  });
+
+  test("links to places that are there", () => {
+    const places = [...guide.matchAll(/^#+ (.*)$/gm)].map(([, title = ""]) =>
+      title
+        .toLowerCase()
+        .replace(/[^\w\- ]/g, "")
+        .replaceAll(" ", "-"),
+    );
+    const links = [...guide.matchAll(/\]\(#([^)]*)\)/g)].map(([, place]) => place);
+    expect(links.filter((place) => !places.includes(place as string))).toEqual([]);
+  });
 });
 
-/** The hooks a block of code declares, by their names. */
+/** The hooks a block of code has, by their names: declared, or registered. */
 function hooksIn(code: string): HookName[] {
   return (Object.keys(HOOK_KINDS) as HookName[]).filter((name) =>
-    new RegExp(`^\\s+(async )?${name}(\\(|: )`, "m").test(code),
+    new RegExp(`^\\s+(async )?${name}(\\(|: )|\\.hook\\("${name}"`, "m").test(code),
   );
 }

@@ -5,6 +5,7 @@ import { decode } from "../../dist/src/wire/index.js";
 import { firstToolValue, oneToolCall, plugin, refusalOf, startTroupe, tempFolder, until } from "../support/runtime.js";
 
 describe("capturing plugin state", () => {
+  // §15.60
   test.each(["worker", "inline"] as const)(
     "a plugin whose state cannot be saved costs the others nothing (%s)",
     async (tier) => {
@@ -29,6 +30,7 @@ describe("capturing plugin state", () => {
     },
   );
 
+  // §15.60
   test("a capture whose answer came too late is made good by the next one", async () => {
     const path = await tempFolder();
     const troupe = await createTroupe({

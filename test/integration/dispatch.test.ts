@@ -37,6 +37,7 @@ describe("matchers", () => {
 });
 
 describe("singletons", () => {
+  // §15.4
   test("two plugins that project tool results do not start, and the error names both", async () => {
     const both = [{ module: plugin("scriptable") }, { module: plugin("second-scriptable") }];
     const error = await refusalOf(startTroupe({ plugins: both }));
@@ -62,6 +63,7 @@ describe.each(["sequential", "concurrent"] as const)("%s dispatch", (hookDispatc
     expect(activities.filter(({ type }) => type === "plugin_event").length).toBe(2);
   });
 
+  // §15.41 §15.44
   test("a denial beats another plugin's success, and the host is told of the conflict", async () => {
     const troupe = await startTroupe({
       hookDispatch,

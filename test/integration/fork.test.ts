@@ -12,6 +12,7 @@ import {
 } from "../support/runtime.js";
 
 describe.each(["worker", "inline"] as const)("a fork with a plugin in the tier %s", (tier) => {
+  // §15.55
   test("takes the plugin's state along, lives on another thread, and the two diverge", async () => {
     const troupe = await startTroupe({ plugins: [{ module: plugin("counter"), tier }], model: oneToolCall("count") });
     const parent = await troupe.session("parent");
@@ -94,6 +95,7 @@ describe("a fork", () => {
     expect(firstToolValue(await (await second.session("narrow")).turn("two"))).toBe("tool_unavailable");
   });
 
+  // §15.37
   test("cannot call what its authority hides, and neither can its own forks", async () => {
     const troupe = await startTroupe({
       model: oneToolCall("shell"),
@@ -118,6 +120,7 @@ describe("a fork", () => {
     expect((await (await fork()).turn("on its own")).outcome.type).toBe("finished");
   });
 
+  // §15.12
   test("is refused for an id that exists, for bad options, and leaves nothing behind", async () => {
     const troupe = await startTroupe();
     const parent = await troupe.session("parent");

@@ -19,14 +19,17 @@ const echoTool = {
 
 describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s", (tier) => {
   /** A runtime whose one plugin does `does` at the named hooks. */
-  const withPlugin = (does: Record<string, string>, options: TroupeOptions = {}) =>
-    startTroupe({
+  const withPlugin = (does: Record<string, string>, options: TroupeOptions = {}) => {
+    // Only a hook that hangs is waited for: the others must not miss a deadline because the machine is slow.
+    const hangs = Object.values(does).some((action) => action.startsWith("hang"));
+    return startTroupe({
       sessionWorkers: 1,
-      plugins: [{ module: plugin("scriptable"), tier, options: does, deadlineMs: 150 }],
+      plugins: [{ module: plugin("scriptable"), tier, options: does, ...(hangs && { deadlineMs: 1_000 }) }],
       tools: { echo: echoTool },
       model: oneToolCall("echo", { value: "original" }),
       ...options,
     });
+  };
   const saying = scriptedModel({ turns: [[{ chunks: ["one ", "two ", "three"] }]] });
 
   test("every kind is called, in the order of the turn, with the session's own state", async () => {
@@ -62,6 +65,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     expect(hooks["plugin_hook.assistant_response.test.recorder"]?.count).toBe(2);
   });
 
+  // §15.18
   test("a beforeTurn abort ends the turn before the model is called, and is stored", async () => {
     const troupe = await withPlugin({ beforeTurn: "abort" });
     const result = await (await troupe.session("s")).turn("hi");
@@ -84,6 +88,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     ]);
   });
 
+  // §15.25
   test("an enqueued assistant message is refused, not dropped in silence", async () => {
     const troupe = await withPlugin({ beforeTurn: "enqueueAssistant" });
     const error = await refusalOf((await troupe.session("s")).turn("hi"));
@@ -106,6 +111,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     },
   );
 
+  // §15.16
   test("prompt contributions are de-duplicated, placed in their slots and joined to the instructions", async () => {
     const troupe = await withPlugin(
       { promptContributor: "contribute" },
@@ -115,6 +121,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     expect(JSON.parse(result.text).system).toBe("Host words.\n\nYou are a test.\n\n## Guidance\n\nBe kind.");
   });
 
+  // §15.35
   test("a catalog contributor takes a tool from the model: it is not offered, and calling it anyway is refused", async () => {
     const offered = await withPlugin(
       { toolCatalogContributor: "removeEcho" },
@@ -133,6 +140,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     expect(result.modelCalls).toBe(0);
   });
 
+  // §15.26
   test("a stream hook changes what is streamed and what is recorded", async () => {
     const troupe = await withPlugin({ assistantStream: "shout" }, { model: saying });
     const turn = (await troupe.session("s")).turn("hi");
@@ -142,6 +150,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     expect((await turn).text).toBe("ONE TWO THREE");
   });
 
+  // §15.26
   test("a stream hook can end the model call; what was streamed is the answer", async () => {
     const troupe = await withPlugin(
       { assistantStream: "abortStream" },
@@ -151,6 +160,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     expect(result.outcome).toEqual({ type: "finished", text: "kept" });
   });
 
+  // §15.27
   test("a stream hook that throws fails the model call", async () => {
     const troupe = await withPlugin({ assistantStream: "throw" }, { model: saying });
     const result = await (await troupe.session("s")).turn("hi");
@@ -169,6 +179,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     });
   });
 
+  // §15.29
   test("a response hook that throws fails the model call", async () => {
     const troupe = await withPlugin({ assistantResponse: "throw" }, { model: saying });
     const result = await (await troupe.session("s")).turn("hi");
@@ -186,6 +197,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     expect(result.outcome.type).toBe("finished");
   });
 
+  // §15.39
   test("arguments a plugin puts in are validated like the model's own", async () => {
     const troupe = await withPlugin({ beforeToolCall: "brokenArgs" });
     const result = await (await troupe.session("s")).turn("hi");
@@ -199,6 +211,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     expect(result.modelCalls).toBe(1);
   });
 
+  // §15.54
   test.each(["throw", "hang", "garbage"])(
     "a beforeToolCall hook that does %s fails its call, not the turn",
     async (does) => {
@@ -212,6 +225,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     },
   );
 
+  // §15.54
   test("afterToolCall can replace the result, and failing replaces it by a failure", async () => {
     const replacing = await withPlugin({ afterToolCall: "shortCircuit" });
     expect((await (await replacing.session("s")).turn("hi")).toolCalls[0]?.output).toEqual({
@@ -224,6 +238,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     });
   });
 
+  // §15.30
   test("a tool result projector changes what the model reads and nothing else", async () => {
     const troupe = await withPlugin({ toolResultProjector: "project" });
     const result = await (await troupe.session("s")).turn("hi");
@@ -234,6 +249,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     expect(result.text).toBe("Result: echo says success");
   });
 
+  // §15.30
   test("a projector that throws shows its error to the model; the record keeps the result", async () => {
     const troupe = await withPlugin({ toolResultProjector: "throw" });
     const result = await (await troupe.session("s")).turn("hi");
@@ -241,6 +257,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     expect(result.text).toContain("boom");
   });
 
+  // §15.28
   test("stream_finished says that a model call failed", async () => {
     const troupe = await startTroupe({
       sessionWorkers: 1,
@@ -253,6 +270,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     expect(JSON.stringify(seen)).toContain("stream_finished:provider_error");
   });
 
+  // §15.23
   test("a checkpoint that injects before completion reopens the turn, and the first answer stays in history", async () => {
     const troupe = await withPlugin({ checkpoint: "enqueueUserOnce" }, { model: fixture("models/show-prompt.mjs") });
     const result = await (await troupe.session("s")).turn("hi");
@@ -275,6 +293,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     expect(result.revision).toBe(1);
   });
 
+  // §15.22
   test("afterTurn can add to the history without another model call", async () => {
     const troupe = await withPlugin({ afterTurn: "enqueueUser" }, { model: fixture("models/show-prompt.mjs") });
     const session = await troupe.session("s");
@@ -285,6 +304,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     ).toEqual(["hi", "a word from the plugin", "more"]);
   });
 
+  // §15.21
   test("afterTurn may not abort: the turn is refused and nothing is stored", async () => {
     const troupe = await withPlugin({ afterTurn: "abortOnce" });
     const session = await troupe.session("s");
@@ -300,6 +320,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     expect(types.slice(-2)).toEqual(["plugin_event", "turn_finished"]);
   });
 
+  // §15.32
   test("a failing lifecycle hook is an issue of the turn, not its end", async () => {
     const troupe = await withPlugin({ turnFinalized: "throw", turnPersisted: "reject" });
     const result = await (await troupe.session("s")).turn("hi");

@@ -69,6 +69,7 @@ describe("an id", () => {
     expect(await opened.info()).toMatchObject({ parent: "parent", turns: 1 });
   });
 
+  // §15.12
   test("whose session could not be opened is free for a fork", async () => {
     const troupe = await startTroupe({
       plugins: [{ module: plugin("scriptable"), options: { sessionRestored: "throwOnce" } }],

@@ -190,6 +190,7 @@ describe("tools", () => {
     expect(ran).toBe(0);
   });
 
+  // §15.37
   test("a tool the model made up is unavailable, and it is told so", async () => {
     const troupe = await startTroupe({ model: oneToolCall("no_such_tool") });
     const result = await (await troupe.session("s")).turn("hi");

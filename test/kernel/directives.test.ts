@@ -9,11 +9,13 @@ describe("foldTurnDirectives", () => {
     expect(foldTurnDirectives([])).toBe(NO_DIRECTIVES);
   });
 
+  // §15.19
   it("lets the last abort win", () => {
     const folded = foldTurnDirectives([from("b", abort("first")), from("a", abort("second"))]);
     expect(folded.abort).toEqual({ pluginId: "a", value: { kind: "abort_turn", code: "second", message: "." } });
   });
 
+  // §15.19
   it("keeps messages and events in order, each with its plugin, also beside an abort", () => {
     const message = (text: string) => ({ role: "user", text }) as const;
     expect(
@@ -37,5 +39,19 @@ describe("foldTurnDirectives", () => {
         { pluginId: "b", value: { name: "z" } },
       ],
     });
+  });
+
+  it("passes over sessions and traces: they are done before anything is folded", () => {
+    const immediate: TurnDirective[] = [
+      { kind: "create_session", request: {} },
+      { kind: "emit_trace", name: "t" },
+    ];
+    expect(foldTurnDirectives(immediate.map((value) => from("a", value)))).toEqual({
+      abort: undefined,
+      messages: [],
+      events: [],
+    });
+    const around = [immediate[0], abort("no"), immediate[1]].map((value) => from("a", value as TurnDirective));
+    expect(foldTurnDirectives(around).abort).toEqual({ pluginId: "a", value: abort("no") });
   });
 });

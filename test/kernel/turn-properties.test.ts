@@ -3,15 +3,17 @@ import { describe, expect, it } from "vitest";
 import {
   type Message,
   type Part,
+  type ProtocolStep,
   type StopReason,
   startTurn,
   stepTurn,
+  type TurnConfig,
   type TurnDirectives,
   type TurnEffect,
   type TurnEvent,
   type TurnState,
 } from "../../src/kernel/index.js";
-import { ANSWER, CONFIG, ISSUE, response } from "./turns.js";
+import { ANSWER, CODE, CONFIG, ISSUE, ran, response } from "./turns.js";
 
 type Asked = Exclude<TurnEffect, { type: "emit" }>;
 
@@ -46,10 +48,41 @@ const parts: fc.Arbitrary<Part[]> = fc.array(
   { maxLength: 4 },
 );
 
+/** What a protocol makes of an answer; nothing: native tool calling. */
+const next: fc.Arbitrary<ProtocolStep | undefined> = fc.oneof(
+  { weight: 4, arbitrary: fc.constant(undefined) },
+  { weight: 2, arbitrary: fc.constant(CODE) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant("finish" as const),
+      text: fc.constantFrom("", "4"),
+      value: fc.constantFrom(4, null),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant("tools" as const),
+      calls: fc.array(fc.record({ callId: fc.uuid(), toolName: fc.constant("look"), args: fc.constant({}) }), {
+        maxLength: 2,
+      }),
+      brokenArgs: fc.constant({}),
+    }),
+  },
+);
+
 /** One choice per answer: what the world says when it is asked. */
 const choice = fc.record({
   directives,
   parts,
+  next,
+  /** The prompt is to be made anew for the next call. */
+  syncs: fc.boolean(),
+  /** The protocol leaves for another frame. */
+  switches: fc.nat(7).map((n) => n === 0),
+  /** The code ends the turn. */
+  ends: fc.nat(2).map((n) => n === 0),
   reason: fc.oneof(
     { weight: 8, arbitrary: fc.constantFrom("stop", "tool_calls", "unknown") },
     { weight: 1, arbitrary: fc.constantFrom("length", "content_filter", "error") },
@@ -62,8 +95,11 @@ const choice = fc.record({
     undefined,
     ANSWER.beforeTurn(),
     ANSWER.prompt,
+    ANSWER.beforeModel,
+    ANSWER.frameSwitch,
     ANSWER.model({ type: "text", text: "stray" }),
     ANSWER.tools([]),
+    ANSWER.code(),
     ANSWER.checkpoint(),
     ANSWER.afterTurn(),
     ANSWER.committed,
@@ -72,33 +108,25 @@ const choice = fc.record({
 });
 type Choice = typeof choice extends fc.Arbitrary<infer C> ? C : never;
 
-function answerTo(asked: Asked, { directives, parts, reason, fails }: Choice): TurnEvent {
+function answerTo(asked: Asked, { directives, parts, reason, fails, next, syncs, switches, ends }: Choice): TurnEvent {
   switch (asked.type) {
     case "before_turn":
       return fails ? ANSWER.refused : ANSWER.beforeTurn(directives);
     case "prompt":
-      return fails ? { type: "prompt_failed", issue: ISSUE } : ANSWER.prompt;
+      if (fails) return { type: "prompt_failed", issue: ISSUE };
+      return syncs ? ANSWER.syncedPrompt : ANSWER.prompt;
     case "before_model":
       if (fails) return { type: "before_model_failed", issue: ISSUE };
-      return reason === "length"
-        ? { type: "frame_switch", frameId: "f2", task: "Go on." }
-        : { type: "before_model_done" };
-    case "code":
-      return {
-        type: "code_done",
-        directives,
-        result: {
-          observations: ["42"],
-          toolCalls: [],
-          durationMs: 1,
-          ...(fails && { error: "It broke." }),
-          ...(reason === "stop" && { terminalFinish: { value: 42 } }),
-        },
-      };
-    case "model":
-      return fails
-        ? { type: "model_failed", issue: ISSUE }
-        : { type: "model_done", response: response(parts, reason as "stop") };
+      return switches ? ANSWER.frameSwitch : ANSWER.beforeModel;
+    case "code": {
+      const result = ran({ observations: ["42"], ...(fails && { error: "It broke." }) });
+      return ANSWER.code({ ...result, ...(ends && { terminalFinish: { value: 42 } }) }, directives);
+    }
+    case "model": {
+      if (fails) return { type: "model_failed", issue: ISSUE };
+      const answer = response(parts, reason as "stop");
+      return { type: "model_done", response: answer, ...(next !== undefined && { next }) };
+    }
     case "tools":
       return ANSWER.tools(
         asked.calls.map((call) => ({ ...call, output: { status: "success", value: call.callId }, durationMs: 1 })),
@@ -118,7 +146,7 @@ function answerTo(asked: Asked, { directives, parts, reason, fails }: Choice): T
 const ANSWERS: Record<Asked["type"], readonly TurnEvent["type"][]> = {
   before_turn: ["before_turn_done"],
   prompt: ["prompt_done"],
-  before_model: ["before_model_done"],
+  before_model: ["before_model_done", "frame_switch"],
   code: ["code_done"],
   model: ["model_done"],
   tools: ["tools_done"],
@@ -132,15 +160,19 @@ interface Run {
   readonly events: readonly TurnEvent[];
   readonly states: readonly TurnState[];
   readonly asked: readonly Asked[];
+  /** Each question with its answer. */
+  readonly exchanges: readonly (readonly [Asked, TurnEvent])[];
   readonly final: TurnState;
 }
 
 /** Plays a turn to its end; each question is answered by the next choice, in turn. `cancelAt`: before which answer. */
-function play(choices: readonly Choice[], maxSteps: number, cancelAt = -1): Run {
-  let { state, effects } = startTurn({ ...CONFIG, maxSteps });
+function play(played: Game, cancelAt = -1): Run {
+  const { choices, maxSteps } = played;
+  let { state, effects } = startTurn(configOf(played));
   const events: TurnEvent[] = [];
   const states: TurnState[] = [state];
   const asked: Asked[] = [];
+  const exchanges: [Asked, TurnEvent][] = [];
   const feed = (event: TurnEvent) => {
     const next = stepTurn(state, event);
     events.push(event);
@@ -148,8 +180,8 @@ function play(choices: readonly Choice[], maxSteps: number, cancelAt = -1): Run 
     state = next.state;
     return next.effects;
   };
-  // Per model call: the call, its tools and two checkpoints; and six more for the whole turn.
-  const bound = 3 * maxSteps + 6;
+  // Per model call: a prompt, the protocol, the call, its work and a checkpoint; and four more for the whole turn.
+  const bound = 5 * maxSteps + 4;
   for (;;) {
     const questions = effects.filter((effect): effect is Asked => effect.type !== "emit");
     if (questions.length === 0) break;
@@ -166,23 +198,34 @@ function play(choices: readonly Choice[], maxSteps: number, cancelAt = -1): Run 
     if (chosen.cancel || asked.length - 1 === cancelAt) {
       expect(feed(ANSWER.cancel())).toEqual([]);
     }
-    effects = feed(answerTo(question, chosen));
+    const answer = answerTo(question, chosen);
+    exchanges.push([question, answer]);
+    effects = feed(answer);
   }
-  return { events, states, asked, final: state };
+  return { events, states, asked, exchanges, final: state };
 }
 
-const game = fc.tuple(fc.array(choice, { minLength: 1, maxLength: 20 }), fc.integer({ min: 1, max: 6 }));
+const game = fc.record({
+  choices: fc.array(choice, { minLength: 1, maxLength: 20 }),
+  maxSteps: fc.integer({ min: 1, max: 6 }),
+  asksBeforeModel: fc.boolean(),
+});
+type Game = typeof game extends fc.Arbitrary<infer G> ? G : never;
+
+function configOf({ maxSteps, asksBeforeModel }: Game): TurnConfig {
+  return { ...CONFIG, maxSteps, asksBeforeModel };
+}
 
 describe("whatever the world answers, a turn", () => {
   it("asks for one thing at a time, and ends in done or failed", () => {
     fc.assert(
-      fc.property(game, ([choices, maxSteps]) => {
-        const { final, asked } = play(choices, maxSteps);
+      fc.property(game, (played) => {
+        const { final, asked } = play(played);
         expect(["done", "failed"]).toContain(final.phase);
-        expect(asked.filter(({ type }) => type === "model").length).toBeLessThanOrEqual(maxSteps);
-        for (const once of ["before_turn", "prompt", "after_turn", "commit", "deliver"]) {
-          expect(asked.filter(({ type }) => type === once).length).toBeLessThanOrEqual(1);
-        }
+        const count = (wanted: Asked["type"]) => asked.filter(({ type }) => type === wanted).length;
+        expect(count("model")).toBeLessThanOrEqual(played.maxSteps);
+        for (const once of ["before_turn", "after_turn", "commit", "deliver"] as const)
+          expect(count(once)).toBeLessThanOrEqual(1);
         if (final.phase === "done")
           expect(asked.slice(-3).map(({ type }) => type)).toEqual(["after_turn", "commit", "deliver"]);
       }),
@@ -200,8 +243,8 @@ describe("whatever the world answers, a turn", () => {
       "runtime_error",
     ];
     fc.assert(
-      fc.property(game, ([choices, maxSteps]) => {
-        const { states, asked, final } = play(choices, maxSteps);
+      fc.property(game, (played) => {
+        const { states, asked, final } = play(played);
         const closing = states.filter(({ phase }) => ["after_turn", "commit", "deliver", "done"].includes(phase));
         for (const { outcome } of closing) expect(outcome).toEqual(closing[0]?.outcome);
         const told = asked.flatMap((effect) => ("summary" in effect ? [effect.summary.outcome] : []));
@@ -209,6 +252,7 @@ describe("whatever the world answers, a turn", () => {
         if (final.phase !== "done") return;
         expect(told).toHaveLength(3);
         if (final.outcome?.type === "stopped") expect(reasons).toContain(final.outcome.reason);
+        else if (asked.at(-4)?.type === "before_model") expect(final.outcome?.type).toBe("frame_switch");
         else expect(final.outcome?.type).toBe("finished");
       }),
       { numRuns: 500 },
@@ -216,15 +260,13 @@ describe("whatever the world answers, a turn", () => {
   });
 
   it("that is cancelled asks for nothing more than its end, wherever the cancellation comes", () => {
-    const calm = choice.map((chosen) => ({ ...chosen, cancel: false }));
-    const gameWithCancel = fc.tuple(
-      fc.array(calm, { minLength: 1, maxLength: 20 }),
-      fc.integer({ min: 1, max: 6 }),
-      fc.nat(8),
-    );
+    const calm = game.map(({ choices, ...rest }) => ({
+      ...rest,
+      choices: choices.map((chosen) => ({ ...chosen, cancel: false })),
+    }));
     fc.assert(
-      fc.property(gameWithCancel, ([choices, maxSteps, cancelAt]) => {
-        const { asked, final, events } = play(choices, maxSteps, cancelAt);
+      fc.property(calm, fc.nat(12), (played, cancelAt) => {
+        const { asked, final, events } = play(played, cancelAt);
         const cancelled = asked[cancelAt]?.type;
         if (cancelled === undefined || ["after_turn", "commit", "deliver"].includes(cancelled)) return;
         const rest = asked.slice(cancelAt + 1).map(({ type }) => type);
@@ -236,10 +278,46 @@ describe("whatever the world answers, a turn", () => {
     );
   });
 
+  it("asks its protocol before every model call when it wants to be asked, and never otherwise", () => {
+    fc.assert(
+      fc.property(game, (played) => {
+        const { asked } = play(played);
+        asked.forEach((effect, index) => {
+          const before = asked[index - 1];
+          if (effect.type === "before_model") expect(played.asksBeforeModel).toBe(true);
+          if (effect.type !== "model" || !played.asksBeforeModel) return;
+          expect(before).toEqual({ type: "before_model", step: effect.step });
+        });
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it("makes its prompt anew before a model call exactly when the last prompt said so", () => {
+    fc.assert(
+      fc.property(game, (played) => {
+        // The first call's prompt is always made.
+        let due = true;
+        let fresh = false;
+        for (const [question, answer] of play(played).exchanges) {
+          if (question.type === "prompt") {
+            expect(due).toBe(true);
+            due = answer.type === "prompt_done" && answer.syncs === true;
+            fresh = true;
+          }
+          if (question.type !== "model") continue;
+          expect(fresh || !due).toBe(true);
+          fresh = false;
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+
   it("gives every tool call exactly one result, in the message that follows", () => {
     fc.assert(
-      fc.property(game, ([choices, maxSteps]) => {
-        const { messages } = play(choices, maxSteps).final;
+      fc.property(game, (played) => {
+        const { messages } = play(played).final;
         messages.forEach((message, index) => {
           const calls = message.parts.flatMap((part) => (part.type === "tool_call" ? [part.callId] : []));
           expect(resultsOf(messages[index + 1])).toEqual(calls);
@@ -252,8 +330,8 @@ describe("whatever the world answers, a turn", () => {
 
   it("numbers its messages in order and only ever adds to them", () => {
     fc.assert(
-      fc.property(game, ([choices, maxSteps]) => {
-        const { states, final } = play(choices, maxSteps);
+      fc.property(game, (played) => {
+        const { states, final } = play(played);
         expect(final.messages.map(({ id }) => id)).toEqual(final.messages.map((_, index) => `t1.${index}`));
         states.forEach(({ messages }, index) => {
           const before = states[index - 1]?.messages ?? [];
@@ -266,9 +344,9 @@ describe("whatever the world answers, a turn", () => {
 
   it("replays to the same states from the same events", () => {
     fc.assert(
-      fc.property(game, ([choices, maxSteps]) => {
-        const { events, states } = play(choices, maxSteps);
-        let { state } = startTurn({ ...CONFIG, maxSteps });
+      fc.property(game, (played) => {
+        const { events, states } = play(played);
+        let { state } = startTurn(configOf(played));
         const replayed = [state];
         for (const event of structuredClone(events) as TurnEvent[]) {
           state = stepTurn(state, event).state;
@@ -282,9 +360,9 @@ describe("whatever the world answers, a turn", () => {
 
   it("never changes a state it was given", () => {
     fc.assert(
-      fc.property(game, ([choices, maxSteps]) => {
-        const { events } = play(choices, maxSteps);
-        let { state } = startTurn({ ...CONFIG, maxSteps });
+      fc.property(game, (played) => {
+        const { events } = play(played);
+        let { state } = startTurn(configOf(played));
         for (const event of events) state = stepTurn(deepFreeze(state), deepFreeze(event)).state;
         expect(["done", "failed"]).toContain(state.phase);
       }),

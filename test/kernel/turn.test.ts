@@ -3,6 +3,7 @@ import { NO_DIRECTIVES, NO_USAGE, startTurn, type TurnEvent, type TurnPhase } fr
 import {
   ANSWER,
   aborting,
+  CODE,
   CONFIG,
   call,
   ISSUE,
@@ -17,6 +18,7 @@ import {
   TO,
   text,
   turnAfter,
+  turnAt,
   USAGE,
 } from "./turns.js";
 
@@ -78,6 +80,9 @@ describe("every transition", () => {
     ["before_turn", "is refused", ANSWER.refused, "failed", []],
     ["prompt", "is done", ANSWER.prompt, "model", ["emit model_call_started", "model"]],
     ["prompt", "fails", { type: "prompt_failed", issue: ISSUE }, "after_turn", END],
+    ["before_model", "is done", ANSWER.beforeModel, "model", ["emit model_call_started", "model"]],
+    ["before_model", "switches frames", ANSWER.frameSwitch, "after_turn", ["after_turn"]],
+    ["before_model", "fails", { type: "before_model_failed", issue: ISSUE }, "after_turn", END],
     [
       "model",
       "answers",
@@ -107,6 +112,53 @@ describe("every transition", () => {
       ["emit model_call_finished", "checkpoint before_completion"],
     ],
     ["model", "fails", modelFailed, "after_turn", END],
+    ["model", "writes code", ANSWER.interpreted(CODE, text("1 + 1")), "code", ["emit model_call_finished", "code"]],
+    [
+      "model",
+      "gives a value and no text",
+      ANSWER.interpreted({ kind: "finish", text: "", value: null }),
+      "checkpoint",
+      ["emit model_call_finished", "checkpoint before_completion"],
+    ],
+    [
+      "model",
+      "has its text taken for a tool call",
+      ANSWER.interpreted({ kind: "tools", calls: [], brokenArgs: {} }, text("look()")),
+      "tools",
+      ["emit model_call_finished", "tools"],
+    ],
+    [
+      "model",
+      "says nothing its protocol can use",
+      ANSWER.interpreted({ kind: "finish", text: "" }, text("FINAL")),
+      "after_turn",
+      ["emit model_call_finished", ...END],
+    ],
+    [
+      "model",
+      "runs out of length while it writes code",
+      { type: "model_done", response: response([text("1 +")], "length"), next: CODE },
+      "after_turn",
+      ["emit model_call_finished", ...END],
+    ],
+    ["code", "is done", ANSWER.code({ observations: ["2"] }), "checkpoint", ["checkpoint after_work"]],
+    ["code", "fails", ANSWER.code({ error: "x is not defined" }), "checkpoint", ["checkpoint after_work"]],
+    [
+      "code",
+      "ends the turn",
+      ANSWER.code({ terminalFinish: { value: 2 } }),
+      "checkpoint",
+      ["checkpoint before_completion"],
+    ],
+    [
+      "code",
+      "injects messages",
+      ANSWER.code({}, injected("p", "a")),
+      "checkpoint",
+      ["emit messages_injected", "checkpoint after_work"],
+    ],
+    ["code", "aborts", ANSWER.code({ terminalFinish: { value: 2 } }, aborting("p", "no")), "after_turn", END],
+    ["model", "finds its tools broken", { type: "prompt_failed", issue: ISSUE }, "after_turn", END],
     ["tools", "are done", ANSWER.tools([record("c1")]), "checkpoint", ["checkpoint after_work"]],
     [
       "tools",
@@ -136,13 +188,22 @@ describe("every transition", () => {
     ],
     ["before_completion", "aborts", ANSWER.checkpoint(aborting("p", "no")), "after_turn", END],
     ["before_completion", "fails", { type: "checkpoint_failed", issue: ISSUE }, "after_turn", END],
+    ["synced_after_work", "is done", ANSWER.checkpoint(), "prompt", ["prompt"]],
+    ["synced_before_completion", "is done", ANSWER.checkpoint(), "after_turn", ["after_turn"]],
+    [
+      "synced_before_completion",
+      "injects messages",
+      ANSWER.checkpoint(injected("p", "a")),
+      "prompt",
+      ["emit messages_injected", "prompt"],
+    ],
     ["after_turn", "is done", ANSWER.afterTurn(), "commit", ["commit"]],
     ["after_turn", "is refused", ANSWER.refused, "failed", []],
     ["commit", "is done", ANSWER.committed, "deliver", ["deliver"]],
     ["commit", "is refused", ANSWER.refused, "failed", []],
     ["deliver", "is done", ANSWER.delivered(), "done", []],
   ])("%s %s", (place, _, event, phase, effects) => {
-    const step = turnAfter([...TO[place], event]);
+    const step = turnAt(place, event);
     expect(step.state.phase).toBe(phase);
     expect(namesOf(step)).toEqual(effects);
   });
@@ -150,10 +211,14 @@ describe("every transition", () => {
   const ANSWERS: Record<Place, readonly TurnEvent["type"][]> = {
     before_turn: ["before_turn_done", "refused", "cancel"],
     prompt: ["prompt_done", "prompt_failed", "cancel"],
-    model: ["model_done", "model_failed", "cancel"],
+    before_model: ["before_model_done", "before_model_failed", "frame_switch", "cancel"],
+    model: ["model_done", "model_failed", "prompt_failed", "cancel"],
     tools: ["tools_done", "cancel"],
+    code: ["code_done", "cancel"],
     after_work: ["checkpoint_done", "checkpoint_failed", "cancel"],
     before_completion: ["checkpoint_done", "checkpoint_failed", "cancel"],
+    synced_after_work: ["checkpoint_done", "checkpoint_failed", "cancel"],
+    synced_before_completion: ["checkpoint_done", "checkpoint_failed", "cancel"],
     after_turn: ["after_turn_done", "refused"],
     commit: ["committed", "refused"],
     deliver: ["delivered"],
@@ -164,9 +229,13 @@ describe("every transition", () => {
     ANSWER.beforeTurn(injected("p", "late")),
     ANSWER.prompt,
     { type: "prompt_failed", issue: ISSUE },
+    ANSWER.beforeModel,
+    { type: "before_model_failed", issue: ISSUE },
+    ANSWER.frameSwitch,
     ANSWER.model(text("late")),
     modelFailed,
     ANSWER.tools([record("late")]),
+    ANSWER.code({ observations: ["late"] }),
     ANSWER.checkpoint(injected("p", "late")),
     { type: "checkpoint_failed", issue: ISSUE },
     ANSWER.afterTurn(injected("p", "late")),
@@ -177,9 +246,9 @@ describe("every transition", () => {
   ];
 
   it.each(PLACES)("%s takes its own answers and nothing else", (place) => {
-    const { state } = turnAfter(TO[place]);
+    const { state } = turnAt(place);
     for (const event of EVENTS) {
-      const step = turnAfter([...TO[place], event]);
+      const step = turnAt(place, event);
       if (ANSWERS[place].includes(event.type)) expect(step.state).not.toEqual(state);
       else expect(step).toEqual({ state, effects: [] });
     }
@@ -398,7 +467,17 @@ describe("the model's answer", () => {
     const { state } = turnAfter([...TO.model, { type: "model_failed", issue }]);
     expect(state.outcome).toEqual(stopped("provider_error", "model_unavailable", "503"));
     expect(state.issues).toEqual([issue]);
-    expect(state.step).toBe(0);
+    expect([state.step, state.usage]).toEqual([0, NO_USAGE]);
+  });
+
+  // §15.29
+  it("that was given and then spoiled is counted and paid for, also in a turn that was cancelled", () => {
+    const spoiled: TurnEvent = { type: "model_failed", issue: ISSUE, usage: USAGE };
+    const { state } = turnAfter([...TO.model, spoiled]);
+    expect(state.outcome).toEqual(stopped("provider_error", "hook_failed", "It failed."));
+    expect([state.step, state.usage]).toEqual([1, USAGE]);
+    const { state: cancelled } = turnAfter([...TO.model, ANSWER.cancel(), spoiled]);
+    expect([cancelled.outcome, cancelled.step, cancelled.usage]).toEqual([CANCELLED, 1, USAGE]);
   });
 });
 
@@ -466,6 +545,7 @@ describe("an abort by a plugin", () => {
   const SITES: [string, TurnEvent[]][] = [
     ["before_turn", [ANSWER.beforeTurn(aborting("p", "no_budget"))]],
     ["tools", [...TO.tools, ANSWER.tools([record("c1")], aborting("p", "no_budget"))]],
+    ["code", [...TO.code, ANSWER.code({}, aborting("p", "no_budget"))]],
     ["after_work", [...TO.after_work, ANSWER.checkpoint(aborting("p", "no_budget"))]],
     ["before_completion", [...TO.before_completion, ANSWER.checkpoint(aborting("p", "no_budget"))]],
   ];
@@ -498,6 +578,7 @@ describe("an abort by a plugin", () => {
 describe("a failing hook", () => {
   it.each<[string, TurnEvent[]]>([
     ["prompt", [...TO.prompt, { type: "prompt_failed", issue: ISSUE }]],
+    ["model", [...TO.model, { type: "prompt_failed", issue: ISSUE }]],
     ["after_work", [...TO.after_work, { type: "checkpoint_failed", issue: ISSUE }]],
     ["before_completion", [...TO.before_completion, { type: "checkpoint_failed", issue: ISSUE }]],
   ])("at %s stops the turn with runtime_error", (_, events) => {
@@ -512,19 +593,26 @@ describe("a cancellation", () => {
     ["before_turn", ANSWER.beforeTurn()],
     ["prompt", ANSWER.prompt],
     ["prompt", { type: "prompt_failed", issue: ISSUE }],
+    ["before_model", ANSWER.beforeModel],
+    ["before_model", { type: "before_model_failed", issue: ISSUE }],
+    ["before_model", ANSWER.frameSwitch],
     ["model", ANSWER.model(text("hi"))],
     ["model", ANSWER.model(call("c1"))],
     ["model", { type: "model_failed", issue: ISSUE }],
+    ["model", ANSWER.interpreted(CODE, text("1 + 1"))],
     ["tools", ANSWER.tools([record("c1")])],
+    ["code", ANSWER.code({ observations: ["2"] })],
+    ["code", ANSWER.code({ terminalFinish: { value: 2 } })],
     ["after_work", ANSWER.checkpoint()],
     ["after_work", { type: "checkpoint_failed", issue: ISSUE }],
     ["before_completion", ANSWER.checkpoint()],
     ["before_completion", ANSWER.checkpoint(injected("p", "go on"))],
+    ["synced_after_work", ANSWER.checkpoint()],
   ])("during %s waits for the answer and then ends the turn", (place, answer) => {
-    const waiting = turnAfter([...TO[place], ANSWER.cancel()]);
+    const waiting = turnAt(place, ANSWER.cancel());
     expect(waiting.effects).toEqual([]);
-    expect(waiting.state).toEqual({ ...turnAfter(TO[place]).state, cancel: "Enough." });
-    const { state, effects } = turnAfter([...TO[place], ANSWER.cancel(), answer]);
+    expect(waiting.state).toEqual({ ...turnAt(place).state, cancel: "Enough." });
+    const { state, effects } = turnAt(place, ANSWER.cancel(), answer);
     expect(state.phase).toBe("after_turn");
     expect(state.outcome).toEqual(CANCELLED);
     expect(effects.at(-1)).toMatchObject({ type: "after_turn", summary: { outcome: CANCELLED, text: "" } });
@@ -551,6 +639,210 @@ describe("a cancellation", () => {
   it.each(["after_turn", "commit", "deliver", "done"] as const)("during %s comes too late", (place) => {
     const { state } = turnAfter([...TO[place], ANSWER.cancel()]);
     expect(state).toEqual(turnAfter(TO[place]).state);
+  });
+});
+
+describe("a protocol that wants to be asked before every model call", () => {
+  const asking = (...events: TurnEvent[]) => turnAfter(events, { asksBeforeModel: true });
+  const first = [ANSWER.beforeTurn(), ANSWER.prompt, ANSWER.beforeModel, ANSWER.model(call("c1"))];
+  const second = [...first, ANSWER.tools([record("c1")]), ANSWER.checkpoint()];
+
+  it("is asked with the step, before each call and not only before the first", () => {
+    expect(asking(ANSWER.beforeTurn(), ANSWER.prompt).effects).toEqual([{ type: "before_model", step: 0 }]);
+    expect(asking(...second).effects).toEqual([{ type: "before_model", step: 1 }]);
+    expect(asking(...second, ANSWER.beforeModel).effects).toEqual([
+      { type: "emit", activity: { type: "model_call_started", step: 1 } },
+      { type: "model", step: 1 },
+    ]);
+  });
+
+  it("is asked again when a checkpoint reopens the turn", () => {
+    const reopened = asking(
+      ANSWER.beforeTurn(),
+      ANSWER.prompt,
+      ANSWER.beforeModel,
+      ANSWER.model(text("hi")),
+      ANSWER.checkpoint(injected("p", "are you sure?")),
+    );
+    expect(namesOf(reopened)).toEqual(["emit messages_injected", "before_model"]);
+    expect(reopened.state.outcome).toBeUndefined();
+  });
+
+  it("may leave for another frame: the turn ends without a model call and is stored", () => {
+    const switched = asking(ANSWER.beforeTurn(), ANSWER.prompt, ANSWER.frameSwitch);
+    expect(switched.state.outcome).toEqual({ type: "frame_switch", frameId: "f2", task: "Go on." });
+    expect(switched.effects).toEqual([
+      {
+        type: "after_turn",
+        summary: {
+          turnId: "t1",
+          turnIndex: 0,
+          outcome: { type: "frame_switch", frameId: "f2", task: "Go on." },
+          text: "",
+          usage: NO_USAGE,
+          modelCalls: 0,
+          toolCalls: [],
+          issues: [],
+        },
+      },
+    ]);
+    expect(namesOf(asking(ANSWER.beforeTurn(), ANSWER.prompt, ANSWER.frameSwitch, ANSWER.afterTurn()))).toEqual([
+      "commit",
+    ]);
+  });
+
+  it("that leaves in the middle keeps what the turn has done so far", () => {
+    const { state } = asking(...second, ANSWER.frameSwitch);
+    expect(linesOf(state)).toEqual(["user: hello", "assistant: call c1", "tool: seen"]);
+    expect([state.step, state.usage]).toEqual([1, USAGE]);
+  });
+
+  it("that fails stops the turn with its code", () => {
+    const issue = { kind: "plugin", code: "before_llm_call_failed", message: "No." } as const;
+    const { state } = asking(...second, { type: "before_model_failed", issue });
+    expect(state.outcome).toEqual(stopped("runtime_error", "before_llm_call_failed", "No."));
+    expect(state.issues).toEqual([issue]);
+  });
+
+  it("is not asked once the turn has its last call behind it", () => {
+    const step = turnAfter([...first, ANSWER.tools([record("c1")])], { asksBeforeModel: true, maxSteps: 1 });
+    expect(step.state.outcome).toMatchObject({ reason: "max_turns" });
+  });
+});
+
+describe("code", () => {
+  it("is asked for as the model wrote it, behind its words", () => {
+    const step = turnAt("code");
+    expect(step.effects[1]).toEqual({ type: "code", language: "js", code: "1 + 1" });
+    expect(linesOf(step.state)).toEqual(["user: hello", "assistant: 1 + 1"]);
+  });
+
+  it("leaves what it printed as a message of the protocol, and its tool calls in the record", () => {
+    const { state } = turnAt("code", ANSWER.code({ observations: ["2", "3"], toolCalls: [record("c1")] }));
+    expect(state.messages[2]).toEqual({
+      id: "t1.2",
+      role: "user",
+      parts: [{ type: "text", text: "2\n3" }],
+      origin: { kind: "protocol" },
+    });
+    expect(state.toolCalls).toEqual([record("c1")]);
+  });
+
+  it("that failed is shown to the model, which goes on", () => {
+    const { state } = turnAt("code", ANSWER.code({ observations: ["2"], error: "no x" }), ANSWER.checkpoint());
+    expect(linesOf(state).at(-1)).toBe("user: 2\n[Code failed]\nno x");
+    expect(state.phase).toBe("model");
+    expect(state.issues).toEqual([]);
+  });
+
+  it.each([
+    ["a text as it is", "four", { type: "finished", text: "four", value: "four" }],
+    ["anything else as JSON", { sum: [4] }, { type: "finished", text: '{"sum":[4]}', value: { sum: [4] } }],
+    ["null, too", null, { type: "finished", text: "null", value: null }],
+  ])("may end the turn with a value: %s", (_, value, outcome) => {
+    const { state } = turnAt("code", ANSWER.code({ terminalFinish: { value } }), ANSWER.checkpoint());
+    expect(state.phase).toBe("after_turn");
+    expect(state.outcome).toEqual(outcome);
+  });
+
+  it("that ended the turn with its last call is within the limit", () => {
+    const step = turnAfter([...TO.code, ANSWER.code({ terminalFinish: { value: 2 } })], { maxSteps: 1 });
+    expect(step.state.checkpoint).toBe("before_completion");
+  });
+
+  it("that did not end the turn with its last call is not", () => {
+    const step = turnAfter([...TO.code, ANSWER.code({ observations: ["2"] })], { maxSteps: 1 });
+    expect(step.state.outcome).toEqual(
+      stopped("max_turns", "max_turns", "The turn reached its limit of 1 model calls."),
+    );
+    expect(linesOf(step.state).at(-1)).toBe("user: 2");
+  });
+
+  it("whose value a checkpoint reopens is not the turn's answer any more", () => {
+    const events = [
+      ANSWER.code({ terminalFinish: { value: 2 } }),
+      ANSWER.checkpoint(injected("p", "are you sure?")),
+      ANSWER.model(text("yes")),
+      ANSWER.checkpoint(),
+    ];
+    expect(turnAt("code", ...events).state.outcome).toEqual({ type: "finished", text: "yes" });
+  });
+
+  it("has what it printed in the history before what a plugin injects, also when the turn is aborted by then", () => {
+    const lines = ["user: hello", "assistant: 1 + 1", "user: 2", "user: mind the gap"];
+    const directives = injected("p", "mind the gap");
+    expect(linesOf(turnAt("code", ANSWER.code({ observations: ["2"] }, directives)).state)).toEqual(lines);
+    const aborted = { ...directives, abort: aborting("p", "no").abort };
+    expect(linesOf(turnAt("code", ANSWER.code({ observations: ["2"] }, aborted)).state)).toEqual(lines);
+  });
+});
+
+describe("a protocol that makes something else of an answer", () => {
+  const calls = (step: ReturnType<typeof turnAt>) =>
+    step.state.messages.map(({ parts }) => parts.flatMap((part) => ("callId" in part ? [part.callId] : [])));
+
+  it("keeps no call in the history that nobody makes: providers refuse a call without a result", () => {
+    const answer = ANSWER.interpreted(CODE, text("1 + 1"), call("c1"));
+    expect(linesOf(turnAt("model", answer).state)).toEqual(["user: hello", "assistant: 1 + 1"]);
+    const finish = ANSWER.interpreted({ kind: "finish", text: "4" }, text("4"), call("c1"));
+    expect(linesOf(turnAt("model", finish).state)).toEqual(["user: hello", "assistant: 4"]);
+    const one = { callId: "c2", toolName: "look", args: {} };
+    const some = ANSWER.interpreted({ kind: "tools", calls: [one], brokenArgs: {} }, call("c1"), call("c2"));
+    expect(calls(turnAt("model", some, ANSWER.tools([record("c2")])))).toEqual([[], ["c2"], ["c2"]]);
+  });
+
+  it("keeps the calls it read out of a text as calls: providers refuse a result without a call", () => {
+    const read = { callId: "r1", toolName: "look", args: { city: "Oslo" } };
+    const answer = ANSWER.interpreted({ kind: "tools", calls: [read], brokenArgs: {} }, text("look(Oslo)"));
+    const step = turnAt("model", answer, ANSWER.tools([record("r1")]));
+    expect(step.state.messages[1]?.parts).toEqual([text("look(Oslo)"), { type: "tool_call", ...read }]);
+    expect(calls(step)).toEqual([[], ["r1"], ["r1"]]);
+  });
+
+  it("that finds no call to make leaves no empty message of results", () => {
+    const none = ANSWER.interpreted({ kind: "tools", calls: [], brokenArgs: {} }, text("look("));
+    expect(linesOf(turnAt("model", none, ANSWER.tools([])).state)).toEqual(["user: hello", "assistant: look("]);
+  });
+});
+
+describe("a protocol that gives the turn's answer a value", () => {
+  it("has it in the outcome beside the text", () => {
+    const next = { kind: "finish", text: "It is 4.", value: 4 } as const;
+    const { state } = turnAt("model", ANSWER.interpreted(next, text("FINAL 4")), ANSWER.checkpoint());
+    expect(state.outcome).toEqual({ type: "finished", text: "It is 4.", value: 4 });
+    expect(linesOf(state)).toEqual(["user: hello", "assistant: FINAL 4"]);
+  });
+});
+
+describe("a prompt that is made anew for every model call", () => {
+  const work = (n: number) => [ANSWER.model(call(`c${n}`)), ANSWER.tools([record(`c${n}`)]), ANSWER.checkpoint()];
+
+  it("is asked for before each, until it says that it stays", () => {
+    const events = [
+      ANSWER.beforeTurn(),
+      ANSWER.syncedPrompt,
+      ...work(1),
+      ANSWER.syncedPrompt,
+      ...work(2),
+      ANSWER.prompt,
+    ];
+    const asked = events
+      .map((_, index) => turnAfter(events.slice(0, index + 1), { maxSteps: 5 }))
+      .flatMap((step) => namesOf(step).filter((name) => name === "prompt" || name === "model"));
+    expect(asked).toEqual(["prompt", "model", "prompt", "model", "prompt", "model"]);
+    expect(namesOf(turnAfter([...events, ...work(3)], { maxSteps: 5 }))).toEqual(["emit model_call_started", "model"]);
+  });
+
+  it("is made before the protocol is asked about the call", () => {
+    const events = [ANSWER.beforeTurn(), ANSWER.syncedPrompt, ANSWER.beforeModel, ...work(1)];
+    expect(namesOf(turnAfter(events, { asksBeforeModel: true }))).toEqual(["prompt"]);
+    expect(namesOf(turnAfter([...events, ANSWER.syncedPrompt], { asksBeforeModel: true }))).toEqual(["before_model"]);
+  });
+
+  it("that fails in the middle stops the turn and keeps what was done", () => {
+    const { state } = turnAt("synced_after_work", ANSWER.checkpoint(), { type: "prompt_failed", issue: ISSUE });
+    expect(state.outcome).toEqual(stopped("runtime_error", "hook_failed", "It failed."));
+    expect(linesOf(state)).toEqual(["user: hello", "assistant: call c1", "tool: seen"]);
   });
 });
 

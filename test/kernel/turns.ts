@@ -1,9 +1,11 @@
 import {
+  type CodeResult,
   type FinishReason,
   type ModelResponse,
   NO_DIRECTIVES,
   NO_USAGE,
   type Part,
+  type ProtocolStep,
   startTurn,
   stepTurn,
   type ToolCall,
@@ -38,6 +40,14 @@ export function record(callId: string, value = "seen"): ToolRecord {
   return { callId, toolName: "look", args: {}, output: { status: "success", value }, durationMs: 1 };
 }
 
+/** What code came to; nothing printed unless said otherwise. */
+export const ran = (result: Partial<CodeResult> = {}): CodeResult => ({
+  observations: [],
+  toolCalls: [],
+  durationMs: 1,
+  ...result,
+});
+
 export const injected = (pluginId: string, ...texts: string[]): TurnDirectives => ({
   ...NO_DIRECTIVES,
   messages: texts.map((value) => ({ pluginId, value: { role: "user", text: value } })),
@@ -55,7 +65,21 @@ export const saying = (pluginId: string, name: string): TurnDirectives => ({
 export const ANSWER = {
   beforeTurn: (directives: TurnDirectives = NO_DIRECTIVES): TurnEvent => ({ type: "before_turn_done", directives }),
   prompt: { type: "prompt_done" } as TurnEvent,
+  syncedPrompt: { type: "prompt_done", syncs: true } as TurnEvent,
+  beforeModel: { type: "before_model_done" } as TurnEvent,
+  frameSwitch: { type: "frame_switch", frameId: "f2", task: "Go on." } as TurnEvent,
   model: (...parts: Part[]): TurnEvent => ({ type: "model_done", response: response(parts) }),
+  /** The protocol makes something else of the answer than native tool calling would. */
+  interpreted: (next: ProtocolStep, ...parts: Part[]): TurnEvent => ({
+    type: "model_done",
+    response: response(parts),
+    next,
+  }),
+  code: (result: Partial<CodeResult> = {}, directives: TurnDirectives = NO_DIRECTIVES): TurnEvent => ({
+    type: "code_done",
+    result: ran(result),
+    directives,
+  }),
   tools: (records: readonly ToolRecord[], directives: TurnDirectives = NO_DIRECTIVES): TurnEvent => ({
     type: "tools_done",
     records,
@@ -89,19 +113,27 @@ export const namesOf = ({ effects }: TurnStep) => effects.map(nameOf);
 /** The conversation of a turn as short lines. */
 export function linesOf(state: TurnState): string[] {
   return state.messages.map(({ role, parts }) => {
-    const words = parts.map((part) => (part.type === "tool_call" ? `call ${part.callId}` : part.text));
+    const words = parts.map((part) =>
+      "text" in part ? part.text : part.type === "tool_call" ? `call ${part.callId}` : "",
+    );
     return `${role}: ${words.join(" | ")}`;
   });
 }
+
+export const CODE: ProtocolStep = { kind: "code", language: "js", code: "1 + 1" };
 
 /** Events up to a phase, with the phase's effect outstanding. */
 export const TO = {
   before_turn: [],
   prompt: [ANSWER.beforeTurn()],
+  before_model: [ANSWER.beforeTurn(), ANSWER.prompt],
   model: [ANSWER.beforeTurn(), ANSWER.prompt],
   tools: [ANSWER.beforeTurn(), ANSWER.prompt, ANSWER.model(call("c1"))],
+  code: [ANSWER.beforeTurn(), ANSWER.prompt, ANSWER.interpreted(CODE, text("1 + 1"))],
   after_work: [ANSWER.beforeTurn(), ANSWER.prompt, ANSWER.model(call("c1")), ANSWER.tools([record("c1")])],
   before_completion: [ANSWER.beforeTurn(), ANSWER.prompt, ANSWER.model(text("hi"))],
+  synced_after_work: [ANSWER.beforeTurn(), ANSWER.syncedPrompt, ANSWER.model(call("c1")), ANSWER.tools([record("c1")])],
+  synced_before_completion: [ANSWER.beforeTurn(), ANSWER.syncedPrompt, ANSWER.model(text("hi"))],
   after_turn: [ANSWER.beforeTurn(), ANSWER.prompt, ANSWER.model(text("hi")), ANSWER.checkpoint()],
   commit: [ANSWER.beforeTurn(), ANSWER.prompt, ANSWER.model(text("hi")), ANSWER.checkpoint(), ANSWER.afterTurn()],
   deliver: [
@@ -125,3 +157,11 @@ export const TO = {
 } satisfies Record<string, readonly TurnEvent[]>;
 export type Place = keyof typeof TO;
 export const PLACES = Object.keys(TO) as Place[];
+
+/** How a turn must be configured to get to a place. */
+const CONFIGS: { readonly [P in Place]?: Partial<TurnConfig> } = { before_model: { asksBeforeModel: true } };
+
+/** A turn that has come to a place, and what it does with these events there; the last step. */
+export function turnAt(place: Place, ...events: readonly TurnEvent[]): TurnStep {
+  return turnAfter([...TO[place], ...events], CONFIGS[place]);
+}

@@ -1,5 +1,6 @@
 import { ReadableStream, type ReadableStreamDefaultController } from "node:stream/web";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
+import type { Message } from "../../src/kernel/index.js";
 import { type AiSdkLanguageModel, createAiSdkModel } from "../../src/model/index.js";
 import { calm, collect, collectFailure, requestOf } from "./requests.js";
 
@@ -238,5 +239,86 @@ describe("a response that has finished", () => {
     await collect(model.stream(requestOf(), calm()));
     vi.advanceTimersByTime(1000);
     expect(await fate).toBe("dropped");
+  });
+});
+
+describe("what is sent", () => {
+  /** The prompt a model of this name is given for these messages. */
+  async function promptFor(messages: readonly Message[], attachments?: ReadonlyMap<string, Uint8Array>) {
+    let prompt: unknown;
+    const model: AiSdkLanguageModel = {
+      specificationVersion: "v3",
+      provider: "acme",
+      modelId: "one",
+      doStream: async (options: { prompt: unknown }) => {
+        prompt = options.prompt;
+        return { stream: ReadableStream.from([stop]) };
+      },
+    };
+    const request = requestOf({ turn: messages, ...(attachments && { attachments }) });
+    await collect(createAiSdkModel(model).stream(request, calm()));
+    return prompt;
+  }
+  const metadata = { acme: { signature: "s" } };
+  const answer = (route?: string): Message => ({
+    id: "a",
+    role: "assistant",
+    ...(route !== undefined && { route }),
+    parts: [
+      { type: "reasoning", text: "hm", metadata },
+      { type: "tool_call", callId: "c", toolName: "t", args: {}, metadata },
+      { type: "text", text: "yes" },
+    ],
+  });
+
+  // turn §8.80
+  it("of reasoning and metadata goes back to the model that minted it", async () => {
+    expect(await promptFor([answer("acme:one")])).toEqual([
+      {
+        role: "assistant",
+        content: [
+          { type: "reasoning", text: "hm", providerOptions: metadata },
+          { type: "tool-call", toolCallId: "c", toolName: "t", input: {}, providerOptions: metadata },
+          { type: "text", text: "yes" },
+        ],
+      },
+    ]);
+  });
+
+  // turn §8.80
+  it("of reasoning and metadata goes to no other model", async () => {
+    expect(await promptFor([answer("other:two")])).toEqual([
+      {
+        role: "assistant",
+        content: [
+          { type: "tool-call", toolCallId: "c", toolName: "t", input: {} },
+          { type: "text", text: "yes" },
+        ],
+      },
+    ]);
+  });
+
+  it("of attachments are the stored bytes, or the address", async () => {
+    const bytes = new Uint8Array([1, 2, 3]);
+    const message: Message = {
+      id: "u",
+      role: "user",
+      parts: [
+        { type: "text", text: "Look:" },
+        { type: "attachment", mediaType: "image/png", name: "a.png", source: { kind: "stored", hash: "h", bytes: 3 } },
+        { type: "attachment", mediaType: "image/png", source: { kind: "url", url: "https://example.com/b.png" } },
+      ],
+    };
+    expect(await promptFor([message], new Map([["h", bytes]]))).toEqual([
+      {
+        role: "user",
+        content: [
+          { type: "text", text: "Look:" },
+          { type: "file", mediaType: "image/png", data: bytes, filename: "a.png" },
+          { type: "file", mediaType: "image/png", data: new URL("https://example.com/b.png") },
+        ],
+      },
+    ]);
+    await expect(promptFor([message])).rejects.toMatchObject({ code: "attachment_missing" });
   });
 });

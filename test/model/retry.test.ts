@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { NO_USAGE, TroupeError } from "../../src/kernel/index.js";
+import { type AttemptRecord, type ModelEvent, NO_USAGE, TroupeError } from "../../src/kernel/index.js";
 import {
   createScriptedModel,
   type Model,
@@ -59,6 +59,83 @@ describe("a model call is repeated", () => {
     const sleep = async (ms: number) => void patient.push(ms);
     await collectFailure(streamWithRetry(model, requestOf(), { signal: calm(), maxAttempts: 6, sleep }));
     expect(patient).toEqual([2000, 4000, 8000, 10_000, 10_000]);
+  });
+});
+
+// turn §8.77
+describe("waiting because the provider asks for it", () => {
+  const limited = (retryAfterMs: number, attempts?: number): ScriptStep => ({
+    text: "ok",
+    fail: { status: 429, retryAfterMs, ...(attempts !== undefined && { attempts }) },
+  });
+
+  it("costs no attempt from one second on: eight times, then it counts", async () => {
+    const { stream, slept } = attempt(limited(1_000));
+    expect((await collectFailure(stream)).error).toMatchObject({ code: "model_rate_limited" });
+    expect(slept).toEqual(Array.from({ length: 8 + 3 }, () => 1_000));
+  });
+
+  it("costs no attempt for ninety seconds altogether", async () => {
+    const { stream, slept } = attempt(limited(40_000));
+    await collectFailure(stream);
+    expect(slept).toEqual(Array.from({ length: 2 + 3 }, () => 40_000));
+  });
+
+  it("costs an attempt when it is short", async () => {
+    const { stream, slept } = attempt(limited(999));
+    await collectFailure(stream);
+    expect(slept).toEqual([999, 999, 999]);
+  });
+});
+
+describe("every attempt is recorded", () => {
+  const recorded = async (
+    step: ScriptStep,
+    read: (stream: AsyncIterable<ModelEvent>) => Promise<unknown> = collect,
+  ) => {
+    const records: AttemptRecord[] = [];
+    const stream = streamWithRetry(createScriptedModel({ turns: [[step]] }), requestOf(), {
+      signal: calm(),
+      onAttempt: ({ durationMs, ...record }) => records.push({ ...record, durationMs: durationMs >= 0 ? 0 : -1 }),
+      sleep: async () => undefined,
+    });
+    await read(stream).catch(() => undefined);
+    return records;
+  };
+
+  it("with its error and what followed, and the last with its usage", async () => {
+    const usage = { inputTokens: 1, outputTokens: 2, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 };
+    const records = await recorded({ text: "ok", usage, fail: { code: "model_unreachable", attempts: 1 } });
+    expect(records).toEqual([
+      {
+        attempt: 1,
+        outcome: "failed",
+        durationMs: 0,
+        outputStarted: false,
+        error: { code: "model_unreachable", message: expect.any(String) },
+        retry: { delayMs: 2_000, counted: true },
+      },
+      { attempt: 2, outcome: "completed", durationMs: 0, outputStarted: true, usage },
+    ]);
+  });
+
+  it("also one that failed after it began to answer, which is not repeated", async () => {
+    const [record, ...more] = await recorded({
+      chunks: ["a", "b"],
+      fail: { code: "model_stream_cut", afterChunks: 1 },
+    });
+    expect(record).toMatchObject({ outcome: "failed", outputStarted: true, error: { code: "model_stream_cut" } });
+    expect(record).not.toHaveProperty("retry");
+    expect(more).toEqual([]);
+  });
+
+  it("also one whose reader left", async () => {
+    const leave = async (stream: AsyncIterable<ModelEvent>) => {
+      for await (const _ of stream) return;
+    };
+    expect(await recorded({ chunks: ["a", "b"] }, leave)).toEqual([
+      { attempt: 1, outcome: "aborted", durationMs: 0, outputStarted: true },
+    ]);
   });
 });
 

@@ -13,6 +13,7 @@ describe("the snapshot fingerprint", () => {
     expect(snapshotFingerprint([{ id: "ü", version: "1", revision: 2n ** 64n - 1n }])).toBe(15029070544368873193n);
   });
 
+  // §15.59
   test("changes with the order, a version and a revision", () => {
     const base = snapshotFingerprint([budget, memory]);
     expect(snapshotFingerprint([memory, budget])).toBe(11665208165810208956n);
@@ -27,10 +28,12 @@ describe("a snapshot is current", () => {
     "acme.memory": { version: "2.1.0", revision: 300n },
   };
 
+  // §15.58
   test("when every plugin has an entry of its version and revision, in any order", () => {
     expect(snapshotIsCurrent(captured, [memory, budget])).toBe(true);
   });
 
+  // §15.58
   test.each([
     ["there is none", undefined, [budget, memory]],
     ["a plugin was added", captured, [budget, memory, { id: "new", version: "1", revision: 0n }]],

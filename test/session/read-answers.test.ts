@@ -129,6 +129,30 @@ describe("readDirectives", () => {
     ).toThrow(refusal("directive_not_allowed", `only user and system messages can be enqueued, not ${role}`));
   });
 
+  it("denies the call after which a plugin speaks for the model, and keeps what else was said", () => {
+    const assistant = { kind: "enqueue_messages", messages: [{ role: "assistant", text: "x" }] };
+    const message = "Plugin p: only user and system messages can be enqueued, not assistant.";
+    const failure = { kind: "internal", code: "directive_not_allowed", message };
+    expect(readDirectives([assistant, enqueue, emit], "after_tool_call", "p")).toEqual([
+      { pluginId: "p", value: { kind: "short_circuit_tool", output: { status: "failure", failure } } },
+      { pluginId: "p", value: enqueue },
+      { pluginId: "p", value: emit },
+    ]);
+  });
+
+  it.each<[string, unknown]>([
+    ["a session without a request", { kind: "create_session" }],
+    ["a request that is none", { kind: "create_session", request: "child" }],
+    ["a trace without a name", { kind: "emit_trace" }],
+    ["a trace with an empty name", { kind: "emit_trace", name: "" }],
+    ["a trace whose context is a text", { kind: "emit_trace", name: "t", context: "of s" }],
+  ])("refuses %s", (_, directive) => {
+    const { kind } = directive as { kind: string };
+    expect(() => readDirectives(directive, "before_tool_call", "p")).toThrow(
+      refusal("invalid_hook_answer", `the directive ${kind} is unknown or incomplete`),
+    );
+  });
+
   it("takes every kind of tool output and no half of one", () => {
     const shortCircuit = (output: unknown) =>
       readDirectives({ kind: "short_circuit_tool", output }, "before_tool_call", "p");

@@ -17,7 +17,8 @@ const text = (value: string, blockId = "1"): ModelEvent => ({ type: "text_delta"
 const whole = (value: string, blockId = "1"): ModelEvent => ({ type: "text", blockId, text: value });
 const reasoning = (value: string, blockId = "r"): ModelEvent => ({ type: "reasoning_delta", blockId, text: value });
 const call = (callId: string): ModelEvent => ({ type: "tool_call", callId, toolName: "look", argsText: "{}" });
-const FINISH: ModelEvent = { type: "finish", reason: "stop", usage: NO_USAGE };
+const USAGE = { ...NO_USAGE, inputTokens: 7, outputTokens: 3 };
+const FINISH: ModelEvent = { type: "finish", reason: "stop", usage: USAGE };
 const FACTS = { sessionId: "s", turnId: "t", turnIndex: 0, step: 0 };
 
 /** A pump whose plugins are plain functions; a hook that gets no answer waits until `answer` is called. */
@@ -85,6 +86,7 @@ describe("without stream hooks", () => {
 });
 
 describe("with stream hooks", () => {
+  // §15.26
   it("text passes through every hook in order, each seeing what the one before made of it", async () => {
     const { pump, activities, chunks } = pumpWith({
       upper: (chunk) => chunk.toUpperCase(),
@@ -303,22 +305,26 @@ describe("a prose projector that fails", () => {
       expect(stops()).toBe(1);
       expect(textsOf(activities)).toEqual(["reasoning_delta hm"]);
       expect(pump.response.finished).toBe(false);
+      expect(pump.cost).toEqual(USAGE);
       expect(pump.aborted).toBe(false);
     });
   });
 });
 
 describe("abortStream", () => {
+  // §15.26
   it("keeps the chunk it came with, drops everything behind it and stops the model call once", async () => {
     const gate = gated();
     const { pump, activities, chunks, stops } = pumpWith({
       slow: gate.hook,
       stop: (chunk) => ({ chunk: `${chunk}.`, abortStream: chunk === "b" }),
     });
-    for (const event of [text("a"), text("b"), reasoning("hm"), text("c"), call("c"), FINISH]) pump.push(event);
+    for (const event of [text("a"), text("b"), reasoning("hm"), text("c"), call("c")]) pump.push(event);
     gate.letGo();
     await settled();
     expect(pump.aborted).toBe(false);
+    expect(pump.cost).toBeUndefined();
+    pump.push(FINISH);
     gate.letGo();
     await pump.drain();
     expect(pump.aborted).toBe(true);
@@ -327,15 +333,14 @@ describe("abortStream", () => {
     await pump.drain();
     expect(chunks).toEqual(["slow: a", "stop: a", "slow: b", "stop: b"]);
     expect(textsOf(activities)).toEqual(["text_delta a.", "text_delta b."]);
-    expect(pump.response.build("stop")).toEqual({
-      parts: [{ type: "text", text: "a.b." }],
-      reason: "stop",
-      usage: NO_USAGE,
-    });
+    expect(pump.response.build("stop")).toMatchObject({ parts: [{ type: "text", text: "a.b." }], reason: "stop" });
+    // What it cost is known all the same.
+    expect(pump.cost).toEqual(USAGE);
   });
 });
 
 describe("a stream hook that fails", () => {
+  // §15.27
   it.each<[string, StreamHook, string, string]>([
     [
       "throws",

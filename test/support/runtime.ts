@@ -4,6 +4,7 @@ import { join } from "node:path";
 import {
   type Activity,
   createTroupe,
+  type PluginEntry,
   scriptedModel,
   type Troupe,
   TroupeError,
@@ -33,6 +34,22 @@ export function fixture(path: string): URL {
 export function plugin(name: string): URL {
   return fixture(`plugins/${name}.mjs`);
 }
+
+/** The plugin that registers for each session what the session's options for it say; see registers.mjs. */
+export function registers(id: string): URL {
+  return new URL(`${plugin("registers")}?id=${id}`);
+}
+
+/**
+ * A plugin that remembers on its thread what a test asks for later: however slow the machine, it is not replaced for
+ * not answering.
+ */
+export function remembering(module: URL, entry: Omit<PluginEntry, "module"> = {}): PluginEntry {
+  return { module, blockedMs: 600_000, ...entry };
+}
+
+/** For plugins in tests that are not about blocked threads: a machine short of cores starves a thread that does nothing wrong. */
+export const PATIENT = { blockedMs: 60_000 } as const;
 
 /** One tool call, then an answer with its result. */
 export const oneToolCall = (tool: string, args: object = {}) =>

@@ -29,13 +29,18 @@ interface Options {
 
 /** One call of a tool `probe` whose home does `run`. */
 async function call(run: ToolHome["run"], options: Options = {}) {
+  const { output } = await execution(run, options);
+  return output;
+}
+
+function execution(run: ToolHome["run"], options: Options = {}) {
   const inputSchema = { type: "object", properties: { n: { type: "number" } } };
   const probe = registerTool(
     "probe",
     { description: "Probes.", inputSchema, timeoutMs: options.timeoutMs ?? 1000 },
     { kind: "host" },
   );
-  const { output } = await executeTool({
+  return executeTool({
     registry: new ToolRegistry([probe]),
     homes: { host: { run }, plugin: absent, pool: absent },
     call: { callId: "c1", toolName: "probe", args: options.args ?? {} },
@@ -44,7 +49,6 @@ async function call(run: ToolHome["run"], options: Options = {}) {
     turnId: "t1",
     signal: options.signal ?? new AbortController().signal,
   });
-  return output;
 }
 
 const failure = (kind: string, code: string, message: unknown = expect.any(String)) => ({
@@ -92,6 +96,22 @@ describe("a tool call that succeeds", () => {
       { status: "success", value: "plugin ran b" },
       { status: "success", value: "pool ran c" },
     ]);
+  });
+});
+
+describe("whether the tool ran at all", () => {
+  it("is said of every end: there is nothing to review of a call that never got to its tool", async () => {
+    const ran = async (run: ToolHome["run"], options?: Options) => (await execution(run, options)).ran;
+    const throws = () => {
+      throw new Error("no luck");
+    };
+    expect(await ran(() => "now")).toBe(true);
+    expect(await ran(async () => "later")).toBe(true);
+    expect(await ran(throws)).toBe(true);
+    expect(await ran(async () => throws())).toBe(true);
+    expect(await ran(() => "now", { hidden: ["probe"] })).toBe(false);
+    expect(await ran(() => "now", { args: { n: "not a number" } })).toBe(false);
+    expect(await ran(() => "now", { signal: AbortSignal.abort() })).toBe(false);
   });
 });
 

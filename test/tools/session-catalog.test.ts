@@ -32,6 +32,7 @@ describe("a context overlay", () => {
     expect(tools.get("b")).toBe(base.get("b"));
   });
 
+  // §15.66
   it("without the base exposes only its own tools", () => {
     const tools = new SessionTools(registryOf("a", "b", onDemand("extra", "acme.extra")));
     tools.setOverlay({ includeBase: false, toolIds: ["acme.extra", "b"] });
@@ -47,6 +48,7 @@ describe("a context overlay", () => {
     expect(tools.specs()).toEqual([]);
   });
 
+  // §15.66
   it("is a new revision when it differs, also in the order of its tools, and none when it is the same", () => {
     const tools = new SessionTools(registryOf("a", onDemand("x", "x"), onDemand("y", "y")));
     expect(tools.overlayRevision).toBe(0);
@@ -92,6 +94,7 @@ describe("a context overlay", () => {
     expect(tools.overlayRevision).toBe(0);
   });
 
+  // §15.35
   it("cannot bring in a hidden tool, nor one the session switched off", () => {
     const tools = new SessionTools(registryOf("a", "b", onDemand("shell", "acme.shell")), { hidden: ["shell"] });
     tools.setMembership(["a"], false);
@@ -152,6 +155,7 @@ describe("removals from the catalog", () => {
     expect(tools.specs()).toBe(specs);
   });
 
+  // §15.35
   it("can be taken back, hides cannot", () => {
     const base = registryOf("a", "b", "c");
     const tools = new SessionTools(base, { hidden: ["b"] });

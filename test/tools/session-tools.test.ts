@@ -103,6 +103,7 @@ describe("an exported state", () => {
     expect(Object.keys(tools.exportState().tools)).toEqual(["b", "gone", "z"]);
   });
 
+  // §15.62
   it("says nothing of where a tool comes from, so that another source can serve it", () => {
     const fromPlugin = tool("a", { home: { kind: "plugin", pluginId: "acme.secret" } });
     const old = new SessionTools(registryOf(fromPlugin));
@@ -133,6 +134,7 @@ describe("an exported state", () => {
 });
 
 describe("applying a state", () => {
+  // §15.61
   it("puts its memberships in force, one generation further", () => {
     const tools = new SessionTools(registryOf("a", "b"));
     expect(tools.applyState(setToolMembership(tools.exportState(), ["a"], false))).toBe(2);
@@ -143,6 +145,7 @@ describe("applying a state", () => {
     expect(names(tools.specs())).toEqual(["b"]);
   });
 
+  // §15.61
   it("that is stale fails before anything else is looked at, and changes nothing", () => {
     const tools = new SessionTools(registryOf("a"));
     const state = tools.exportState();
@@ -169,6 +172,7 @@ describe("applying a state", () => {
     expect(tools.generation).toBe(1);
   });
 
+  // §15.63
   it("that names a tool nobody has fails and changes nothing", () => {
     const tools = new SessionTools(registryOf("a"));
     const other = setToolMembership(new SessionTools(registryOf("a", "x", "y")).exportState(), ["a"], false);
@@ -182,6 +186,7 @@ describe("applying a state", () => {
     expect(() => tools.applyState(state)).toThrow(fails("tool_unknown"));
   });
 
+  // §15.63
   it("goes round while there are orphans", () => {
     const tools = new SessionTools(registryOf("a", "gone"));
     tools.rebind(registryOf("a"));
@@ -272,6 +277,7 @@ describe("setting tools by name", () => {
 });
 
 describe("restoring a state", () => {
+  // §15.61
   it("adopts its generation and its memberships", () => {
     const base = registryOf("a", "b");
     const stored = { ...setToolMembership(new SessionTools(base).exportState(), ["b"], false), generation: 3 };
@@ -295,6 +301,7 @@ describe("restoring a state", () => {
     expect([child.generation, child.orphans, names(child.specs())]).toEqual([2, ["b"], ["a"]]);
   });
 
+  // §15.65
   it("gives a fork the edited tools of its parent", () => {
     const base = registryOf("a", "b", "c");
     const parent = new SessionTools(base);
@@ -305,6 +312,7 @@ describe("restoring a state", () => {
     expect(names(child.specs())).toEqual(["c"]);
   });
 
+  // §15.65
   it("drops hidden tools before it binds the others, so that a tool of the root alone is no orphan of a fork", () => {
     const root = new SessionTools(registryOf("a", "root_only"));
     root.setMembership(["root_only"], true);
@@ -314,6 +322,7 @@ describe("restoring a state", () => {
     expect(child.applyState({ ...root.exportState(), generation: child.generation })).toBe(3);
   });
 
+  // §15.63
   it("keeps what it cannot find as orphans, and says which", () => {
     const old = new SessionTools(registryOf("a", "z", "b"));
     const tools = new SessionTools(registryOf("a"));
@@ -332,6 +341,7 @@ describe("restoring a state", () => {
     expect(names(tools.specs())).toEqual(["a", "later"]);
   });
 
+  // §15.64
   it("does not bind a tool of the same name under another id", () => {
     const old = new SessionTools(registryOf(tool("a", { id: "old.a" })));
     old.setMembership(["a"], false);
@@ -383,6 +393,7 @@ describe("other sources for a session", () => {
     expect(tools.whyNot("b")).toBe("orphaned");
   });
 
+  // §15.63
   it.each<[boolean, string | undefined]>([
     [true, undefined],
     [false, "unavailable"],
@@ -403,6 +414,7 @@ describe("other sources for a session", () => {
     expect(tools.exportState().tools.a?.availability).toBe("searchable");
   });
 
+  // §15.64
   it("do not bring back an orphan by its name alone", () => {
     const tools = new SessionTools(registryOf(tool("a", { id: "old" })));
     tools.rebind(registryOf());
@@ -450,6 +462,7 @@ describe("other sources for a session", () => {
     expect(tools.generation).toBe(1);
   });
 
+  // §15.63
   it("cannot be ambiguous: one id has one tool", () => {
     expect(() => new ToolRegistry([tool("a", { id: "x" }), tool("b", { id: "x" })])).toThrow(fails("duplicate_tool"));
   });

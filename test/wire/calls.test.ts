@@ -1,7 +1,8 @@
 import { once } from "node:events";
 import { MessageChannel } from "node:worker_threads";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { TroupeError } from "../../src/kernel/index.js";
+import { Caller, type Service, serve } from "../../src/wire/index.js";
 import { deferred, rejection, startService } from "./threads.js";
 
 describe("a call over Comlink", () => {
@@ -122,6 +123,28 @@ describe("an AbortSignal", () => {
     await running;
   });
 
+  it("of a cooperative call is a request: the other thread hears it, and its answer counts", async () => {
+    const { call, caller } = startService();
+    const controller = new AbortController();
+    const running = call("untilAborted", "in its own time", { signal: controller.signal, cooperative: true });
+    expect(await call("double", 1)).toBe(2);
+    controller.abort();
+    expect(caller.pending).toBe(1);
+    expect(await running).toBe("in its own time");
+    expect(caller.pending).toBe(0);
+  });
+
+  it("may serve more calls than Node likes listeners, without a warning", async () => {
+    const { call } = startService();
+    const warnings: Error[] = [];
+    const onWarning = (warning: Error) => warnings.push(warning);
+    process.on("warning", onWarning);
+    const { signal } = new AbortController();
+    await Promise.all(Array.from({ length: 12 }, () => call("double", 1, { signal })));
+    process.off("warning", onWarning);
+    expect(warnings).toEqual([]);
+  });
+
   it("that is already aborted makes no call", async () => {
     const { call, caller } = startService();
     const failed = call("untilAborted", "never begun", { signal: AbortSignal.abort() });
@@ -182,6 +205,61 @@ describe("when the thread dies", () => {
     await gone;
     controller.abort();
     expect(await failed).toMatchObject(LOST);
+  });
+});
+
+describe("whoever serves", () => {
+  /** A service in this thread, and the port of a caller that does not keep to the rules. */
+  function servedHere() {
+    const { port1, port2 } = new MessageChannel();
+    onTestFinished(() => port1.close());
+    const calls: { argument: unknown; signal: AbortSignal }[] = [];
+    const called = deferred();
+    serve(port2, {
+      wait(argument: unknown, signal: AbortSignal) {
+        calls.push({ argument, signal });
+        called.resolve();
+        return new Promise(() => {});
+      },
+    });
+    return { port1, calls, called };
+  }
+
+  it("tells the calls under way to stop when the caller's side is gone", async () => {
+    const { port1, calls, called } = servedHere();
+    const caller = new Caller<Service>(port1, { name: "caller", deadlineMs: 60_000 });
+    void caller.to.wait?.("for nobody").catch(() => undefined);
+    await called.promise;
+    const stopped = once(calls[0]?.signal as AbortSignal, "abort");
+    port1.close();
+    await stopped;
+    expect(calls.map(({ signal }) => signal.aborted)).toEqual([true]);
+  });
+
+  it("answers calls and nothing else: a hostile caller cannot read, set or construct anything", async () => {
+    const { port1, calls, called } = servedHere();
+    const raw = (value: unknown) => ({ type: "RAW", value });
+    const heard: unknown[] = [];
+    port1.on("message", (message: { id: string }) => heard.push(message.id));
+    for (const [id, message] of Object.entries({
+      set: { type: "SET", path: ["__proto__", "polluted"], value: raw(true) },
+      deepSet: { type: "SET", path: ["call", "__proto__", "polluted"], value: raw(true) },
+      get: { type: "GET", path: ["call", "constructor"] },
+      applyOther: { type: "APPLY", path: ["call", "constructor"], argumentList: [raw("return 1")] },
+      applyProto: { type: "APPLY", path: ["__proto__", "constructor"], argumentList: [] },
+      construct: { type: "CONSTRUCT", path: ["call", "constructor"], argumentList: [raw("return 1")] },
+      endpoint: { type: "ENDPOINT", path: [] },
+      release: { type: "RELEASE", path: [] },
+      nonsense: null,
+    })) {
+      port1.postMessage(message === null ? message : { id, ...message });
+    }
+    // Behind all of them, and still served.
+    port1.postMessage({ id: "last", type: "APPLY", path: ["call"], argumentList: [1, "wait", "in order"].map(raw) });
+    await called.promise;
+    expect(calls.map(({ argument }) => argument)).toEqual(["in order"]);
+    expect([heard, ({} as { polluted?: boolean }).polluted]).toEqual([[], undefined]);
+    expect((calls.push as { polluted?: boolean }).polluted).toBeUndefined();
   });
 });
 

@@ -301,6 +301,29 @@ describe("an AbortSignal", () => {
     expect(right.counts.sent).toBe(3);
   });
 
+  it("of a cooperative call is a request: the served side sees it, and its answer counts", async () => {
+    const served = deferred();
+    const serve = (_: string, payload: unknown, { signal }: ServedCall) =>
+      new Promise((resolve) => {
+        signal.addEventListener("abort", () => resolve(`${payload} stopped`), { once: true });
+        if (payload === "second") served.resolve();
+      });
+    const { left, right } = lanePair({}, { serve });
+    const controller = new AbortController();
+    const options = { signal: controller.signal, cooperative: true };
+    const calls = ["first", "second"].map((name) => left.call("task", name, options));
+    await served.promise;
+    expect(left.pending).toBe(2);
+    controller.abort();
+    expect(left.pending).toBe(2);
+    expect(await Promise.all(calls)).toEqual(["first stopped", "second stopped"]);
+    // A request that has not begun is not made.
+    expect(await rejection(left.call("task", "third", options))).toMatchObject({ code: "aborted" });
+    const other = rejection(left.call("task", "fourth", { cooperative: true }));
+    right.close();
+    expect(await other).toMatchObject({ code: "worker_lost" });
+  });
+
   it("that aborts while the answer is on its way settles the call once", async () => {
     const { left } = lanePair({}, { serve: double });
     const controller = new AbortController();

@@ -1,0 +1,108 @@
+import type { Activity, TroupeError } from "../kernel/index.js";
+import { joinDeltas, type Observed } from "../session/index.js";
+
+/** Events one reader may leave unread before the oldest are given up, with a gap in their place. */
+const MAX_UNREAD = 4_096;
+
+/** What an observer needs of the runtime. */
+export interface ObserverDriver {
+  /** Begins, or begins again behind a cursor; rejects when the session cannot be opened or the cursor is none of its. */
+  start(cursor: string | undefined): Promise<void>;
+  stop(): void;
+}
+
+/**
+ * One reader of a session's events. It never slows the session: what it does not read waits here, neighbouring deltas
+ * joined, and when too much waits the oldest is given up and a gap announced. Leaving the loop ends the observation,
+ * never a turn.
+ */
+export class Observer implements AsyncIterableIterator<Observed> {
+  readonly #driver: ObserverDriver;
+  #started: Promise<void> | undefined;
+  #cursor: string | undefined;
+  #unread: Observed[] = [];
+  #wake: (() => void) | undefined;
+  #ended = false;
+  #failure: TroupeError | undefined;
+
+  constructor(driver: ObserverDriver, cursor: string | undefined) {
+    this.#driver = driver;
+    this.#cursor = cursor;
+  }
+
+  /** The runtime delivers here. */
+  receive(observed: Observed): void {
+    if (this.#ended) return;
+    this.#cursor = observed.cursor;
+    const last = this.#unread[this.#unread.length - 1];
+    const joined = last === undefined ? undefined : join(last, observed);
+    if (joined !== undefined) this.#unread[this.#unread.length - 1] = joined;
+    else this.#unread.push(observed);
+    if (this.#unread.length > MAX_UNREAD) this.#giveUpOldest();
+    this.#wake?.();
+  }
+
+  /** The session's worker was replaced: goes on behind what was received; what was lost is announced. */
+  async resume(): Promise<void> {
+    if (this.#ended || this.#started === undefined) return;
+    try {
+      await this.#driver.start(this.#cursor);
+    } catch (error) {
+      this.fail(error as TroupeError);
+    }
+  }
+
+  fail(error: TroupeError): void {
+    this.#failure ??= error;
+    this.#ended = true;
+    this.#wake?.();
+  }
+
+  async next(): Promise<IteratorResult<Observed>> {
+    this.#started ??= this.#driver.start(this.#cursor);
+    await this.#started;
+    for (;;) {
+      const observed = this.#unread.shift();
+      if (observed !== undefined) return { done: false, value: observed };
+      if (this.#failure !== undefined) {
+        const error = this.#failure;
+        this.#failure = undefined;
+        throw error;
+      }
+      if (this.#ended) return { done: true, value: undefined };
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+
+  async return(): Promise<IteratorResult<Observed>> {
+    this.end();
+    return { done: true, value: undefined };
+  }
+
+  end(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#unread = [];
+    this.#driver.stop();
+    this.#wake?.();
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  /** The newest are kept, and the reader is told where the gap is: behind the last one given up. */
+  #giveUpOldest(): void {
+    const dropped = this.#unread.splice(0, this.#unread.length - MAX_UNREAD / 2);
+    const last = dropped[dropped.length - 1] as Observed;
+    this.#unread.unshift({ cursor: last.cursor, event: { type: "gap", reason: "trimmed" } });
+  }
+}
+
+function join(first: Observed, second: Observed): Observed | undefined {
+  if (first.event.type !== "activity" || second.event.type !== "activity") return undefined;
+  const activity: Activity | undefined = joinDeltas(first.event.activity, second.event.activity);
+  return activity === undefined ? undefined : { cursor: second.cursor, event: { ...second.event, activity } };
+}

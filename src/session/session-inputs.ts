@@ -1,0 +1,78 @@
+import {
+  addInput,
+  type CancelledInput,
+  type CheckpointKind,
+  cancelInput,
+  claimAtCheckpoint,
+  claimForTurn,
+  deferMissed,
+  type PendingInput,
+  withoutInputs,
+} from "../kernel/index.js";
+
+/**
+ * The inputs that wait for a session. What a turn takes stays listed until the turn is stored: a turn that fails has
+ * taken nothing, and one that commits has taken each exactly once.
+ */
+export class SessionInputs {
+  #pending: readonly PendingInput[];
+  #taken: readonly PendingInput[] = [];
+
+  constructor(pending: readonly PendingInput[] = []) {
+    this.#pending = pending;
+  }
+
+  get pending(): readonly PendingInput[] {
+    return this.#pending;
+  }
+
+  /** What the running turn has not taken yet. */
+  get untaken(): readonly PendingInput[] {
+    return withoutInputs(this.#pending, this.#taken);
+  }
+
+  add(input: PendingInput): PendingInput {
+    const added = addInput(this.#pending, input);
+    this.#pending = added.pending;
+    return added.input;
+  }
+
+  /** An input the running turn has taken can no longer be taken back. */
+  cancel(named: string): CancelledInput | "already_taken" {
+    if (this.#taken.some(({ id, key }) => id === named || key === named)) return "already_taken";
+    const { pending, result } = cancelInput(this.#pending, named);
+    this.#pending = pending;
+    return result;
+  }
+
+  takeAtCheckpoint(turnId: string, checkpoint: CheckpointKind): readonly PendingInput[] {
+    return this.#take(claimAtCheckpoint(this.untaken, turnId, checkpoint));
+  }
+
+  takeForTurn(): readonly PendingInput[] {
+    return this.#take(claimForTurn(this.untaken));
+  }
+
+  /** The list as it is to be stored with the turn: without what it took, and what missed it waits for the next. */
+  settled(): readonly PendingInput[] {
+    return deferMissed(this.untaken);
+  }
+
+  /** The turn is stored. What came in since `settled` was asked stays. */
+  turnStored(settled: readonly PendingInput[]): void {
+    const before = new Set([...settled, ...this.#taken].map(({ id }) => id));
+    this.#pending = [...settled, ...this.#pending.filter(({ id }) => !before.has(id))];
+    this.#taken = [];
+  }
+
+  /** The turn came to nothing: what it took waits again, for the next one. */
+  turnFailed(): void {
+    this.#taken = [];
+    this.#pending = deferMissed(this.#pending);
+  }
+
+  #take(inputs: readonly PendingInput[]): readonly PendingInput[] {
+    if (inputs.length > 0) this.#taken = [...this.#taken, ...inputs];
+    return inputs;
+  }
+}

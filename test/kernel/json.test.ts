@@ -1,0 +1,37 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { type Json, sameJson } from "../../src/kernel/index.js";
+
+describe("sameJson", () => {
+  it.each<[Json, Json]>([
+    [1, "1"],
+    [0, false],
+    [null, {}],
+    [[], {}],
+    [[1], { 0: 1 }],
+    [
+      [1, 2],
+      [2, 1],
+    ],
+    [{ a: 1 }, { a: 1, b: 1 }],
+    [{ a: 1 }, { b: 1 }],
+    [{ a: null }, {}],
+    [{ a: { b: [1] } }, { a: { b: [2] } }],
+  ])("tells %j from %j", (a, b) => {
+    expect([sameJson(a, b), sameJson(b, a)]).toEqual([false, false]);
+  });
+
+  it("does not mind the order of keys", () => {
+    expect(sameJson({ a: 1, b: { c: [1, null], d: "x" } }, { b: { d: "x", c: [1, null] }, a: 1 })).toBe(true);
+  });
+
+  it("finds every value the same as its copy", () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), (value) => {
+        // -0 is written as 0.
+        const copy = JSON.parse(JSON.stringify(value));
+        expect(sameJson(copy, structuredClone(copy))).toBe(true);
+      }),
+    );
+  });
+});

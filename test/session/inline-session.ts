@@ -1,0 +1,54 @@
+import { loadPlugin } from "../../src/plugin/index.js";
+import { SessionCatalog } from "../../src/session/catalog.js";
+import { SessionHooks } from "../../src/session/hooks.js";
+import { InlineLink } from "../../src/session/inline-link.js";
+import { newSlot } from "../../src/session/plugin-link.js";
+import { SessionProtocol } from "../../src/session/session-protocol.js";
+import { standardProtocol } from "../../src/session/standard-protocol.js";
+import { Surfaces } from "../../src/session/surface.js";
+import { type RegisteredTool, SessionTools } from "../../src/tools/index.js";
+import { PhaseProbe } from "../../src/trace/index.js";
+
+const FACTS = { sessionId: "s", turnId: "turn-1", turnIndex: 1 };
+const NEVER = new AbortController().signal;
+
+/** The parts of a session that need no thread and no store: real plugins inline, real tools, the standard protocol. */
+export async function inlineSession(
+  plugins: readonly object[],
+  {
+    tools = [],
+    captured = [],
+  }: { tools?: readonly RegisteredTool[]; captured?: readonly (Uint8Array | undefined)[] } = {},
+) {
+  const loaded = await Promise.all([...plugins, standardProtocol].map((each) => loadPlugin(each, undefined, "test")));
+  const options = {
+    deadlineMs: 1_000,
+    probe: new PhaseProbe(),
+    host: () => Promise.reject(new Error("Nobody asks for host services here.")),
+    development: false,
+    optionalInChildren: false,
+  };
+  const links = loaded.map((plugin) => new InlineLink({ plugin, ...options }));
+  const slots = links.map((_, index) => newSlot("s", captured[index], undefined));
+  const surfaces = new Surfaces(links, tools, "sequential");
+  const registered = links.map((link, index) =>
+    link.manifest.registers ? link.register(slots[index] as (typeof slots)[number]) : link.manifest.contributions,
+  );
+  const surface = surfaces.of(await Promise.all(registered));
+  const session = {
+    tools: new SessionTools(surface.registry),
+    hooks: new SessionHooks(surface.table, slots),
+    authority: {},
+    protocol: SessionProtocol.of(links, slots, { sessionId: "s", turnOptions: undefined }),
+    surface,
+    services: { surfaces },
+  };
+  const catalog = new SessionCatalog(session);
+  return {
+    ...session,
+    catalog,
+    resolve: (turnOptions?: Parameters<SessionCatalog["resolve"]>[1]) => catalog.resolve(FACTS, turnOptions, NEVER),
+    /** As a turn begins. */
+    begin: (input: string) => session.hooks.directives("before_turn", { ...FACTS, input, messageCount: 0 }),
+  };
+}

@@ -1,0 +1,55 @@
+import { describe, expect, it } from "vitest";
+import type { PendingInput } from "../../src/kernel/index.js";
+import { SessionInputs } from "../../src/session/session-inputs.js";
+
+const next = (id: string): PendingInput => ({ id, text: id, waitsFor: { kind: "next_turn" } });
+const steer = (id: string): PendingInput => ({
+  id,
+  text: id,
+  waitsFor: { kind: "active_turn", turnId: "t1", boundary: "after_work" },
+});
+const ids = (inputs: readonly PendingInput[]) => inputs.map(({ id }) => id);
+
+describe("a session's inputs", () => {
+  it("are taken once by a turn, and gone when it is stored", () => {
+    const inputs = new SessionInputs([steer("a"), next("n")]);
+    expect(ids(inputs.takeAtCheckpoint("t1", "after_work"))).toEqual(["a"]);
+    expect(ids(inputs.takeAtCheckpoint("t1", "before_completion"))).toEqual([]);
+    const settled = inputs.settled();
+    expect(ids(settled)).toEqual(["n"]);
+    inputs.turnStored(settled);
+    expect(ids(inputs.pending)).toEqual(["n"]);
+  });
+
+  it("wait again when the turn that took them came to nothing", () => {
+    const inputs = new SessionInputs([steer("a")]);
+    inputs.takeAtCheckpoint("t1", "after_work");
+    inputs.turnFailed();
+    expect(inputs.pending).toEqual([next("a")]);
+    expect(ids(inputs.takeForTurn())).toEqual(["a"]);
+  });
+
+  it("that missed their turn wait for the next", () => {
+    const inputs = new SessionInputs([steer("late")]);
+    const settled = inputs.settled();
+    inputs.turnStored(settled);
+    expect(inputs.pending).toEqual([next("late")]);
+  });
+
+  it("that come while the turn is being stored are kept", () => {
+    const inputs = new SessionInputs([steer("a")]);
+    inputs.takeAtCheckpoint("t1", "after_work");
+    const settled = inputs.settled();
+    inputs.add(next("meanwhile"));
+    inputs.turnStored(settled);
+    expect(ids(inputs.pending)).toEqual(["meanwhile"]);
+  });
+
+  it("can be taken back until a turn has taken them", () => {
+    const inputs = new SessionInputs([steer("a"), steer("b")]);
+    expect(inputs.cancel("b")).toBe("cancelled");
+    inputs.takeAtCheckpoint("t1", "after_work");
+    expect(inputs.cancel("a")).toBe("already_taken");
+    expect(inputs.cancel("b")).toBe("not_found");
+  });
+});
