@@ -356,7 +356,7 @@ describe("isolation", () => {
       const troupe = await startTroupe({
         sessionWorkers: 1,
         plugins: [
-          { module: plugin("scriptable"), options: { beforeTurn: does }, deadlineMs: 200 },
+          { module: plugin("scriptable"), options: { beforeTurn: does }, deadlineMs: 2_000 },
           { module: plugin("counter") },
         ],
       });

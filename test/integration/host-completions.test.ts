@@ -1,4 +1,4 @@
-import { type Activity, createTroupe, scriptedModel, type Troupe } from "troupe";
+import { type Activity, createTroupe, type ScriptStep, scriptedModel, type Troupe } from "troupe";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ask, asking, askOne, type Call, turnThatAsks, usage, valueIn } from "../support/asking.js";
 import { collect, startTroupe, until } from "../support/runtime.js";
@@ -6,11 +6,9 @@ import { collect, startTroupe, until } from "../support/runtime.js";
 const user = (text: string) => ({ role: "user", text });
 
 /** The text that was asked about comes back under its source; the other sources have answers of their own. */
-const model = (
-  steps: Parameters<typeof scriptedModel>[0] = [{ text: "done", usage: { inputTokens: 1, outputTokens: 1 } }],
-) =>
+const model = (...steps: readonly ScriptStep[]) =>
   scriptedModel({
-    turns: Array.isArray(steps) ? [steps] : [],
+    turns: [steps],
     direct: [
       { source: "title", text: "On {input}", usage: { inputTokens: 7, outputTokens: 3 } },
       { source: "json", text: '{"answer":42}', usage: { inputTokens: 2, outputTokens: 2 } },
@@ -103,10 +101,10 @@ describe.each(["worker", "inline"] as const)("a completion beside the turns, for
     const troupe = await startTroupe(
       asking(tier, {
         sessionWorkers: 1,
-        model: model([
+        model: model(
           { toolCalls: [{ tool: "ask_host", args: { calls } as never }], usage: { inputTokens: 1, outputTokens: 1 } },
           { text: "done", usage: { inputTokens: 1, outputTokens: 1 } },
-        ]),
+        ),
       }),
     );
     const session = await troupe.session("s");
@@ -147,6 +145,46 @@ describe.each(["worker", "inline"] as const)("a completion beside the turns, for
     });
     expect((await session.view()).ledger).toEqual({ "breaks off": usage(1, 1) });
     expect((await session.turn("hi")).outcome.type).toBe("finished");
+  });
+
+  test("asks the model for what the plugin said, in the form it said, and for nothing of the session", async () => {
+    const troupe = await startTroupe(asking(tier, { sessionWorkers: 1, instructions: "Be kind." }));
+    const session = await troupe.session("s");
+    await session.turn("not to be seen");
+    const shown = async (...call: Call) => {
+      const answer = valueIn<{ text?: string; response?: { parts: { text: string }[] } }>(
+        await askOne(session, ...call),
+      );
+      return JSON.parse(answer.text ?? answer.response?.parts[0]?.text ?? "");
+    };
+    const output = { type: "json", schema: { type: "object" } };
+    const messages = [{ role: "system", text: "Rules." }, user("Who?"), { role: "assistant", text: "" }, user("Me.")];
+    expect(await shown("directCompletion", { system: "Answer.", messages, output }, "shows")).toEqual({
+      system: "Answer.",
+      history: [],
+      tools: [],
+      asked: [
+        ["system", "Rules."],
+        ["user", "Who?"],
+        ["user", "Me."],
+      ],
+      direct: { source: "shows", output },
+    });
+    const call = { type: "tool_call", callId: "c", toolName: "weather", args: {} };
+    const whole = [
+      { id: "1", role: "user", parts: [{ type: "text", text: "Hm?" }] },
+      { id: "2", role: "assistant", parts: [call] },
+    ];
+    expect(await shown("directLlmCompletion", { messages: whole }, "shows")).toEqual({
+      system: "",
+      history: [],
+      tools: [],
+      asked: [
+        ["user", "Hm?"],
+        ["assistant", "[tool_call]"],
+      ],
+      direct: { source: "shows" },
+    });
   });
 
   test("is given up with the turn that is cancelled over it", async () => {

@@ -362,6 +362,8 @@ describe.each(["worker", "inline"] as const)("what operations of a plugin in the
     // Behind the turns it asked for.
     await session.turn("last");
     const { revision } = await session.view();
+    const quiet = await first.session("no events, no turn");
+    await quiet.command("ledger.quiet", {}, { key: "k" });
     // As a crash would leave it: nothing is stored on the way out.
     await first.kill({ sessionWorker: 0 });
     await first.close();
@@ -381,6 +383,10 @@ describe.each(["worker", "inline"] as const)("what operations of a plugin in the
     expect((await refusalOf(again.command("ledger.quiet", {}, { key: "k1" }))).code).toBe("operation_key_conflict");
     expect(await again.query("ledger.log")).toEqual(["kept", "quiet", "queue"]);
     expect(await again.view()).toMatchObject({ revision, turnIndex: 3, messageCount: 6 });
+    const quietAgain = await second.session("no events, no turn");
+    expect(await quietAgain.query("ledger.log")).toEqual(["quiet"]);
+    expect((await quietAgain.command("ledger.quiet", {}, { key: "k" })).output).toBe(1);
+    expect(await quietAgain.query("ledger.log")).toEqual(["quiet"]);
   });
 });
 

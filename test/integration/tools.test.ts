@@ -124,8 +124,10 @@ describe("tools", () => {
   ])(
     "a host tool that %s fails its call, is shown to the model, and the turn goes on",
     async (_what, execute, failure) => {
+      // Only the one that is to run out of time gets little of it: a busy machine takes longer than that to throw.
+      const timeoutMs = failure.code === "tool_timeout" ? 80 : 20_000;
       const troupe = await startTroupe({
-        tools: { bad: { description: "d", inputSchema: EMPTY_OBJECT, timeoutMs: 80, execute } },
+        tools: { bad: { description: "d", inputSchema: EMPTY_OBJECT, timeoutMs, execute } },
         model: oneToolCall("bad"),
       });
       const result = await (await troupe.session("s")).turn("hi");
