@@ -30,7 +30,10 @@ export {
 export {
   defineTool,
   type OperationSpec,
+  type PendingTool,
   type ProtocolTurnOptions,
+  pendingTool,
+  retryTool,
   type SessionView,
   type ToolContext,
   type ToolDefinition,
@@ -46,6 +49,7 @@ export {
   type PoolToolEntry,
   type Session,
   type SessionOptions,
+  type ToolAnswer,
   type Troupe,
   type TroupeOptions,
   type TroupeStats,

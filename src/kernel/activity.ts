@@ -36,6 +36,23 @@ export type Activity =
       readonly output: ToolOutput;
       readonly durationMs: number;
     }
+  /** A failed call is made again. */
+  | {
+      readonly type: "tool_call_retry";
+      readonly callId: string;
+      readonly toolName: string;
+      readonly attempt: number;
+      readonly code: string;
+      readonly delayMs: number;
+    }
+  /** The answer of a call comes from outside, under this key. */
+  | {
+      readonly type: "tool_call_pending";
+      readonly callId: string;
+      readonly toolName: string;
+      readonly key: string;
+      readonly announcement: Json;
+    }
   | { readonly type: "messages_injected"; readonly pluginIds: readonly string[] }
   | { readonly type: "plugin_event"; readonly pluginId: string; readonly event: PluginEvent }
   /** Tokens spent beside the turn's own model calls: a direct completion, a child session. */

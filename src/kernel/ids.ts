@@ -23,6 +23,22 @@ export function checkSessionId(id: unknown): string {
 }
 
 /** A turn's id, from its place in the session. */
+/** Names a tool call to whoever completes it later. Opaque to hosts. */
+export function completionKeyOf(sessionId: string, turnId: string, callId: string): string {
+  return JSON.stringify([sessionId, turnId, callId]);
+}
+
+/** The session a completion key belongs to; `completion_unknown` when it is no such key. */
+export function sessionOfCompletion(key: string): string {
+  try {
+    const [sessionId, turnId, callId] = JSON.parse(key) as unknown[];
+    if (typeof sessionId === "string" && typeof turnId === "string" && typeof callId === "string") return sessionId;
+  } catch {
+    // Told below.
+  }
+  throw new TroupeError("completion_unknown", "This is no completion key of a tool call.");
+}
+
 export function turnIdOf(turnIndex: number): string {
   return `t${turnIndex}`;
 }

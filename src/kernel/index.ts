@@ -16,6 +16,7 @@ export * from "./protocol-step.js";
 export * from "./response.js";
 export * from "./state.js";
 export * from "./tool-hooks.js";
+export * from "./tool-retry.js";
 export * from "./tool-state.js";
 export * from "./tools.js";
 export * from "./turn.js";

@@ -12,7 +12,7 @@ import type { PluginTool } from "./plugin-tool.js";
 import type { Protocol } from "./protocol.js";
 import { jsonSchemaOf, type Schema } from "./schema.js";
 import type { Contributions, HookSpec, PluginToolSpec, TriggerSpec } from "./specs.js";
-import { checkToolName } from "./tool.js";
+import { checkToolName, toolPolicy } from "./tool.js";
 
 export type AnyHook = (context: HookContext<HookKind, unknown, unknown>) => unknown;
 export type AnyPluginTool = PluginTool<Schema, unknown, unknown>;
@@ -110,7 +110,7 @@ export class ContributionSet {
         `tool ${name} of plugin ${this.#owner} needs a description, an inputSchema and an execute function`,
       );
     }
-    const { id = name, description, inputSchema, timeoutMs, onDemand } = tool as AnyPluginTool;
+    const { id = name, description, inputSchema, onDemand } = tool as AnyPluginTool;
     const taken = this.#tools.has(id) || (onDemand !== true && this.#advertises(name));
     if (taken) throw duplicateTool(name, this.#owner, this.#owner);
     const schema = jsonSchemaOf(inputSchema, `tool ${name} of plugin ${this.#owner}`);
@@ -118,7 +118,7 @@ export class ContributionSet {
       tool: tool as AnyPluginTool,
       spec: {
         spec: { name, description, inputSchema: schema, ...(id !== name && { id }) },
-        ...(timeoutMs !== undefined && { timeoutMs }),
+        ...toolPolicy(`tool ${name} of plugin ${this.#owner}`, tool),
         ...(onDemand === true && { onDemand }),
       },
     });

@@ -1,3 +1,4 @@
+import type { ToolRetry } from "../kernel/index.js";
 import type { ToolHookHost } from "./host.js";
 import type { InferSchema, Schema } from "./schema.js";
 import type { ToolContext } from "./tool.js";
@@ -7,6 +8,8 @@ export interface PluginTool<S extends Schema, State, Options> {
   readonly description: string;
   readonly inputSchema: S;
   readonly timeoutMs?: number;
+  readonly retry?: ToolRetry;
+  readonly maxConcurrent?: number;
   /** What stored tool state knows it by, whatever it is called. Default: its name. */
   readonly id?: string;
   /** In no catalog until a context transform names its id; it may then stand before a tool of the same name. */

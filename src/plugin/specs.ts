@@ -1,6 +1,7 @@
 import { type JsonObject, type ToolSpec, TroupeError } from "../kernel/index.js";
 import type { HookKind } from "./hooks.js";
 import type { OperationSpec } from "./operations.js";
+import type { ToolPolicy } from "./tool.js";
 
 /** A hook as it is known without its code. */
 export interface HookSpec {
@@ -10,9 +11,8 @@ export interface HookSpec {
   readonly priority?: number;
 }
 
-export interface PluginToolSpec {
+export interface PluginToolSpec extends ToolPolicy {
   readonly spec: ToolSpec;
-  readonly timeoutMs?: number;
   readonly onDemand?: boolean;
 }
 

@@ -1,4 +1,4 @@
-import { TroupeError } from "../kernel/index.js";
+import { checkRetryPolicy, type Json, type ToolRetry, type ToolRetryPolicy, TroupeError } from "../kernel/index.js";
 import { type InferSchema, isStandardSchema, type Schema } from "./schema.js";
 
 /** What a tool knows about the call it answers. */
@@ -6,6 +6,8 @@ export interface ToolContext {
   readonly sessionId: string;
   readonly turnId: string;
   readonly callId: string;
+  /** Under which the answer can be given later, when the tool returns `pendingTool()`. */
+  readonly completionKey: string;
   /**
    * Aborts when the turn is cancelled or the call is past its time limit. In the tool pool it never fires: there the
    * thread itself is stopped, which also ends code that would not look.
@@ -20,6 +22,10 @@ export interface ToolDefinition<S extends Schema = Schema> {
   readonly inputSchema: S;
   /** How long a call may take; default 60 seconds. */
   readonly timeoutMs?: number;
+  /** Whether a failed call is made again. Default `never`. */
+  readonly retry?: ToolRetry;
+  /** Calls at once, over all sessions of a session worker. Default: any number. */
+  readonly maxConcurrent?: number;
   /** Gets arguments that passed `inputSchema`; returns (or resolves to) anything JSON can say. May throw. */
   execute(args: InferSchema<S>, ctx: ToolContext): unknown;
 }
@@ -41,6 +47,68 @@ export interface ToolDefinition<S extends Schema = Schema> {
  */
 export function defineTool<const S extends Schema>(definition: ToolDefinition<S>): ToolDefinition<S> {
   return definition;
+}
+
+/** How a tool's calls are treated, as data. */
+export interface ToolPolicy {
+  readonly timeoutMs?: number;
+  readonly retry?: ToolRetryPolicy;
+  readonly maxConcurrent?: number;
+}
+
+/** The policy a definition asks for, checked and completed. */
+export function toolPolicy(what: string, definition: Partial<Record<keyof ToolPolicy, unknown>>): ToolPolicy {
+  const { timeoutMs, maxConcurrent } = definition;
+  if (maxConcurrent !== undefined && !isTimeout(maxConcurrent))
+    throw new TroupeError("invalid_tool", `${what}: maxConcurrent must be a whole number from 1.`);
+  const retry = checkRetryPolicy(what, definition.retry);
+  return {
+    ...(timeoutMs !== undefined && { timeoutMs: timeoutMs as number }),
+    ...(retry !== undefined && { retry }),
+    ...(maxConcurrent !== undefined && { maxConcurrent: maxConcurrent as number }),
+  };
+}
+
+/**
+ * What a tool throws when nothing was done and it may be asked again: under a retry policy it is, otherwise the model
+ * reads the message.
+ *
+ * @example
+ * if (response.status === 503) throw retryTool("The service is busy.", { afterMs: 500 });
+ */
+export function retryTool(message: string, { afterMs }: { readonly afterMs?: number } = {}): TroupeError {
+  return new TroupeError("tool_retry", message, { retryable: true, details: afterMs === undefined ? {} : { afterMs } });
+}
+
+/** What becomes of a call whose answer comes later. */
+export interface PendingTool {
+  /** How long to wait before the call fails with `tool_completion_timeout`. Default: as long as the turn. */
+  readonly deadlineMs?: number;
+  /** For whoever is to answer: told with the activity `tool_call_pending`. */
+  readonly announcement?: Json;
+}
+
+const PENDING = "$troupe.pending";
+
+/**
+ * What a tool returns when the answer comes later, from outside: a person who approves, a job that ends. The host gives
+ * it with `troupe.completeTool(key, output)`; the tool knows the key as `context.completionKey`.
+ *
+ * @example
+ * execute: (args, { completionKey }) => {
+ *   askForApproval(completionKey, args);
+ *   return pendingTool({ deadlineMs: 3_600_000 });
+ * }
+ */
+export function pendingTool(pending: PendingTool = {}): Json {
+  return { [PENDING]: { ...pending } as Json };
+}
+
+/** Is this what {@link pendingTool} returns? */
+export function readPendingTool(value: Json): PendingTool | undefined {
+  if (typeof value !== "object" || value === null || Array.isArray(value) || !Object.hasOwn(value, PENDING))
+    return undefined;
+  return (value as Readonly<Record<string, PendingTool>>)[PENDING];
 }
 
 /** Every model provider accepts these names. */
@@ -85,6 +153,7 @@ export function checkTool(what: string, definition: unknown): ToolDefinition {
   if (timeoutMs !== undefined && !isTimeout(timeoutMs)) {
     throw refuse(`timeoutMs must be a whole number from 1 to ${MAX_TIMEOUT_MS}, not ${String(timeoutMs)}`);
   }
+  toolPolicy(what, definition);
   return definition as ToolDefinition;
 }
 

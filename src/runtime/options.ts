@@ -3,7 +3,13 @@ import { isAbsolute, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { checkConfig, type SessionConfig, type ToolSpec, TroupeError } from "../kernel/index.js";
 import type { ModelSource } from "../model/index.js";
-import { checkToolDefinition, jsonSchemaOf, type ToolDefinition } from "../plugin/index.js";
+import {
+  checkToolDefinition,
+  jsonSchemaOf,
+  type ToolDefinition,
+  type ToolPolicy,
+  toolPolicy,
+} from "../plugin/index.js";
 import type { TraceEvent } from "../session/index.js";
 import type { StoreOptions } from "../store/index.js";
 import type { Permissions } from "./permissions.js";
@@ -82,8 +88,8 @@ export interface ResolvedOptions {
   readonly model: ModelSource | undefined;
   readonly plugins: readonly ResolvedPlugin[];
   readonly hostTools: ReadonlyMap<string, ToolDefinition>;
-  readonly hostToolSpecs: readonly { readonly spec: ToolSpec; readonly timeoutMs?: number }[];
-  readonly poolTools: readonly { readonly name: string; readonly module: string; readonly timeoutMs?: number }[];
+  readonly hostToolSpecs: readonly (ToolPolicy & { readonly spec: ToolSpec })[];
+  readonly poolTools: readonly (ToolPolicy & { readonly name: string; readonly module: string })[];
   readonly store: StoreOptions;
   readonly hookDispatch: "sequential" | "concurrent";
   readonly standardProtocol: boolean;
@@ -199,8 +205,8 @@ function resolveTools(
   tools: NonNullable<TroupeOptions["tools"]>,
 ): Pick<ResolvedOptions, "hostTools" | "hostToolSpecs" | "poolTools"> {
   const hostTools = new Map<string, ToolDefinition>();
-  const hostToolSpecs: { spec: ToolSpec; timeoutMs?: number }[] = [];
-  const poolTools: { name: string; module: string; timeoutMs?: number }[] = [];
+  const hostToolSpecs: (ToolPolicy & { spec: ToolSpec })[] = [];
+  const poolTools: (ToolPolicy & { name: string; module: string })[] = [];
   for (const [name, tool] of Object.entries(tools)) {
     if (typeof tool === "object" && tool !== null && "module" in tool) {
       poolTools.push({ name, module: moduleUrl(tool.module, `tool ${name}`), ...limit(tool.timeoutMs, name) });
@@ -209,7 +215,7 @@ function resolveTools(
     checkToolDefinition(name, tool);
     hostTools.set(name, tool);
     const spec = { name, description: tool.description, inputSchema: jsonSchemaOf(tool.inputSchema, `tool ${name}`) };
-    hostToolSpecs.push({ spec, ...limit(tool.timeoutMs, name) });
+    hostToolSpecs.push({ spec, ...toolPolicy(`Tool ${name}`, tool) });
   }
   return { hostTools, hostToolSpecs, poolTools };
 }

@@ -1,5 +1,5 @@
 import { MessageChannel, type MessagePort } from "node:worker_threads";
-import { asTroupeError, type Json, messageOf, TroupeError, type TurnResult } from "../kernel/index.js";
+import { asTroupeError, completionKeyOf, type Json, messageOf, TroupeError, type TurnResult } from "../kernel/index.js";
 import type { OperationSpec, SessionHandle, SessionView } from "../plugin/index.js";
 import type {
   ActivityNote,
@@ -203,6 +203,10 @@ export class SessionWorker {
     return (await this.#service()).surface({ sessionId });
   }
 
+  async completeTool(argument: Parameters<SessionWorkerService["completeTool"]>[0]): Promise<void> {
+    return (await this.#service()).completeTool(argument);
+  }
+
   async releaseIdle(sessionId: string): Promise<void> {
     return (await this.#service()).releaseIdle({ sessionId });
   }
@@ -323,6 +327,9 @@ export class SessionWorker {
     if (tool === undefined) throw new TroupeError("tool_unavailable", `The host has no tool ${name}.`);
     return runHere(tool, args as Json, {
       ...facts,
+      get completionKey() {
+        return completionKeyOf(facts.sessionId, facts.turnId, facts.callId);
+      },
       get signal() {
         return call.signal;
       },

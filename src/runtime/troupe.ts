@@ -1,5 +1,15 @@
 import { randomUUID } from "node:crypto";
-import { asTroupeError, checkNodes, checkSessionId, narrowingProblem, TroupeError } from "../kernel/index.js";
+import {
+  asTroupeError,
+  checkNodes,
+  checkSessionId,
+  type Json,
+  narrowingProblem,
+  sessionOfCompletion,
+  type ToolOutput,
+  TroupeError,
+  toolFailure,
+} from "../kernel/index.js";
 import type { OperationKind, OperationSpec, SessionHandle } from "../plugin/index.js";
 import type {
   HostRelay,
@@ -67,6 +77,11 @@ export async function createTroupe(options: TroupeOptions = {}): Promise<Troupe>
     throw asTroupeError(error, "start_failed");
   }
 }
+
+/** The answer of a tool call from outside. */
+export type ToolAnswer =
+  | { readonly value: Json }
+  | { readonly failure: { readonly code: string; readonly message: string } };
 
 export interface SessionOptions {
   /** Options for single plugins, by plugin id. */
@@ -148,6 +163,24 @@ export class Troupe implements AsyncDisposable {
   async operations(): Promise<readonly OperationSpec[]> {
     this.#checkOpen();
     return this.#worker(0).operations();
+  }
+
+  /**
+   * Gives the answer of a tool call that waits for it: one whose tool returned `pendingTool()`. The first answer counts;
+   * `completion_unknown` when no call waits under the key.
+   *
+   * @example
+   * await troupe.completeTool(key, { value: "approved" });
+   */
+  async completeTool(key: string, answer: ToolAnswer): Promise<void> {
+    this.#checkOpen();
+    const sessionId = sessionOfCompletion(key);
+    const output: ToolOutput =
+      "value" in answer
+        ? { status: "success", value: answer.value }
+        : toolFailure("external", answer.failure.code, answer.failure.message);
+    // Not waited for when the session is closing: it closes behind the turn, which waits for this.
+    await this.#worker(this.#directory.of(sessionId).worker).completeTool({ sessionId, key, output });
   }
 
   /** What has been measured so far. */

@@ -3,7 +3,7 @@ import { TroupeError, toolIdOf } from "../kernel/index.js";
 import { loadModel } from "../model/index.js";
 import { type LoadedPlugin, loadPlugin, type OperationSpec, type PluginManifest } from "../plugin/index.js";
 import { StoreClient } from "../store/index.js";
-import { type RegisteredTool, registerTool, type ToolHome, ToolPool } from "../tools/index.js";
+import { type RegisteredTool, registerTool, type ToolHome, ToolLimits, ToolPool } from "../tools/index.js";
 import { PhaseProbe } from "../trace/index.js";
 import { decode, encode, importDefault, Lane, moving, type Served, serve } from "../wire/index.js";
 import { ActiveTurn } from "./active-turns.js";
@@ -67,6 +67,8 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
     append: ({ sessionId, request }) => configured().actor(sessionId).append(request),
     extend: ({ sessionId, extension }) => configured().actor(sessionId).extend(extension),
     hostCall: async ({ sessionId, ...call }) => serveHostCall(await configured().session(sessionId), call),
+    completeTool: async ({ sessionId, key, output }) =>
+      (await configured().session(sessionId)).completions.complete(key, output),
     releaseIdle: ({ sessionId }) => configured().release(sessionId, { idle: true }),
     operate: (request, signal: AbortSignal) => configured().operate(request, signal),
     operations: () => configured().operations(),
@@ -134,6 +136,7 @@ class SessionHost {
       homes: { host: this.#hostHome, plugin: this.#pluginHome, pool: parts.pool },
       config: setup.config,
       mailboxLimit: setup.mailboxLimit,
+      limits: new ToolLimits(),
       relay: this.#relay,
       trace: { listening: setup.tracing, emit: (event) => this.#lane.note("trace", event satisfies TraceNote) },
     };
@@ -354,16 +357,12 @@ function inlineLink(
 
 /** The tools that are not of plugins: the host's, and those of the pool. */
 async function otherTools(setup: SessionWorkerSetup, pool: ToolPool): Promise<RegisteredTool[]> {
-  const host = setup.hostTools.map(({ spec, timeoutMs }) =>
-    registerTool(spec.name, { ...spec, ...(timeoutMs && { timeoutMs }) }, { kind: "host" }),
+  const host = setup.hostTools.map(({ spec, ...policy }) =>
+    registerTool(spec.name, { ...spec, ...policy }, { kind: "host" }),
   );
   const pooled = await Promise.all(
-    setup.poolTools.map(async ({ name, module, timeoutMs }) =>
-      registerTool(
-        name,
-        { ...(await pool.describe(module)), ...(timeoutMs && { timeoutMs }) },
-        { kind: "pool", module },
-      ),
+    setup.poolTools.map(async ({ name, module, ...policy }) =>
+      registerTool(name, { ...(await pool.describe(module)), ...policy }, { kind: "pool", module }),
     ),
   );
   return [...host, ...pooled];

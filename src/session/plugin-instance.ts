@@ -1,4 +1,11 @@
-import { asTroupeError, messageOf, type ToolOutput, TroupeError, toolFailure } from "../kernel/index.js";
+import {
+  asTroupeError,
+  completionKeyOf,
+  messageOf,
+  type ToolOutput,
+  TroupeError,
+  toolFailure,
+} from "../kernel/index.js";
 import {
   type ContributionSet,
   type Contributions,
@@ -21,7 +28,7 @@ import {
 } from "../plugin/index.js";
 import { plainResult } from "../tools/index.js";
 import { decode, encodeState } from "../wire/index.js";
-import type { Captured, InstanceInit } from "./plugin-protocol.js";
+import type { Captured, InstanceInit, ToolFacts } from "./plugin-protocol.js";
 import { isToolOutput } from "./read-answers.js";
 
 /** Whoever waits for a hook or tool; the signal is made only when it is looked at. */
@@ -119,11 +126,13 @@ export class PluginInstance {
   }
 
   /** A tool by its id, with the context it runs with: what every tool gets, and the session's state. */
-  tool(toolId: string, facts: object, waiting: Waiting): { definition: never; context: never } {
+  tool(toolId: string, facts: ToolFacts, waiting: Waiting): { definition: never; context: never } {
     const definition = this.#contributed.tool(toolId);
     if (definition === undefined)
       throw new TroupeError("tool_unavailable", `Plugin ${this.#plugin.manifest.id} has no tool ${toolId}.`);
-    const context = Object.assign(this.#context(waiting, TOOL_HOOK_HOST), facts);
+    const { sessionId, turnId, callId } = facts;
+    const completionKey = completionKeyOf(sessionId, turnId, callId);
+    const context = Object.assign(this.#context(waiting, TOOL_HOOK_HOST), facts, { completionKey });
     // The arguments were checked against this tool's own schema; its types are the plugin's.
     return { definition: definition as never, context: context as never };
   }

@@ -9,6 +9,7 @@ import type {
   PluginEvent,
   SessionConfig,
   SessionCreateRequest,
+  ToolOutput,
   ToolSpec,
   TurnIssue,
   Usage,
@@ -22,6 +23,7 @@ import type {
   ProtocolTurnOptions,
   SessionHandle,
   SessionView,
+  ToolPolicy,
   ToolRecordView,
   TriggerSpec,
 } from "../plugin/index.js";
@@ -54,8 +56,8 @@ export interface SessionWorkerSetup {
   readonly mainPort: MessagePort;
   readonly model: ModelSource | undefined;
   readonly plugins: readonly PluginSetup[];
-  readonly hostTools: readonly { readonly spec: ToolSpec; readonly timeoutMs?: number }[];
-  readonly poolTools: readonly { readonly name: string; readonly module: string; readonly timeoutMs?: number }[];
+  readonly hostTools: readonly (ToolPolicy & { readonly spec: ToolSpec })[];
+  readonly poolTools: readonly (ToolPolicy & { readonly name: string; readonly module: string })[];
   readonly pool: { readonly maxThreads: number };
   readonly hookDispatch: "sequential" | "concurrent";
   /** What sessions are configured with until somebody says otherwise. */
@@ -154,6 +156,12 @@ export type SessionWorkerService = {
     readonly method: HostMethod;
     readonly args: readonly unknown[];
   }): Promise<unknown>;
+  /** Answers a tool call that waits for it. */
+  completeTool(argument: {
+    readonly sessionId: string;
+    readonly key: string;
+    readonly output: ToolOutput;
+  }): Promise<void>;
   /** Closes a session for another one: refused while a turn runs. */
   releaseIdle(argument: { readonly sessionId: string }): Promise<void>;
   /** Runs an operation of a plugin on a session. */

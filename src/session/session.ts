@@ -26,9 +26,10 @@ import {
 import type { Model } from "../model/index.js";
 import type { SessionView } from "../plugin/index.js";
 import type { StoreClient } from "../store/index.js";
-import type { SessionTools, ToolHomes } from "../tools/index.js";
+import type { SessionTools, ToolHomes, ToolLimits } from "../tools/index.js";
 import { encode } from "../wire/index.js";
 import { SessionCatalog } from "./catalog.js";
+import { Completions } from "./completions.js";
 import { applyComponents, ChangedComponents, COMPONENT, ComponentReader, pluginComponent } from "./components.js";
 import { SessionHooks } from "./hooks.js";
 import type { HostRelay, TraceSink } from "./host-relay.js";
@@ -46,6 +47,7 @@ export interface SessionServices {
   /** What a session is configured with until somebody says otherwise. */
   readonly config: SessionConfig;
   readonly mailboxLimit: number;
+  readonly limits: ToolLimits;
   /** To other sessions and the host, by way of the main thread. */
   readonly relay: HostRelay;
   readonly trace: TraceSink;
@@ -95,6 +97,8 @@ export class Session {
   readonly protocol: SessionProtocol;
   readonly catalog: SessionCatalog;
   readonly prompts = new PromptCache();
+  /** Tool calls whose answer comes from outside. */
+  readonly completions = new Completions();
   /** Tokens the last model call read. */
   promptTokens: number | null = null;
   /** Sessions this one's plugins made: it may see them, whatever their relation. */

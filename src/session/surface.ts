@@ -52,12 +52,8 @@ export class Surfaces {
       contributed,
     }));
     const tools = owned.flatMap(({ pluginId, contributed }) =>
-      contributed.tools.map(({ spec, timeoutMs, onDemand }) => ({
-        ...registerTool(
-          spec.name,
-          { ...spec, ...(timeoutMs !== undefined && { timeoutMs }) },
-          { kind: "plugin", pluginId },
-        ),
+      contributed.tools.map(({ spec, onDemand, ...policy }) => ({
+        ...registerTool(spec.name, { ...spec, ...policy }, { kind: "plugin", pluginId }),
         spec,
         ...(onDemand === true && { onDemand }),
       })),

@@ -1,10 +1,14 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import {
   type Activity,
   type AfterToolDirective,
   asTroupeError,
   type BeforeToolDirective,
+  completionKeyOf,
   composeAfterToolCall,
   composeBeforeToolCall,
+  delayBeforeRetry,
+  exhaustedRetries,
   foldTurnDirectives,
   type Owned,
   renderToolOutput,
@@ -15,9 +19,10 @@ import {
   type TurnDirective,
   type TurnDirectives,
   toolFailure,
+  toolIdOf,
 } from "../kernel/index.js";
-import type { TurnFacts } from "../plugin/index.js";
-import { executeTool, type ToolLookup } from "../tools/index.js";
+import type { PendingTool, TurnFacts } from "../plugin/index.js";
+import { executeTool, type ToolExecution, type ToolLookup } from "../tools/index.js";
 import { performAtTool, trace } from "./perform.js";
 import type { Session } from "./session.js";
 
@@ -105,28 +110,62 @@ class BatchRun {
   }
 
   async #finish({ call, decided }: Prepared): Promise<ToolRecord> {
-    const { session, facts, emit } = this.#batch;
+    const { session, emit } = this.#batch;
     const started = performance.now();
     let output = decided;
     if (output === undefined && this.#aborted) output = CANCELLED;
-    if (output === undefined) {
-      const executed = await executeTool({
-        registry: this.#batch.catalog,
-        homes: session.services.homes,
-        call,
-        hidden: NOTHING_HIDDEN,
-        sessionId: facts.sessionId,
-        turnId: facts.turnId,
-        signal: this.#signal,
-      });
-      // A call that never got to its tool has no result to review.
-      output = executed.ran ? await this.#review(call, executed.output, performance.now() - started) : executed.output;
-    }
+    output ??= await this.#attempt(call);
     const durationMs = performance.now() - started;
     emit({ type: "tool_call_finished", callId: call.callId, toolName: call.toolName, output, durationMs });
     const record: ToolRecord = { ...call, output, durationMs };
     if (!session.hooks.has("tool_result_projector", call.toolName)) return record;
     return { ...record, modelText: await this.#project(record) };
+  }
+
+  /** Makes the call, and again when its tool's policy says so; every attempt is reviewed. An answer that comes later ends the ladder. */
+  async #attempt(call: ToolCall): Promise<ToolOutput> {
+    const { emit, catalog } = this.#batch;
+    const retry = catalog.get(call.toolName)?.retry;
+    for (let attempt = 1; ; attempt++) {
+      const started = performance.now();
+      const { ran, output, pending } = await this.#execute(call);
+      // A call that never got to its tool has no result to review.
+      if (!ran) return output;
+      const answer = pending === undefined ? output : await this.#completed(call, pending);
+      const reviewed = await this.#review(call, answer, performance.now() - started);
+      const delayMs =
+        pending === undefined && !this.#signal.aborted ? delayBeforeRetry(retry, attempt, reviewed) : undefined;
+      if (delayMs === undefined || reviewed.status !== "failure") return exhaustedRetries(retry, attempt, reviewed);
+      const { callId, toolName } = call;
+      emit({ type: "tool_call_retry", callId, toolName, attempt, code: reviewed.failure.code, delayMs });
+      await sleep(delayMs, undefined, { signal: this.#signal }).catch(ignore);
+    }
+  }
+
+  async #execute(call: ToolCall): Promise<ToolExecution> {
+    const { session, facts, catalog } = this.#batch;
+    const { sessionId, turnId } = facts;
+    const { homes, limits } = session.services;
+    const signal = this.#signal;
+    const run = () =>
+      executeTool({ registry: catalog, homes, call, hidden: NOTHING_HIDDEN, sessionId, turnId, signal });
+    const tool = catalog.get(call.toolName);
+    if (tool?.maxConcurrent === undefined) return run();
+    try {
+      return await limits.within({ toolId: toolIdOf(tool.spec), maxConcurrent: tool.maxConcurrent, signal }, run);
+    } catch {
+      // Nothing but an abort ends the wait for a place.
+      return { output: CANCELLED, ran: false };
+    }
+  }
+
+  /** Waits for the answer from outside. */
+  #completed({ callId, toolName }: ToolCall, { deadlineMs, announcement = null }: PendingTool): Promise<ToolOutput> {
+    const { session, facts, emit } = this.#batch;
+    const key = completionKeyOf(facts.sessionId, facts.turnId, callId);
+    const answer = session.completions.wait(key, { toolName, deadlineMs, signal: this.#signal });
+    emit({ type: "tool_call_pending", callId, toolName, key, announcement });
+    return answer;
   }
 
   /** What the model reads of a result. An error is its reading: the record keeps the result. */
@@ -207,6 +246,8 @@ class BatchRun {
     return output;
   }
 }
+
+function ignore(): void {}
 
 const NOTHING_HIDDEN: ReadonlySet<string> = new Set();
 const CANCELLED: ToolOutput = { status: "cancelled", message: "The turn was aborted before this call ran." };

@@ -1,11 +1,10 @@
 import type { JsonObject } from "../kernel/index.js";
-import { jsonSchemaOf, type ToolDefinition } from "../plugin/index.js";
+import { jsonSchemaOf, type ToolDefinition, type ToolPolicy, toolPolicy } from "../plugin/index.js";
 
 /** A tool definition without its code: what crosses threads when a tool is registered. */
-export interface ToolDescription {
+export interface ToolDescription extends ToolPolicy {
   readonly description: string;
   readonly inputSchema: JsonObject;
-  readonly timeoutMs?: number;
   /** Its identity when that is not its name. */
   readonly id?: string;
   /** In no catalog until an overlay names it by id. */
@@ -18,7 +17,7 @@ export interface ToolDescription {
  * @example
  * describeTool("tool weather", weather); // { description, inputSchema: { type: "object", … } }
  */
-export function describeTool(what: string, { description, inputSchema, timeoutMs }: ToolDefinition): ToolDescription {
-  const schema = jsonSchemaOf(inputSchema, what);
-  return { description, inputSchema: schema, ...(timeoutMs === undefined ? {} : { timeoutMs }) };
+export function describeTool(what: string, definition: ToolDefinition): ToolDescription {
+  const inputSchema = jsonSchemaOf(definition.inputSchema, what);
+  return { description: definition.description, inputSchema, ...toolPolicy(what, definition) };
 }

@@ -1,6 +1,13 @@
 import { setMaxListeners } from "node:events";
-import { type Json, type ToolCall, type ToolOutput, TroupeError, toolFailure } from "../kernel/index.js";
-import { type ToolContext, validateArgs } from "../plugin/index.js";
+import {
+  completionKeyOf,
+  type Json,
+  type ToolCall,
+  type ToolOutput,
+  TroupeError,
+  toolFailure,
+} from "../kernel/index.js";
+import { type PendingTool, readPendingTool, type ToolContext, validateArgs } from "../plugin/index.js";
 import { Deadlines } from "../wire/index.js";
 import { failureOf } from "./failure.js";
 import type { RegisteredTool, ToolHomeRef } from "./registry.js";
@@ -46,6 +53,8 @@ export interface ToolRequest {
 
 export interface ToolExecution {
   readonly output: ToolOutput;
+  /** The tool answered that the answer comes later; `output` is not it. */
+  readonly pending?: PendingTool;
   /** False when the call was refused before it got to its tool: no such tool, wrong arguments, a turn that is over. */
   readonly ran: boolean;
 }
@@ -74,7 +83,7 @@ export function executeTool(request: ToolRequest): Promise<ToolExecution> {
   let answer: unknown;
   try {
     answer = homes[tool.home.kind].run(tool, call.args, homeContext(request, tool.timeoutMs, stop));
-    if (!isThenable(answer)) return ended({ status: "success", value: plainResult(answer) });
+    if (!isThenable(answer)) return Promise.resolve(executionOf({ status: "success", value: plainResult(answer) }));
   } catch (thrown) {
     return ended(failureOf(thrown));
   }
@@ -107,7 +116,7 @@ function settled(
     const end = (output: ToolOutput) => {
       deadlines.cancel(deadline);
       signal.removeEventListener("abort", onAbort);
-      resolve({ output, ran: true });
+      resolve(executionOf(output));
     };
     const onAbort = () => {
       end(cancelled(call));
@@ -127,6 +136,11 @@ function settled(
   });
 }
 
+function executionOf(output: ToolOutput): ToolExecution {
+  const pending = output.status === "success" ? readPendingTool(output.value) : undefined;
+  return pending === undefined ? { output, ran: true } : { output, pending, ran: true };
+}
+
 function successOf(answer: unknown): ToolOutput {
   try {
     return { status: "success", value: plainResult(answer) };
@@ -142,6 +156,9 @@ function homeContext({ call, sessionId, turnId }: ToolRequest, timeoutMs: number
     sessionId,
     turnId,
     timeoutMs,
+    get completionKey() {
+      return completionKeyOf(sessionId, turnId, call.callId);
+    },
     get signal() {
       return stop.signal;
     },

@@ -22,5 +22,10 @@ export function failureOf(thrown: unknown): ToolOutput {
   if (!(thrown instanceof TroupeError)) return toolFailure("execution", "tool_failed", message);
   const shown = Object.hasOwn(SHOWN, thrown.code) ? SHOWN[thrown.code] : undefined;
   if (shown !== undefined) return toolFailure(shown[0], shown[1], message);
-  return toolFailure("execution", thrown.code.startsWith("tool_") ? thrown.code : "tool_failed", message);
+  const output = toolFailure("execution", thrown.code.startsWith("tool_") ? thrown.code : "tool_failed", message);
+  // Only a tool's own word: what the runtime calls retryable says nothing of what the tool has done.
+  if (thrown.code !== "tool_retry" || output.status !== "failure") return output;
+  const { afterMs } = thrown.details;
+  const retry = { kind: "safe" as const, ...(typeof afterMs === "number" && { afterMs }) };
+  return { ...output, failure: { ...output.failure, retry } };
 }

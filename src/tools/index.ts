@@ -21,5 +21,6 @@ export {
 export { plainResult } from "./result.js";
 export { runHere } from "./run-here.js";
 export { SessionTools, type SessionToolsOptions, type ToolRebinding } from "./session-tools.js";
+export { ToolLimits } from "./tool-limits.js";
 export type { ToolOverlay } from "./tool-overlay.js";
 export type { ToolCatalogRecord } from "./tool-view.js";

@@ -1,4 +1,4 @@
-import { messageOf, TroupeError } from "../kernel/index.js";
+import { completionKeyOf, messageOf, TroupeError } from "../kernel/index.js";
 import { checkTool, type ToolContext, type ToolDefinition } from "../plugin/index.js";
 import { encodeError, importDefault } from "../wire/index.js";
 import { describeTool } from "./describe.js";
@@ -41,6 +41,9 @@ function contextOf({ sessionId, turnId, callId }: PoolTask & { kind: "run" }): T
     sessionId,
     turnId,
     callId,
+    get completionKey() {
+      return completionKeyOf(sessionId, turnId, callId);
+    },
     get signal() {
       signal ??= new AbortController().signal;
       return signal;

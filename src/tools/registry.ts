@@ -1,5 +1,5 @@
 import { type JsonObject, type ToolSpec, TroupeError, toolIdOf } from "../kernel/index.js";
-import { checkToolName, compileSchema } from "../plugin/index.js";
+import { checkToolName, compileSchema, type ToolPolicy } from "../plugin/index.js";
 import type { ToolDescription } from "./describe.js";
 
 export const DEFAULT_TOOL_TIMEOUT_MS = 60_000;
@@ -10,7 +10,7 @@ export type ToolHomeRef =
   | { readonly kind: "plugin"; readonly pluginId: string }
   | { readonly kind: "pool"; readonly module: string };
 
-export interface RegisteredTool {
+export interface RegisteredTool extends ToolPolicy {
   readonly spec: ToolSpec;
   readonly home: ToolHomeRef;
   readonly timeoutMs: number;
@@ -27,11 +27,13 @@ export interface RegisteredTool {
  * registerTool("weather", await pool.describe(url), { kind: "pool", module: url });
  */
 export function registerTool(name: string, described: ToolDescription, home: ToolHomeRef): RegisteredTool {
-  const { id, description, inputSchema, onDemand } = described;
+  const { id, description, inputSchema, onDemand, retry, maxConcurrent } = described;
   return {
     spec: { ...(id !== undefined && { id }), name, description, inputSchema },
     home,
     timeoutMs: described.timeoutMs ?? DEFAULT_TOOL_TIMEOUT_MS,
+    ...(retry && { retry }),
+    ...(maxConcurrent && { maxConcurrent }),
     ...(onDemand && { onDemand }),
   };
 }

@@ -68,7 +68,9 @@ describe("a tool call that succeeds", () => {
     await call((_tool, _args, ctx) => {
       seen = { ...ctx };
     });
-    expect(seen).toEqual({ callId: "c1", sessionId: "s1", turnId: "t1", timeoutMs: 1000, signal: seen?.signal });
+    const completionKey = '["s1","t1","c1"]';
+    const facts = { callId: "c1", sessionId: "s1", turnId: "t1", timeoutMs: 1000, completionKey };
+    expect(seen).toEqual({ ...facts, signal: seen?.signal });
     expect(seen?.signal.aborted).toBe(false);
   });
 

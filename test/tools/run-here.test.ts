@@ -3,7 +3,13 @@ import { z } from "zod";
 import { defineTool, type ToolContext } from "../../src/plugin/tool.js";
 import { runHere } from "../../src/tools/index.js";
 
-const ctx: ToolContext = { sessionId: "s", turnId: "t", callId: "c", signal: new AbortController().signal };
+const ctx: ToolContext = {
+  sessionId: "s",
+  turnId: "t",
+  callId: "c",
+  completionKey: "k",
+  signal: new AbortController().signal,
+};
 
 describe("runHere", () => {
   it("gives the tool the arguments its schema made of them, and the context", () => {

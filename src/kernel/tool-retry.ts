@@ -1,4 +1,5 @@
-import { type ToolFailure, type ToolOutput, TroupeError } from "../kernel/index.js";
+import { TroupeError } from "./errors.js";
+import type { ToolFailure, ToolOutput } from "./tools.js";
 
 /**
  * When a failed call is made again. `safe`: when the tool itself says that nothing was done. `idempotent`: also when
@@ -36,7 +37,7 @@ export function delayBeforeRetry(
 }
 
 /** A failure that would have been tried again, had there been attempts left, says so. */
-export function exhausted(policy: ToolRetryPolicy | undefined, attempt: number, output: ToolOutput): ToolOutput {
+export function exhaustedRetries(policy: ToolRetryPolicy | undefined, attempt: number, output: ToolOutput): ToolOutput {
   if (policy === undefined || attempt === 1 || output.status !== "failure" || !mayRepeat(policy, output.failure))
     return output;
   return { ...output, failure: { ...output.failure, retry: { kind: "exhausted", attempts: attempt } } };
@@ -45,6 +46,9 @@ export function exhausted(policy: ToolRetryPolicy | undefined, attempt: number, 
 function mayRepeat({ policy }: ToolRetryPolicy, { code, retry }: ToolFailure): boolean {
   return retry?.kind === "safe" || (policy === "idempotent" && UNCERTAIN.includes(code));
 }
+
+/** A policy as a tool's author writes it. */
+export type ToolRetry = "never" | "safe" | "idempotent" | (Pick<ToolRetryPolicy, "policy"> & Partial<ToolRetryPolicy>);
 
 const DEFAULTS = { maxAttempts: 3, baseDelayMs: 100, maxDelayMs: 10_000 };
 

@@ -1,6 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { type ToolOutput, toolFailure } from "../../src/kernel/index.js";
-import { checkRetryPolicy, delayBeforeRetry, exhausted, type ToolRetryPolicy } from "../../src/tools/retry-policy.js";
+import {
+  checkRetryPolicy,
+  delayBeforeRetry,
+  exhaustedRetries,
+  type ToolOutput,
+  type ToolRetryPolicy,
+  toolFailure,
+} from "../../src/kernel/index.js";
 
 const policy = (kind: "safe" | "idempotent", more: Partial<ToolRetryPolicy> = {}): ToolRetryPolicy => ({
   policy: kind,
@@ -46,12 +52,12 @@ describe("a failed tool call", () => {
   });
 
   it("says when its attempts are used up", () => {
-    expect(exhausted(policy("safe"), 3, BUSY)).toMatchObject({
+    expect(exhaustedRetries(policy("safe"), 3, BUSY)).toMatchObject({
       failure: { code: "tool_busy", retry: { kind: "exhausted", attempts: 3 } },
     });
-    expect(exhausted(policy("safe"), 1, BUSY)).toBe(BUSY);
+    expect(exhaustedRetries(policy("safe"), 1, BUSY)).toBe(BUSY);
     const other = failed("tool_failed");
-    expect(exhausted(policy("safe"), 3, other)).toBe(other);
+    expect(exhaustedRetries(policy("safe"), 3, other)).toBe(other);
   });
 });
 
