@@ -58,6 +58,9 @@ export {
 } from "./runtime/index.js";
 export type {
   ConfigReceipt,
+  ObservationGap,
+  Observed,
+  ObservedEvent,
   OperationReceipt,
   SessionInfo,
   SessionState,

@@ -6,8 +6,8 @@ const MAX_UNREAD = 4_096;
 
 /** What an observer needs of the runtime. */
 export interface ObserverDriver {
-  /** Begins, or begins again behind a cursor; rejects when the session cannot be opened or the cursor is none of its. */
-  start(cursor: string | undefined): Promise<void>;
+  /** Begins, or begins again behind a cursor, and says where; rejects when the session cannot be opened or the cursor is none of its. */
+  start(cursor: string | undefined): Promise<string>;
   stop(): void;
 }
 
@@ -52,6 +52,12 @@ export class Observer implements AsyncIterableIterator<Observed> {
     }
   }
 
+  async #start(): Promise<void> {
+    const cursor = await this.#driver.start(this.#cursor);
+    // What has been received meanwhile is further on.
+    this.#cursor ??= cursor;
+  }
+
   fail(error: TroupeError): void {
     this.#failure ??= error;
     this.#ended = true;
@@ -59,7 +65,7 @@ export class Observer implements AsyncIterableIterator<Observed> {
   }
 
   async next(): Promise<IteratorResult<Observed>> {
-    this.#started ??= this.#driver.start(this.#cursor);
+    this.#started ??= this.#start();
     await this.#started;
     for (;;) {
       const observed = this.#unread.shift();

@@ -9,7 +9,14 @@ import {
   TroupeError,
 } from "../kernel/index.js";
 import { checkTurnOptions, type OperationKind, type ProtocolTurnOptions, type SessionView } from "../plugin/index.js";
-import type { ConfigReceipt, OperationReceipt, SessionInfo, SessionSurface, TurnExtras } from "../session/index.js";
+import type {
+  ConfigReceipt,
+  Observed,
+  OperationReceipt,
+  SessionInfo,
+  SessionSurface,
+  TurnExtras,
+} from "../session/index.js";
 import type { Turn } from "./turn.js";
 
 export interface ForkOptions {
@@ -52,6 +59,7 @@ export interface SessionDriver {
   compact(sessionId: string, instructions: string | null): Promise<boolean>;
   append(sessionId: string, request: AppendRequest): Promise<AppendResult>;
   extend(sessionId: string, extension: Json): Promise<void>;
+  observe(sessionId: string, cursor: string | undefined): AsyncIterableIterator<Observed>;
   fork(sessionId: string, options: ForkOptions): Promise<Session>;
   info(sessionId: string): Promise<SessionInfo>;
   release(sessionId: string): Promise<void>;
@@ -82,6 +90,21 @@ export class Session {
       ...(protocolExtension !== undefined && { extension: protocolExtension }),
     };
     return this.#driver.turn(this.id, checkInput(input), Object.keys(extras).length === 0 ? undefined : extras);
+  }
+
+  /**
+   * What happens in the session, whoever asked for it: activities of all its turns, and what was stored. Each event has
+   * a cursor; a reader that comes back with the last one it saw gets what it missed, or a `gap` in its place. Watching
+   * never slows a turn, and leaving the loop never ends one.
+   *
+   * @example
+   * for await (const { cursor, event } of session.observe({ cursor: lastSeen })) {
+   *   if (event.type === "activity") render(event.activity);
+   *   lastSeen = cursor;
+   * }
+   */
+  observe({ cursor }: { readonly cursor?: string } = {}): AsyncIterableIterator<Observed> {
+    return this.#driver.observe(this.id, cursor);
   }
 
   /** The session as it is now, the running turn included. */

@@ -5,6 +5,7 @@ import type {
   ActivityNote,
   CancelNote,
   HostToolCall,
+  ObservedNote,
   OperationReceipt,
   PluginSetup,
   RelayCall,
@@ -36,6 +37,7 @@ export interface SessionWorkerParts {
   /** Opens the hook lanes of a new incarnation. */
   readonly connectPlugins: (worker: SessionWorker) => Promise<void>;
   readonly onActivity: (note: ActivityNote) => void;
+  readonly onObserved: (note: ObservedNote) => void;
   /** Answers what sessions ask of other sessions. */
   readonly relay: (call: RelayCall) => Promise<unknown>;
 }
@@ -131,6 +133,7 @@ export class SessionWorker {
       onNote: (topic, payload) => {
         if (topic === "activity") this.#parts.onActivity(payload as ActivityNote);
         else if (topic === "trace") this.#trace(payload as TraceEvent);
+        else if (topic === "observed") this.#parts.onObserved(payload as ObservedNote);
       },
       onLost: () => {
         closed();
@@ -201,6 +204,14 @@ export class SessionWorker {
 
   async surface(sessionId: string): Promise<SessionSurface> {
     return (await this.#service()).surface({ sessionId });
+  }
+
+  async observe(argument: Parameters<SessionWorkerService["observe"]>[0]): Promise<string> {
+    return (await this.#service()).observe(argument);
+  }
+
+  async unobserve(argument: Parameters<SessionWorkerService["unobserve"]>[0]): Promise<void> {
+    return (await this.#service()).unobserve(argument);
   }
 
   async completeTool(argument: Parameters<SessionWorkerService["completeTool"]>[0]): Promise<void> {

@@ -25,6 +25,7 @@ import type { StoreStats } from "../store/index.js";
 import { PhaseProbe, type PhaseStats } from "../trace/index.js";
 import { ChildTurns } from "./child-turns.js";
 import { type Residence, SessionDirectory } from "./directory.js";
+import { Observer } from "./observer.js";
 import { type ResolvedOptions, resolveOptions, type TroupeOptions } from "./options.js";
 import { leastLoaded } from "./placement.js";
 import { PluginWorker } from "./plugin-worker.js";
@@ -97,6 +98,8 @@ export class Troupe implements AsyncDisposable {
   readonly #counts = { asked: 0, finished: 0, refused: 0, forks: 0 };
   readonly #driver: SessionDriver;
   readonly #childTurns = new ChildTurns();
+  readonly #observers = new Map<number, { readonly sessionId: string; readonly observer: Observer }>();
+  #nextReader = 1;
   /** Under which name a session's usage stands in its creator's ledger. */
   readonly #usageSources = new Map<string, string>();
   #store: StoreWorker | undefined;
@@ -117,6 +120,7 @@ export class Troupe implements AsyncDisposable {
         checkNodes(request?.nodes);
         return this.#use(id, (worker) => worker.inMailbox("append", { sessionId: id, request }));
       },
+      observe: (id, cursor) => this.#observe(id, cursor),
       extend: (id, extension) => this.#use(id, (worker) => worker.inMailbox("extend", { sessionId: id, extension })),
       operate: (id, call, options) => this.#operate(id, call, options),
       fork: (id, fork) => this.#fork(id, fork),
@@ -236,6 +240,7 @@ export class Troupe implements AsyncDisposable {
 
   async #close(): Promise<void> {
     await this.#drain();
+    for (const { observer } of [...this.#observers.values()]) observer.end();
     await Promise.all(this.#sessionWorkers.map((worker) => worker.close()));
     await Promise.all([...this.#pluginWorkers.values()].map((worker) => worker.close()));
     await this.#store?.close();
@@ -265,10 +270,44 @@ export class Troupe implements AsyncDisposable {
       storePort: () => this.#openStore().connect(),
       connectPlugins: async (worker) => {
         await Promise.all([...this.#pluginWorkers.values()].map((plugin) => plugin.connect(worker)));
+        this.#resumeObservers(worker.index);
       },
+      onObserved: ([reader, observed]) => this.#observers.get(reader)?.observer.receive(observed),
       onActivity: ([key, activity]) => this.#turns.get(key)?.receive(activity),
       relay: async ([method, argument]: RelayCall) => this.#relay[method](argument as never),
     });
+  }
+
+  #observe(sessionId: string, cursor: string | undefined): Observer {
+    this.#checkOpen();
+    if (cursor !== undefined && typeof cursor !== "string")
+      throw new TroupeError("cursor_invalid", "A cursor is the string that came with an event.");
+    const reader = this.#nextReader++;
+    let at: SessionWorker | undefined;
+    const observer: Observer = new Observer(
+      {
+        start: (from) =>
+          this.#use(sessionId, (worker) => {
+            at = worker;
+            return worker.observe({ sessionId, reader, cursor: from });
+          }),
+        stop: () => {
+          this.#observers.delete(reader);
+          // Whoever left does not wait for the worker to hear of it.
+          if (this.#closing === undefined) at?.unobserve({ sessionId, reader }).catch(ignore);
+        },
+      },
+      cursor,
+    );
+    this.#observers.set(reader, { sessionId, observer });
+    return observer;
+  }
+
+  /** A worker is back: who watched its sessions goes on, and is told what was lost. */
+  #resumeObservers(worker: number): void {
+    for (const { sessionId, observer } of this.#observers.values()) {
+      if (this.#directory.has(sessionId) && this.#directory.of(sessionId).worker === worker) void observer.resume();
+    }
   }
 
   #pluginSetups(): PluginSetup[] {
@@ -478,3 +517,5 @@ async function all(starting: readonly Promise<void>[]): Promise<void> {
   const settled = await Promise.allSettled(starting);
   for (const result of settled) if (result.status === "rejected") throw result.reason;
 }
+
+function ignore(): void {}

@@ -117,18 +117,27 @@ const sessionMachine = setup({
   },
 });
 
+export interface SessionActorOptions {
+  readonly open: () => Promise<Session>;
+  readonly mailboxLimit: number;
+  /** Told of everything that happens in the session's turns, whoever asked for them. */
+  readonly onActivity: (activity: Activity) => void;
+}
+
 /** Our own reference to a session's actor; nothing outside this file knows XState. */
 export class SessionActor {
   readonly id: string;
   readonly #actor;
   readonly #mailboxLimit: number;
+  readonly #onActivity: (activity: Activity) => void;
   readonly #opened: Promise<Session>;
   readonly #ended: Promise<void>;
 
   /** `open` makes the session: from the store, or from a fork's snapshot. */
-  constructor(id: string, options: { readonly open: () => Promise<Session>; readonly mailboxLimit: number }) {
+  constructor(id: string, options: SessionActorOptions) {
     this.id = id;
     this.#mailboxLimit = options.mailboxLimit;
+    this.#onActivity = options.onActivity;
     let opened: (session: Session) => void = ignore;
     let failed: (error: unknown) => void = ignore;
     this.#opened = new Promise<Session>((resolve, reject) => {
@@ -190,7 +199,11 @@ export class SessionActor {
     options: { readonly emit: (activity: Activity) => void; readonly signal: AbortSignal },
     { options: protocolOptions, extension }: TurnExtras = {},
   ): Promise<TurnResult> {
-    const { emit, signal } = options;
+    const { signal } = options;
+    const emit = (activity: Activity) => {
+      options.emit(activity);
+      this.#onActivity(activity);
+    };
     return this.#post((session) =>
       runTurn(session, {
         input,

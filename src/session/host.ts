@@ -11,12 +11,14 @@ import { SessionActor } from "./actor.js";
 import type { HostRelay, HostRelayMethod } from "./host-relay.js";
 import { callHost, serveHostCall } from "./host-services.js";
 import { InlineLink } from "./inline-link.js";
+import { Observations } from "./observations.js";
 import { adoptSession, openSession } from "./open-session.js";
 import type { HostGate, PluginLink } from "./plugin-link.js";
 import type {
   ActivityNote,
   CancelNote,
   HostToolCall,
+  ObservedNote,
   OperationReceipt,
   PluginSetup,
   RelayCall,
@@ -69,6 +71,11 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
     hostCall: async ({ sessionId, ...call }) => serveHostCall(await configured().session(sessionId), call),
     completeTool: async ({ sessionId, key, output }) =>
       (await configured().session(sessionId)).completions.complete(key, output),
+    observe: async ({ sessionId, reader, cursor }) => {
+      await configured().session(sessionId);
+      return configured().observe(sessionId, reader, cursor);
+    },
+    unobserve: ({ sessionId, reader }) => configured().unobserve(sessionId, reader),
     releaseIdle: ({ sessionId }) => configured().release(sessionId, { idle: true }),
     operate: (request, signal: AbortSignal) => configured().operate(request, signal),
     operations: () => configured().operations(),
@@ -184,6 +191,14 @@ class SessionHost {
     return this.#stoppable(given, (signal) => this.actor(sessionId).operate({ ...request, signal }));
   }
 
+  observe(sessionId: string, reader: number, cursor: string | undefined): string {
+    return this.#observations.observe(sessionId, reader, cursor);
+  }
+
+  unobserve(sessionId: string, reader: number): void {
+    this.#observations.unobserve(sessionId, reader);
+  }
+
   operations(): OperationSpec[] {
     return this.#services.surfaces.common.table.operations();
   }
@@ -224,6 +239,7 @@ class SessionHost {
     }, drainMs);
     await Promise.all(actors.map((actor) => actor.ended()));
     clearTimeout(hurry);
+    this.#observations.close();
     await this.#pool.close();
     for (const link of this.#links) link.close();
     this.#services.store.close();
@@ -234,7 +250,11 @@ class SessionHost {
 
   #start(sessionId: string, open: () => Promise<Session>): SessionActor {
     if (this.#closing) throw new TroupeError("closed", "The runtime is closing.");
-    const actor = new SessionActor(sessionId, { open, mailboxLimit: this.#services.mailboxLimit });
+    const actor = new SessionActor(sessionId, {
+      open,
+      mailboxLimit: this.#services.mailboxLimit,
+      onActivity: (activity) => this.#observations.tell(sessionId, activity),
+    });
     this.#sessions.set(sessionId, actor);
     actor.ended().then(() => {
       if (this.#sessions.get(sessionId) === actor) this.#sessions.delete(sessionId);
@@ -287,6 +307,10 @@ class SessionHost {
       this.#sessions.get(sessionId)?.session?.recordUsage(source, usage).catch(ignore);
     }
   }
+
+  readonly #observations = new Observations((reader, observed) =>
+    this.#lane.note("observed", [reader, observed] satisfies ObservedNote),
+  );
 
   readonly #relay = Object.fromEntries(
     RELAY_METHODS.map((method) => [

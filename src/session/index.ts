@@ -9,6 +9,7 @@ export type {
   CancelNote,
   ConfigReceipt,
   HostToolCall,
+  ObservedNote,
   OperationReceipt,
   PluginSetup,
   RelayCall,

@@ -5,7 +5,7 @@ import { joinDeltas } from "./active-turns.js";
 /** What can be seen of a session from outside, in the order it happened. */
 export type ObservedEvent =
   | { readonly type: "activity"; readonly turnId: string; readonly activity: Activity }
-  /** A turn, or a change beside the turns, is stored. */
+  /** A turn is stored. */
   | { readonly type: "committed"; readonly revision: number; readonly turnIndex: number };
 
 /** An event with its place: a reader that has seen it can go on behind it. */

@@ -29,6 +29,7 @@ import type {
 } from "../plugin/index.js";
 import type { StoreOptions } from "../store/index.js";
 import type { HostRelay, HostRelayMethod, TraceEvent } from "./host-relay.js";
+import type { Observed } from "./observation.js";
 
 /** Options for single plugins, by plugin id, given when a session is opened. */
 export type SessionPluginOptions = Readonly<Record<string, Json>>;
@@ -162,6 +163,13 @@ export type SessionWorkerService = {
     readonly key: string;
     readonly output: ToolOutput;
   }): Promise<void>;
+  /** Sends a reader what happens in a session, from behind its cursor on; answers where it is then. */
+  observe(argument: {
+    readonly sessionId: string;
+    readonly reader: number;
+    readonly cursor: string | undefined;
+  }): Promise<string>;
+  unobserve(argument: { readonly sessionId: string; readonly reader: number }): void;
   /** Closes a session for another one: refused while a turn runs. */
   releaseIdle(argument: { readonly sessionId: string }): Promise<void>;
   /** Runs an operation of a plugin on a session. */
@@ -199,11 +207,12 @@ export type CancelNote = readonly [key: number, reason: string];
 /** What a session's child has used; counted in the session's ledger. */
 export type UsageNote = readonly [sessionId: string, source: string, usage: Usage];
 
-/** What a session worker says to the main thread on the lane. Calls: `tool`, `relay`. Notes: `activity`, `trace`. */
+/** What a session worker says to the main thread on the lane. Calls: `tool`, `relay`. Notes: `activity`, `trace`, `observed`. */
 export type RelayCall = {
   [M in HostRelayMethod]: readonly [method: M, argument: Parameters<HostRelay[M]>[0]];
 }[HostRelayMethod];
 export type TraceNote = TraceEvent;
+export type ObservedNote = readonly [reader: number, observed: Observed];
 export type ActivityNote = readonly [key: number, activity: Activity];
 export type HostToolCall = readonly [
   toolName: string,

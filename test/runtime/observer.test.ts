@@ -17,7 +17,10 @@ function observer(cursor?: string) {
   let stops = 0;
   const observer = new Observer(
     {
-      start: async (from) => void starts.push(from),
+      start: async (from) => {
+        starts.push(from);
+        return "c0";
+      },
       stop: () => {
         stops++;
       },

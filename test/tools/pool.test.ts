@@ -21,7 +21,7 @@ async function toolOf(name: string): Promise<RegisteredTool> {
 
 /** A call straight to the pool. */
 function run(tool: RegisteredTool, args: unknown = {}, signal: AbortSignal = never()) {
-  const ctx = { sessionId: "s", turnId: "t", callId: "c", timeoutMs: tool.timeoutMs, signal };
+  const ctx = { sessionId: "s", turnId: "t", callId: "c", completionKey: "k", timeoutMs: tool.timeoutMs, signal };
   return pool.run(tool, args as never, ctx);
 }
 
@@ -144,7 +144,7 @@ describe("a tool in the pool", () => {
 
   it("fails alone when it wants more memory than a thread has", async () => {
     const small = new ToolPool({ entry, maxThreads: 1, resourceLimits: { maxOldGenerationSizeMb: 32 } });
-    const ctx = { sessionId: "s", turnId: "t", callId: "c", timeoutMs: 60_000, signal: never() };
+    const ctx = { sessionId: "s", turnId: "t", callId: "c", completionKey: "k", timeoutMs: 60_000, signal: never() };
     const tool = await toolOf("misbehave");
     await expect(small.run(tool, { way: "memory" }, ctx)).rejects.toMatchObject({ code: "tool_out_of_memory" });
     expect(await small.run(tool, { way: "ok" }, ctx)).toBe("ok");
@@ -230,7 +230,7 @@ describe("the pool", () => {
   it("runs as many calls at once as it has threads", async () => {
     const two = new ToolPool({ entry, maxThreads: 2 });
     const spin = await toolOf("spin");
-    const ctx = { sessionId: "s", turnId: "t", callId: "c", timeoutMs: 60_000, signal: never() };
+    const ctx = { sessionId: "s", turnId: "t", callId: "c", completionKey: "k", timeoutMs: 60_000, signal: never() };
     const stages = [stage(), stage()];
     const calls = stages.map(({ cell }) => two.run(spin, { cell } as never, ctx).catch((error) => error.code));
     await Promise.all(stages.map(({ taken }) => taken()));
