@@ -53,6 +53,8 @@ export type Activity =
       readonly key: string;
       readonly announcement: Json;
     }
+  /** Inputs that waited are in the turn now; each is told once. */
+  | { readonly type: "inputs_accepted"; readonly inputIds: readonly string[] }
   | { readonly type: "messages_injected"; readonly pluginIds: readonly string[] }
   | { readonly type: "plugin_event"; readonly pluginId: string; readonly event: PluginEvent }
   /** Tokens spent beside the turn's own model calls: a direct completion, a child session. */

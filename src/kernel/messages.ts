@@ -38,7 +38,8 @@ export type AttachmentRef =
 
 /** Who put a message into the history when it was not the model. */
 export type Origin =
-  | { readonly kind: "turn_input"; readonly turnId: string }
+  /** `inputId`: it waited for the turn, or was put into it while it ran. */
+  | { readonly kind: "turn_input"; readonly turnId: string; readonly inputId?: string }
   | { readonly kind: "plugin"; readonly pluginId: string }
   | { readonly kind: "protocol" }
   | { readonly kind: "host" }

@@ -1,5 +1,5 @@
+import type { CheckpointKind } from "./checkpoint.js";
 import { TroupeError } from "./errors.js";
-import type { CheckpointKind } from "./turn.js";
 
 /**
  * Input that waits for a turn: for the running one, to be delivered at one of its checkpoints, or for the next. All

@@ -1,8 +1,10 @@
 import type { Activity } from "./activity.js";
+import type { CheckpointKind } from "./checkpoint.js";
 import type { TurnDirectives } from "./directives.js";
 import type { Message, Origin, Part, Role } from "./messages.js";
 import type { FinishReason, ModelResponse } from "./model.js";
 import type { StopReason, TurnIssue, TurnOutcome, TurnSummary } from "./outcome.js";
+import type { PendingInput } from "./pending-inputs.js";
 import {
   type CodeResult,
   nativeToolStep,
@@ -30,8 +32,6 @@ export interface TurnConfig {
   /** The protocol wants to be asked before every model call. */
   readonly asksBeforeModel?: boolean;
 }
-
-export type CheckpointKind = "after_work" | "before_completion";
 
 export type TurnPhase =
   | "before_turn"
@@ -102,7 +102,12 @@ export type TurnEvent =
   | { readonly type: "model_failed"; readonly issue: TurnIssue; readonly usage?: Usage }
   | { readonly type: "code_done"; readonly result: CodeResult; readonly directives: TurnDirectives }
   | { readonly type: "tools_done"; readonly records: readonly ToolRecord[]; readonly directives: TurnDirectives }
-  | { readonly type: "checkpoint_done"; readonly directives: TurnDirectives }
+  /** `inputs`: what waited for this checkpoint. */
+  | {
+      readonly type: "checkpoint_done";
+      readonly directives: TurnDirectives;
+      readonly inputs?: readonly Pick<PendingInput, "id" | "text">[];
+    }
   | { readonly type: "checkpoint_failed"; readonly issue: TurnIssue }
   | { readonly type: "after_turn_done"; readonly directives: TurnDirectives; readonly issues: readonly TurnIssue[] }
   | { readonly type: "committed" }
@@ -167,7 +172,7 @@ export function stepTurn(state: TurnState, event: TurnEvent): TurnStep {
       return event.type === "code_done" ? onCode(state, event.result, event.directives) : ignore(state);
     case "checkpoint":
       if (event.type === "checkpoint_failed") return stopWith(state, "runtime_error", event.issue);
-      return event.type === "checkpoint_done" ? onCheckpoint(state, event.directives) : ignore(state);
+      return event.type === "checkpoint_done" ? onCheckpoint(state, event) : ignore(state);
     case "after_turn":
       if (event.type === "refused") return refuse(state);
       return event.type === "after_turn_done" ? onAfterTurn(state, event) : ignore(state);
@@ -342,12 +347,17 @@ function onTools(before: TurnState, records: readonly ToolRecord[], directives: 
   return afterWork(state, effects);
 }
 
-function onCheckpoint(before: TurnState, directives: TurnDirectives): TurnStep {
-  const { state: next, effects } = applyDirectives(before, directives);
+function onCheckpoint(
+  before: TurnState,
+  { directives, inputs = [] }: Extract<TurnEvent, { type: "checkpoint_done" }>,
+): TurnStep {
+  const accepted = acceptInputs(before, inputs);
+  const { state: next, effects: applied } = applyDirectives(accepted.state, directives);
+  const effects = [...accepted.effects, ...applied];
   const state = { ...next, checkpoint: undefined };
   if (directives.abort !== undefined) return abort(state, directives.abort, effects);
   if (state.cancel !== undefined) return cancelled(state, effects);
-  const reopened = directives.messages.length > 0;
+  const reopened = directives.messages.length > 0 || inputs.length > 0;
   if (before.checkpoint === "before_completion" && !reopened)
     return finish(state, state.outcome as TurnOutcome, effects);
   if (state.step >= state.config.maxSteps) return turnLimit(state, effects);
@@ -355,6 +365,20 @@ function onCheckpoint(before: TurnState, directives: TurnDirectives): TurnStep {
   if (state.syncsPrompt) return { state: { ...open, phase: "prompt" }, effects: [...effects, { type: "prompt" }] };
   const call = nextModelCall(open);
   return { state: call.state, effects: [...effects, ...call.effects] };
+}
+
+/** What the host put into the running turn: plain user messages, before what plugins say to it. */
+function acceptInputs(
+  before: TurnState,
+  inputs: readonly Pick<PendingInput, "id" | "text">[],
+): { state: TurnState; effects: TurnEffect[] } {
+  if (inputs.length === 0) return { state: before, effects: [] };
+  let state = before;
+  for (const { id, text } of inputs) {
+    const origin: Origin = { kind: "turn_input", turnId: before.config.turnId, inputId: id };
+    state = append(state, "user", [{ type: "text", text }], origin);
+  }
+  return { state, effects: [emit({ type: "inputs_accepted", inputIds: inputs.map(({ id }) => id) })] };
 }
 
 function onAfterTurn(before: TurnState, event: Extract<TurnEvent, { type: "after_turn_done" }>): TurnStep {

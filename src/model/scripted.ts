@@ -1,4 +1,4 @@
-import type { ModelEvent, ModelRequest } from "../kernel/index.js";
+import type { Message, ModelEvent, ModelRequest } from "../kernel/index.js";
 import { aborted } from "../kernel/index.js";
 import type { Model, ModelSource } from "./model.js";
 import { pause } from "./pause.js";
@@ -99,9 +99,14 @@ class Attempts {
 /** Which turn of the session this is, counted by inputs. Reads the whole history: called only when turns differ. */
 function turnNumber({ history, turn }: ModelRequest): number {
   let inputs = 0;
-  for (const message of history) if (message.origin?.kind === "turn_input") inputs++;
-  for (const message of turn) if (message.origin?.kind === "turn_input") inputs++;
+  for (const { origin } of history) if (begins(origin)) inputs++;
+  for (const { origin } of turn) if (begins(origin)) inputs++;
   return Math.max(0, inputs - 1);
+}
+
+/** What was said into a running turn does not begin one. */
+function begins(origin: Message["origin"]): boolean {
+  return origin?.kind === "turn_input" && origin.inputId === undefined;
 }
 
 function isSteps(script: Script | readonly ScriptStep[]): script is readonly ScriptStep[] {

@@ -3,7 +3,9 @@ import {
   type AppendResult,
   type Authority,
   type CatalogOverlay,
+  type CheckpointKind,
   type Json,
+  type PendingInput,
   type SessionConfig,
   type ToolOutput,
   TroupeError,
@@ -37,6 +39,13 @@ export interface TurnOptions {
   readonly protocolExtension?: Json;
 }
 
+export interface SteerOptions {
+  /** The caller's own name for it. */
+  readonly key?: string;
+  /** `after_work` (default): from the next checkpoint on. `before_completion`: when the model has its answer. */
+  readonly boundary?: CheckpointKind;
+}
+
 export interface OperationOptions {
   /** The session the operation is about, when it is not the one it is called on. */
   readonly sessionId?: string;
@@ -59,6 +68,12 @@ export interface SessionDriver {
   compact(sessionId: string, instructions: string | null): Promise<boolean>;
   append(sessionId: string, request: AppendRequest): Promise<AppendResult>;
   extend(sessionId: string, extension: Json): Promise<void>;
+  addInput(
+    sessionId: string,
+    input: { readonly text: string; readonly key: string | undefined; readonly boundary: CheckpointKind | undefined },
+  ): Promise<PendingInput>;
+  inputs(sessionId: string): Promise<readonly PendingInput[]>;
+  cancelInput(sessionId: string, named: string): Promise<"cancelled" | "not_found" | "already_taken">;
   observe(sessionId: string, cursor: string | undefined): AsyncIterableIterator<Observed>;
   fork(sessionId: string, options: ForkOptions): Promise<Session>;
   info(sessionId: string): Promise<SessionInfo>;
@@ -90,6 +105,32 @@ export class Session {
       ...(protocolExtension !== undefined && { extension: protocolExtension }),
     };
     return this.#driver.turn(this.id, checkInput(input), Object.keys(extras).length === 0 ? undefined : extras);
+  }
+
+  /**
+   * Says something into the running turn: it is delivered at the turn's next checkpoint, exactly once. What comes too
+   * late, or when no turn runs, begins the next turn. Asked again under the same key it waits once.
+   *
+   * @example
+   * await session.steer("Only the cheap ones, please.");
+   */
+  async steer(text: string, { key, boundary = "after_work" }: SteerOptions = {}): Promise<PendingInput> {
+    return this.#driver.addInput(this.id, { text: checkInput(text), key, boundary });
+  }
+
+  /** Queues an input for the next turn; what waits together is one turn. It begins by itself when nothing else runs. */
+  async enqueue(text: string, { key }: { readonly key?: string } = {}): Promise<PendingInput> {
+    return this.#driver.addInput(this.id, { text: checkInput(text), key, boundary: undefined });
+  }
+
+  /** What waits and no turn has taken yet. */
+  inputs(): Promise<readonly PendingInput[]> {
+    return this.#driver.inputs(this.id);
+  }
+
+  /** Takes an input back, by id or key. `already_taken`: the running turn has it. */
+  cancelInput(named: string): Promise<"cancelled" | "not_found" | "already_taken"> {
+    return this.#driver.cancelInput(this.id, named);
   }
 
   /**

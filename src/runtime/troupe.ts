@@ -120,6 +120,9 @@ export class Troupe implements AsyncDisposable {
         checkNodes(request?.nodes);
         return this.#use(id, (worker) => worker.inMailbox("append", { sessionId: id, request }));
       },
+      addInput: (id, input) => this.#use(id, (worker) => worker.inMailbox("addInput", { sessionId: id, ...input })),
+      inputs: (id) => this.#use(id, (worker) => worker.inMailbox("inputs", { sessionId: id })),
+      cancelInput: (id, named) => this.#use(id, (worker) => worker.inMailbox("cancelInput", { sessionId: id, named })),
       observe: (id, cursor) => this.#observe(id, cursor),
       extend: (id, extension) => this.#use(id, (worker) => worker.inMailbox("extend", { sessionId: id, extension })),
       operate: (id, call, options) => this.#operate(id, call, options),

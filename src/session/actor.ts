@@ -5,6 +5,7 @@ import {
   type AppendResult,
   asTroupeError,
   type Json,
+  type PendingInput,
   type SessionConfig,
   TroupeError,
   type TurnResult,
@@ -13,7 +14,7 @@ import { compactSession } from "./compact.js";
 import { configureSession } from "./configure.js";
 import { needsItsTurn, type OperationRequest, runOperation } from "./operations.js";
 import type { ConfigReceipt, OperationReceipt, SessionInfo, SessionState, TurnExtras } from "./protocol.js";
-import type { Session } from "./session.js";
+import type { InputRequest, Session } from "./session.js";
 import { runTurn } from "./turn-run.js";
 
 /** What waits for its place: a turn, or an operation that needs the session to itself. */
@@ -150,6 +151,8 @@ export class SessionActor {
         open: async () => {
           const session = await options.open();
           opened(session);
+          // What waited when the session was last closed begins as soon as it is open.
+          if (session.inputs.waitForTurn) setImmediate(() => this.#takeInputs());
           return session;
         },
       },
@@ -241,6 +244,36 @@ export class SessionActor {
     return receipt;
   }
 
+  /** Lets an input wait for the running turn or the next; when nothing else is to be done, the next begins with it. */
+  async addInput(request: InputRequest): Promise<PendingInput> {
+    const session = await this.#opened;
+    this.#checkIntake();
+    const input = await session.addInput(request);
+    this.#takeInputs();
+    return input;
+  }
+
+  /** Begins a turn with what waits, unless something else comes first. A turn that fails leaves it waiting. */
+  #takeInputs(): void {
+    const { context, status } = this.#actor.getSnapshot();
+    const idle = status === "active" && !context.leaving && context.mailbox.length === 0 && this.state === "idle";
+    if (!idle || context.session?.inputs.waitForTurn !== true) return;
+    const perform = async (session: Session) => {
+      const text = session.inputs
+        .takeForTurn()
+        .map((input) => input.text)
+        .join("\n\n");
+      await runTurn(session, { input: text, emit: this.#onActivity, signal: UNHEARD.signal });
+    };
+    this.#post(perform).catch(ignore);
+  }
+
+  #checkIntake(): void {
+    const { context, status } = this.#actor.getSnapshot();
+    if (status === "active" && !context.leaving) return;
+    throw context.failure ?? new TroupeError("session_closed", `Session ${this.id} is closing.`, { retryable: true });
+  }
+
   #post<T>(perform: (session: Session) => Promise<T>): Promise<T> {
     const { context, status } = this.#actor.getSnapshot();
     if (status !== "active" || context.leaving) {
@@ -258,8 +291,15 @@ export class SessionActor {
       );
     }
     return new Promise<T>((resolve, reject) => {
-      const run = (session: Session) =>
-        perform(session).then(resolve, (error: unknown) => reject(asTroupeError(error, "turn_failed")));
+      const run = async (session: Session) => {
+        try {
+          resolve(await perform(session));
+          // Behind this one, when the session is idle again and nobody else asked for something.
+          if (session.inputs.waitForTurn) setImmediate(() => this.#takeInputs());
+        } catch (error) {
+          reject(asTroupeError(error, "turn_failed"));
+        }
+      };
       context.mailbox.push({ run, reject });
       this.#actor.send({ type: "posted" });
     });

@@ -15,6 +15,8 @@ export const COMPONENT = {
   execution: "execution",
   /** What was left for the first turn. */
   firstInput: "first_input",
+  /** What waits for the session's turns. */
+  inputs: "inputs",
   /** What operations that were named by a key came to. */
   receipts: "receipts",
 } as const;

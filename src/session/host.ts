@@ -69,6 +69,9 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
     append: ({ sessionId, request }) => configured().actor(sessionId).append(request),
     extend: ({ sessionId, extension }) => configured().actor(sessionId).extend(extension),
     hostCall: async ({ sessionId, ...call }) => serveHostCall(await configured().session(sessionId), call),
+    addInput: ({ sessionId, ...input }) => configured().actor(sessionId).addInput(input),
+    inputs: async ({ sessionId }) => (await configured().session(sessionId)).inputs.untaken,
+    cancelInput: async ({ sessionId, named }) => (await configured().session(sessionId)).cancelInput(named),
     completeTool: async ({ sessionId, key, output }) =>
       (await configured().session(sessionId)).completions.complete(key, output),
     observe: async ({ sessionId, reader, cursor }) => {

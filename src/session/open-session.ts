@@ -5,10 +5,12 @@ import {
   type CatalogOverlay,
   changeConfig,
   checkNodes,
+  deferMissed,
   type Head,
   messageOfNode,
   NO_USAGE,
   nodeId,
+  type PendingInput,
   type SessionConfig,
   segmentId,
   type ToolSpec,
@@ -38,6 +40,7 @@ import { describeCaptured } from "./plugin-instance.js";
 import { newSlot, type PluginLink, type PluginSlot } from "./plugin-link.js";
 import type { SessionMaking, SessionPluginOptions } from "./protocol.js";
 import { Session, type SessionServices, type SessionSnapshot } from "./session.js";
+import { SessionInputs } from "./session-inputs.js";
 import { SessionProtocol } from "./session-protocol.js";
 import type { Surface } from "./surface.js";
 
@@ -90,6 +93,8 @@ async function planChild(services: SessionServices, id: string, snapshot: Sessio
   const change = (name: string, value: unknown) => inherited.set(name, value === undefined ? null : encode(value));
   change(COMPONENT.authority, isEmpty(narrowed) ? undefined : narrowed);
   change(COMPONENT.firstInput, firstTurnInput);
+  // What waits for the parent is the parent's.
+  inherited.set(COMPONENT.inputs, null);
   // What was asked of that session by a key was not asked of this one.
   change(COMPONENT.receipts, undefined);
   if (config !== undefined) {
@@ -219,6 +224,8 @@ async function restore(services: SessionServices, { id, head, reader, pluginOpti
       authority,
       overlay: stored.catalog,
       protocol,
+      // What waited for a turn that is no more waits for the next.
+      inputs: new SessionInputs(deferMissed((await reader.value<readonly PendingInput[]>(COMPONENT.inputs)) ?? [])),
     });
     await protocol.restore(() => session.view(), await reader.bytes(COMPONENT.execution));
     await announceRestored(session, head === undefined);

@@ -4,8 +4,10 @@ import type {
   Activity,
   AppendRequest,
   AppendResult,
+  CheckpointKind,
   Json,
   Owned,
+  PendingInput,
   PluginEvent,
   SessionConfig,
   SessionCreateRequest,
@@ -157,6 +159,18 @@ export type SessionWorkerService = {
     readonly method: HostMethod;
     readonly args: readonly unknown[];
   }): Promise<unknown>;
+  /** Lets an input wait for the running turn, or for the next. */
+  addInput(argument: {
+    readonly sessionId: string;
+    readonly text: string;
+    readonly key: string | undefined;
+    readonly boundary: CheckpointKind | undefined;
+  }): Promise<PendingInput>;
+  inputs(argument: { readonly sessionId: string }): Promise<readonly PendingInput[]>;
+  cancelInput(argument: {
+    readonly sessionId: string;
+    readonly named: string;
+  }): Promise<"cancelled" | "not_found" | "already_taken">;
   /** Answers a tool call that waits for it. */
   completeTool(argument: {
     readonly sessionId: string;

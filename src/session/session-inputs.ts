@@ -31,6 +31,11 @@ export class SessionInputs {
     return withoutInputs(this.#pending, this.#taken);
   }
 
+  /** Is there something a turn could begin with? */
+  get waitForTurn(): boolean {
+    return this.#pending.length > 0 && this.untaken.some(({ waitsFor }) => waitsFor.kind === "next_turn");
+  }
+
   add(input: PendingInput): PendingInput {
     const added = addInput(this.#pending, input);
     this.#pending = added.pending;

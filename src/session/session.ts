@@ -6,6 +6,7 @@ import {
   type Authority,
   addUsage,
   type CatalogOverlay,
+  type CheckpointKind,
   type Commit,
   FIRST_FRAME,
   type Head,
@@ -15,6 +16,7 @@ import {
   NO_USAGE,
   nodeId,
   type Origin,
+  type PendingInput,
   PromptCache,
   type SessionConfig,
   segmentId,
@@ -35,6 +37,7 @@ import { SessionHooks } from "./hooks.js";
 import type { HostRelay, TraceSink } from "./host-relay.js";
 import type { PluginSlot } from "./plugin-link.js";
 import type { OperationReceipt } from "./protocol.js";
+import type { SessionInputs } from "./session-inputs.js";
 import type { SessionProtocol } from "./session-protocol.js";
 import type { Surface, Surfaces } from "./surface.js";
 
@@ -62,6 +65,13 @@ export interface SessionSnapshot {
   readonly unsaved: Readonly<Record<string, Uint8Array>>;
 }
 
+/** What is to wait for a turn. With a boundary for the running one, from that checkpoint on. */
+export interface InputRequest {
+  readonly text: string;
+  readonly key: string | undefined;
+  readonly boundary: CheckpointKind | undefined;
+}
+
 /** A turn as the session knows it while it runs. */
 export interface RunningTurn {
   readonly turnId: string;
@@ -84,6 +94,7 @@ export interface SessionParts {
   readonly authority: Authority;
   readonly overlay: CatalogOverlay;
   readonly protocol: SessionProtocol;
+  readonly inputs: SessionInputs;
 }
 
 /** One session's state on its worker: the head, the history (once something needs it), its plugins' slots. */
@@ -96,6 +107,7 @@ export class Session {
   readonly authority: Authority;
   readonly protocol: SessionProtocol;
   readonly catalog: SessionCatalog;
+  readonly inputs: SessionInputs;
   readonly prompts = new PromptCache();
   /** Tool calls whose answer comes from outside. */
   readonly completions = new Completions();
@@ -124,6 +136,7 @@ export class Session {
     this.tools = parts.tools;
     this.authority = parts.authority;
     this.protocol = parts.protocol;
+    this.inputs = parts.inputs;
     this.#config = parts.config;
     this.#head = parts.head;
     this.catalog = new SessionCatalog(this);
@@ -196,16 +209,50 @@ export class Session {
 
   /** Stores a turn in one atomic write and adopts it; resolves when it is durable. */
   async commit(summary: TurnSummary, messages: readonly Message[]): Promise<number> {
-    const written = await this.#write((previous, revision) => ({
-      operation: `turn:${summary.turnId}`,
-      segment: { id: segmentId(this.id, revision), parent: previous?.leaf ?? null, messages },
-      head: { turnIndex: summary.turnIndex, usage: addUsage(previous?.usage ?? NO_USAGE, summary.usage) },
-      adopted: () => {
-        this.#history?.push(...messages);
-        if (this.running !== undefined) this.running.stored = true;
-      },
-    }));
+    const written = await this.#write((previous, revision) => {
+      const inputs = this.inputs.pending.length === 0 ? undefined : this.inputs.settled();
+      if (inputs !== undefined) this.#inputsChanged(inputs);
+      return {
+        operation: `turn:${summary.turnId}`,
+        segment: { id: segmentId(this.id, revision), parent: previous?.leaf ?? null, messages },
+        head: { turnIndex: summary.turnIndex, usage: addUsage(previous?.usage ?? NO_USAGE, summary.usage) },
+        adopted: () => {
+          this.#history?.push(...messages);
+          if (this.running !== undefined) this.running.stored = true;
+          if (inputs !== undefined) this.inputs.turnStored(inputs);
+        },
+      };
+    });
     return written.revision;
+  }
+
+  /**
+   * Lets an input wait: for the running turn when there is one and it may still take it, otherwise for the next. Stored
+   * before it is answered.
+   */
+  async addInput(request: InputRequest): Promise<PendingInput> {
+    const { text, key, boundary } = request;
+    const { running } = this;
+    const waitsFor: PendingInput["waitsFor"] =
+      boundary === undefined || running === undefined || running.stored
+        ? { kind: "next_turn" }
+        : { kind: "active_turn", turnId: running.turnId, boundary };
+    const input = this.inputs.add({ id: randomUUID(), text, waitsFor, ...(key !== undefined && { key }) });
+    this.#inputsChanged(this.inputs.pending);
+    await this.store("input");
+    return input;
+  }
+
+  async cancelInput(named: string): Promise<"cancelled" | "not_found" | "already_taken"> {
+    const result = this.inputs.cancel(named);
+    if (result !== "cancelled") return result;
+    this.#inputsChanged(this.inputs.pending);
+    await this.store("input");
+    return result;
+  }
+
+  #inputsChanged(inputs: readonly PendingInput[]): void {
+    this.#changed.set(COMPONENT.inputs, inputs.length === 0 ? null : encode(inputs));
   }
 
   /** Stores state that changed since the last commit; a session that never had a turn stays unstored. */

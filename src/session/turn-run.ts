@@ -1,6 +1,7 @@
 import {
   type Activity,
   asTroupeError,
+  type CheckpointKind,
   contextMessages,
   foldTurnDirectives,
   type Json,
@@ -68,6 +69,9 @@ export async function runTurn(session: Session, request: TurnRequest): Promise<T
   session.running = run;
   try {
     return await run.run();
+  } catch (error) {
+    session.inputs.turnFailed();
+    throw error;
   } finally {
     session.running = undefined;
   }
@@ -177,7 +181,7 @@ class TurnRun implements RunningTurn {
         return this.#tools(effect);
       case "checkpoint":
         if (hooks.has("checkpoint")) return this.#checkpoint(effect.checkpoint);
-        return { type: "checkpoint_done", directives: NO_DIRECTIVES };
+        return this.#checkpointDone(effect.checkpoint, NO_DIRECTIVES);
       case "after_turn":
         if (hooks.has("after_turn") || hooks.has("turn_finalized")) return this.#afterTurn(effect);
         return { type: "after_turn_done", directives: NO_DIRECTIVES, issues: [] };
@@ -492,14 +496,22 @@ class TurnRun implements RunningTurn {
     return runToolBatch({ session: this.#session, facts: this.#facts, catalog, calls, brokenArgs, signal, emit });
   }
 
-  async #checkpoint(checkpoint: "after_work" | "before_completion"): Promise<TurnEvent> {
+  async #checkpoint(checkpoint: CheckpointKind): Promise<TurnEvent> {
     try {
       const facts = { ...this.#facts, checkpoint, step: this.#state.step };
       const directives = await this.#directives("checkpoint", facts, { signal: this.#request.signal });
-      return { type: "checkpoint_done", directives };
+      return this.#checkpointDone(checkpoint, directives);
     } catch (error) {
       return { type: "checkpoint_failed", issue: issueOf("plugin", "plugin_checkpoint", error) };
     }
+  }
+
+  /** What waits for the turn is taken only when no hook ends it here: otherwise it goes on waiting. */
+  #checkpointDone(checkpoint: CheckpointKind, directives: TurnDirectives): TurnEvent {
+    const { inputs } = this.#session;
+    const stays = directives.abort !== undefined || this.#request.signal.aborted || inputs.pending.length === 0;
+    if (stays) return { type: "checkpoint_done", directives };
+    return { type: "checkpoint_done", directives, inputs: inputs.takeAtCheckpoint(this.#facts.turnId, checkpoint) };
   }
 
   async #afterTurn({ summary }: Extract<TurnEffect, { type: "after_turn" }>): Promise<TurnEvent> {
