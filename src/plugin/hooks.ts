@@ -4,6 +4,7 @@ import type {
   AppendNode,
   BeforeToolDirective,
   CheckpointKind,
+  Json,
   ModelResponse,
   PluginEvent,
   PreparedContext,
@@ -87,7 +88,11 @@ export interface HookFacts {
   /** A text that was not streamed. */
   assistant_prose_projector: TurnFacts & { readonly step: number; readonly text: string };
   stream_finished: TurnFacts & { readonly step: number; readonly reason: StreamEnd };
-  before_tool_call: TurnFacts & { readonly call: ToolCall };
+  before_tool_call: TurnFacts & {
+    readonly call: ToolCall;
+    /** What the tool wants done with references in its arguments, when it says so. */
+    readonly argumentProjection?: Json | undefined;
+  };
   after_tool_call: TurnFacts & { readonly call: ToolCall; readonly output: ToolOutput; readonly durationMs: number };
   tool_result_projector: TurnFacts & {
     readonly call: ToolCall;

@@ -102,7 +102,7 @@ export interface SessionTurnHandle {
 
 export interface TurnRequestInput {
   readonly text: string;
-  /** Names the turn; must be new among the running ones. */
+  /** Names the turn for the session that starts it; must be new among its running ones. */
   readonly turnId?: string;
 }
 
@@ -111,6 +111,7 @@ export interface TurnHost {
   startTurnStream(sessionId: string, input: string | TurnRequestInput): Promise<SessionTurnHandle>;
   awaitTurn(turnId: string): Promise<TurnResult>;
   cancelTurn(turnId: string): Promise<void>;
+  /** Starts it and waits for it. When the call that waits is given up, so is the turn. */
   startTurn(sessionId: string, input: string | TurnRequestInput): Promise<TurnResult>;
 }
 

@@ -1,4 +1,4 @@
-import type { ToolRetry } from "../kernel/index.js";
+import type { Json, ToolRetry } from "../kernel/index.js";
 import type { ToolHookHost } from "./host.js";
 import type { InferSchema, Schema } from "./schema.js";
 import type { ToolContext } from "./tool.js";
@@ -10,6 +10,7 @@ export interface PluginTool<S extends Schema, State, Options> {
   readonly timeoutMs?: number;
   readonly retry?: ToolRetry;
   readonly maxConcurrent?: number;
+  readonly argumentProjection?: Json;
   /** What stored tool state knows it by, whatever it is called. Default: its name. */
   readonly id?: string;
   /** In no catalog until a context transform names its id; it may then stand before a tool of the same name. */

@@ -26,6 +26,11 @@ export interface ToolDefinition<S extends Schema = Schema> {
   readonly retry?: ToolRetry;
   /** Calls at once, over all sessions of a session worker. Default: any number. */
   readonly maxConcurrent?: number;
+  /**
+   * For protocols that pass references instead of values: what this tool wants done with them. The runtime only tells it,
+   * to `beforeToolCall` hooks and in the session's tools.
+   */
+  readonly argumentProjection?: Json;
   /** Gets arguments that passed `inputSchema`; returns (or resolves to) anything JSON can say. May throw. */
   execute(args: InferSchema<S>, ctx: ToolContext): unknown;
 }
@@ -54,11 +59,12 @@ export interface ToolPolicy {
   readonly timeoutMs?: number;
   readonly retry?: ToolRetryPolicy;
   readonly maxConcurrent?: number;
+  readonly argumentProjection?: Json;
 }
 
 /** The policy a definition asks for, checked and completed. */
 export function toolPolicy(what: string, definition: Partial<Record<keyof ToolPolicy, unknown>>): ToolPolicy {
-  const { timeoutMs, maxConcurrent } = definition;
+  const { timeoutMs, maxConcurrent, argumentProjection } = definition;
   if (maxConcurrent !== undefined && !isTimeout(maxConcurrent))
     throw new TroupeError("invalid_tool", `${what}: maxConcurrent must be a whole number from 1.`);
   const retry = checkRetryPolicy(what, definition.retry);
@@ -66,6 +72,7 @@ export function toolPolicy(what: string, definition: Partial<Record<keyof ToolPo
     ...(timeoutMs !== undefined && { timeoutMs: timeoutMs as number }),
     ...(retry !== undefined && { retry }),
     ...(maxConcurrent !== undefined && { maxConcurrent: maxConcurrent as number }),
+    ...(argumentProjection !== undefined && { argumentProjection: argumentProjection as Json }),
   };
 }
 

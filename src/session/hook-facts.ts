@@ -15,7 +15,7 @@ const FIELDS: { readonly [K in HookKind]: readonly Exclude<keyof HookFacts[K], "
   assistant_response: ["turnIndex", "step", "response"],
   assistant_prose_projector: ["turnIndex", "step", "text"],
   stream_finished: ["turnIndex", "step", "reason"],
-  before_tool_call: ["turnIndex", "call"],
+  before_tool_call: ["turnIndex", "call", "argumentProjection"],
   after_tool_call: ["turnIndex", "call", "output", "durationMs"],
   tool_result_projector: ["turnIndex", "call", "output", "durationMs"],
   checkpoint: ["turnIndex", "checkpoint", "step"],
@@ -56,8 +56,10 @@ export function packHook(
 ): HookCall {
   const number = (KIND_NUMBERS.get(kind) as number) + nth * NTH;
   if (kind === "before_tool_call") {
-    const { turnIndex, call } = facts as HookFacts["before_tool_call"];
-    return [session, number, capture, turnIndex, call.callId, call.toolName, call.args];
+    const { turnIndex, call, argumentProjection } = facts as HookFacts["before_tool_call"];
+    const { callId, toolName, args } = call;
+    if (argumentProjection === undefined) return [session, number, capture, turnIndex, callId, toolName, args];
+    return [session, number, capture, turnIndex, callId, toolName, args, argumentProjection];
   }
   const payload: [number, number, CaptureMode, ...unknown[]] = [session, number, capture];
   for (const field of FIELDS[kind] as readonly string[]) {

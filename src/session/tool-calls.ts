@@ -94,13 +94,14 @@ class BatchRun {
   }
 
   async #inspect(call: ToolCall): Promise<Prepared> {
-    const { session, facts } = this.#batch;
+    const { session, facts, catalog } = this.#batch;
     const { hooks } = session;
+    const argumentProjection = catalog.get(call.toolName)?.argumentProjection;
     const around = hooks.around({
       site: "before_tool_call",
       toolName: call.toolName,
       first: call.args,
-      facts: (args) => ({ ...facts, call: { ...call, args } }),
+      facts: (args) => ({ ...facts, call: { ...call, args }, argumentProjection }),
       options: { signal: this.#signal },
     });
     const verdict = await composeBeforeToolCall(call.args, around.count, (n, args, secondLook) =>

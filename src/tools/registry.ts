@@ -27,13 +27,14 @@ export interface RegisteredTool extends ToolPolicy {
  * registerTool("weather", await pool.describe(url), { kind: "pool", module: url });
  */
 export function registerTool(name: string, described: ToolDescription, home: ToolHomeRef): RegisteredTool {
-  const { id, description, inputSchema, onDemand, retry, maxConcurrent } = described;
+  const { id, description, inputSchema, onDemand, retry, maxConcurrent, argumentProjection } = described;
   return {
     spec: { ...(id !== undefined && { id }), name, description, inputSchema },
     home,
     timeoutMs: described.timeoutMs ?? DEFAULT_TOOL_TIMEOUT_MS,
     ...(retry && { retry }),
     ...(maxConcurrent && { maxConcurrent }),
+    ...(argumentProjection !== undefined && { argumentProjection }),
     ...(onDemand && { onDemand }),
   };
 }

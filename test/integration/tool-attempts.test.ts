@@ -1,4 +1,13 @@
-import { type Activity, defineTool, pendingTool, retryTool, type Session, type Troupe, type Turn } from "troupe";
+import {
+  type Activity,
+  defineTool,
+  pendingTool,
+  retryTool,
+  type Session,
+  scriptedModel,
+  type Troupe,
+  type Turn,
+} from "troupe";
 import { describe, expect, test } from "vitest";
 import {
   collect,
@@ -238,3 +247,28 @@ describe("a tool whose answer comes later", () => {
     expect((await turn).outcome).toMatchObject({ reason: "cancelled" });
   });
 });
+
+// §15.38
+test.each(["worker", "inline"] as const)(
+  "a hook in the tier %s is told what a tool wants done with its arguments",
+  async (tier) => {
+    const plain = defineTool({ description: "d", inputSchema: EMPTY_OBJECT, execute: () => "ok" });
+    const projecting = defineTool({ ...plain, argumentProjection: { fields: ["document"], as: "reference" } });
+    const calls = [
+      { tool: "plain", args: {} },
+      { tool: "projecting", args: {} },
+    ];
+    const troupe = await startTroupe({
+      sessionWorkers: 1,
+      plugins: [{ module: plugin("sees-projection"), tier }],
+      tools: { plain, projecting },
+      model: scriptedModel({ turns: [[{ toolCalls: calls }, { text: "done" }]] }),
+    });
+    const activities = await collect((await troupe.session("s")).turn("go"));
+    const told = activities.flatMap((activity) => (activity.type === "plugin_event" ? [activity.event] : []));
+    expect(told).toEqual([
+      { name: "plain", payload: "not said" },
+      { name: "projecting", payload: { fields: ["document"], as: "reference" } },
+    ]);
+  },
+);
