@@ -8,6 +8,7 @@ export * from "./errors.js";
 export * from "./graph.js";
 export * from "./ids.js";
 export * from "./json.js";
+export * from "./ledger.js";
 export * from "./messages.js";
 export * from "./model.js";
 export * from "./outcome.js";

@@ -4,6 +4,7 @@ import {
   type AppendRequest,
   type AppendResult,
   type Authority,
+  addLedgers,
   addUsage,
   type CatalogOverlay,
   type CheckpointKind,
@@ -11,6 +12,8 @@ import {
   FIRST_FRAME,
   type Head,
   isConversation,
+  type Ledger,
+  ledgerSince,
   type Message,
   messageOfNode,
   NO_USAGE,
@@ -20,7 +23,6 @@ import {
   PromptCache,
   type SessionConfig,
   segmentId,
-  subtractUsage,
   TroupeError,
   type TurnSummary,
   type Usage,
@@ -123,7 +125,7 @@ export class Session {
   #stale = false;
   readonly #changed = new ChangedComponents();
   /** Usage of other sources that no commit has written yet. */
-  #unwrittenUsage: Record<string, Usage> = {};
+  #unwrittenUsage: Ledger = {};
   #receipts: readonly KeptReceipt[] | undefined;
   /** The write under way: one at a time, because each builds on the head before. */
   #writing: Promise<unknown> | undefined;
@@ -480,7 +482,7 @@ export class Session {
     adopted?.();
     this.#changed.written(components);
     for (const { slot, bytes } of slots) if (slot.captured === bytes) slot.unsaved = false;
-    this.#unwrittenUsage = subtractLedger(this.#unwrittenUsage, usage);
+    this.#unwrittenUsage = ledgerSince(this.#unwrittenUsage, usage);
     return head;
   }
 
@@ -523,32 +525,6 @@ interface WritePlan {
   readonly head?: Partial<Head>;
   /** What else becomes true with it, at once. */
   readonly adopted?: () => void;
-}
-
-function addLedgers(
-  a: Readonly<Record<string, Usage>>,
-  b: Readonly<Record<string, Usage>>,
-): Readonly<Record<string, Usage>> {
-  const added = Object.keys(b);
-  if (added.length === 0) return a;
-  const sum = { ...a };
-  for (const source of added) sum[source] = addUsage(sum[source] ?? NO_USAGE, b[source] as Usage);
-  return sum;
-}
-
-/** What came in while `written` was on its way. */
-function subtractLedger(
-  all: Readonly<Record<string, Usage>>,
-  written: Readonly<Record<string, Usage>>,
-): Record<string, Usage> {
-  if (all === written) return {};
-  const rest: Record<string, Usage> = {};
-  for (const [source, usage] of Object.entries(all)) {
-    const done = written[source];
-    if (done === undefined) rest[source] = usage;
-    else if (usage !== done) rest[source] = subtractUsage(usage, done);
-  }
-  return rest;
 }
 
 function ignore(): void {}

@@ -6,12 +6,10 @@ import {
   foldTurnDirectives,
   type Json,
   type Message,
-  type ModelRequest,
   type ModelResponse,
   NO_DIRECTIVES,
   NO_USAGE,
   type Owned,
-  type PluginEvent,
   type PromptContribution,
   type ProtocolStep,
   startTurn,
@@ -30,7 +28,6 @@ import {
   untilAborted,
   wholeContext,
 } from "../kernel/index.js";
-import { streamWithRetry } from "../model/index.js";
 import {
   type FrameSwitch,
   type HookFacts,
@@ -44,13 +41,13 @@ import {
 } from "../plugin/index.js";
 import type { TurnCatalog } from "./catalog.js";
 import { callHost } from "./host-services.js";
+import { callModel } from "./model-call.js";
 import { performDirectives } from "./perform.js";
 import type { HookOptions } from "./plugin-link.js";
-import { readContributions, readPrepared, readResponseTransform } from "./read-answers.js";
+import { readContributions, readPrepared } from "./read-answers.js";
 import { readFrameSwitch } from "./read-protocol.js";
 import { runCode } from "./run-code.js";
 import type { RunningTurn, Session } from "./session.js";
-import { StreamPump } from "./stream.js";
 import { runToolBatch, type ToolBatch, type ToolBatchResult } from "./tool-calls.js";
 
 export interface TurnRequest {
@@ -93,8 +90,6 @@ class TurnRun implements RunningTurn {
   #system = "";
   #frameSwitch: FrameSwitch | undefined;
   #latestUsage: Usage | undefined;
-  /** What the last model call cost, once the model has said it. */
-  #paid: Usage | undefined;
   #revision = 0;
   stored = false;
 
@@ -365,23 +360,36 @@ class TurnRun implements RunningTurn {
   }
 
   async #callModel(step: number, catalog: TurnCatalog): Promise<TurnEvent> {
-    let end: StreamEnd = "complete";
+    const { hooks, services, id: sessionId } = this.#session;
+    const { emit, signal } = this.#request;
     this.#catalog = catalog;
-    try {
-      const { response: raw, aborted } = await this.#stream(step, catalog);
-      if (aborted) end = "aborted";
-      const response = await this.#respond(raw, step);
-      this.#latestUsage = response.usage;
-      this.#session.promptTokens = response.usage.inputTokens;
-      return { type: "model_done", response, ...this.#interpret(response) };
-    } catch (error) {
-      end = this.#request.signal.aborted ? "cancelled" : "provider_error";
-      const failure = asTroupeError(error, "model_failed");
-      const usage = this.#paid;
-      return { type: "model_failed", issue: issueOf("model", failure.code, failure), ...(usage && { usage }) };
-    } finally {
-      await this.#finishStream(step, end);
+    const outcome = await callModel({
+      model: services.model,
+      request: {
+        sessionId,
+        turnId: this.#facts.turnId,
+        step,
+        system: this.#system,
+        history: this.#context,
+        turn: this.#state.messages,
+        tools: catalog.preamble.toolSpecs,
+      },
+      hooks,
+      facts: { ...this.#facts, step },
+      emit,
+      signal,
+    });
+    if ("error" in outcome) {
+      const { error, cost } = outcome;
+      await this.#finishStream(step, signal.aborted ? "cancelled" : "provider_error");
+      return { type: "model_failed", issue: issueOf("model", error.code, error), ...(cost && { usage: cost }) };
     }
+    const { response, aborted } = outcome;
+    this.#latestUsage = response.usage;
+    this.#session.promptTokens = response.usage.inputTokens;
+    const read = this.#interpret(response);
+    await this.#finishStream(step, aborted ? "aborted" : "complete");
+    return { type: "model_done", response, ...read };
   }
 
   /** What the protocol makes of an answer; making nothing of it ends the turn. */
@@ -400,85 +408,6 @@ class TurnRun implements RunningTurn {
     if (!hooks.has("stream_finished")) return;
     const issues = await hooks.announce("stream_finished", { ...this.#facts, step, reason });
     for (const issue of issues) this.#addIssue(issue);
-  }
-
-  async #stream(step: number, catalog: TurnCatalog): Promise<{ response: ModelResponse; aborted: boolean }> {
-    const { hooks, services } = this.#session;
-    const { emit, signal } = this.#request;
-    const projects = hooks.has("assistant_prose_projector");
-    // Only a hook that sees the text can end a model call without ending the turn.
-    const stop = projects || hooks.has("assistant_stream") ? new AbortController() : undefined;
-    const pump = new StreamPump({
-      hooks,
-      facts: { ...this.#facts, step },
-      signal,
-      emit,
-      onPluginEvent: this.#emitPluginEvent,
-      projectProse: projects ? (text) => this.#projectProse(text, step) : undefined,
-      onStop: () => stop?.abort(),
-    });
-    const request: ModelRequest = {
-      sessionId: this.#session.id,
-      turnId: this.#facts.turnId,
-      step,
-      system: this.#system,
-      history: this.#context,
-      turn: this.#state.messages,
-      tools: catalog.preamble.toolSpecs,
-    };
-    try {
-      const events = streamWithRetry(services.model, request, {
-        signal: stop === undefined ? signal : AbortSignal.any([signal, stop.signal]),
-        onRetry: ({ attempt, delayMs, error }) =>
-          emit({ type: "model_retry", step, attempt, code: error.code, delayMs }),
-      });
-      for await (const event of events) pump.push(event);
-      await pump.drain();
-      return pump.aborted ? cutShort(pump) : { response: pump.response.build(), aborted: false };
-    } catch (error) {
-      await pump.drain();
-      if (pump.aborted && !signal.aborted) return cutShort(pump);
-      throw error;
-    } finally {
-      this.#paid = pump.cost;
-    }
-  }
-
-  async #projectProse(text: string, step: number): Promise<string> {
-    const { signal } = this.#request;
-    const answer = await this.#session.hooks.only(
-      "assistant_prose_projector",
-      { ...this.#facts, step, text },
-      { signal },
-    );
-    if (answer === undefined || answer === null) return text;
-    if (typeof answer === "string") return answer;
-    throw new TroupeError("invalid_hook_answer", "A prose projector returns a string or nothing.");
-  }
-
-  async #respond(raw: ModelResponse, step: number): Promise<ModelResponse> {
-    const { hooks } = this.#session;
-    if (!hooks.has("assistant_response")) return raw;
-    let response = raw;
-    try {
-      await hooks.each(
-        "assistant_response",
-        () => ({ ...this.#facts, step, response }),
-        (answer, pluginId) => {
-          const transform = readResponseTransform(answer, response, pluginId);
-          response = transform.response;
-          for (const value of transform.events) this.#emitPluginEvent({ pluginId, value });
-        },
-        { signal: this.#request.signal },
-      );
-      return response;
-    } catch (cause) {
-      throw new TroupeError(
-        "plugin_assistant_response",
-        `A response hook failed: ${asTroupeError(cause, "hook_failed").message}`,
-        { cause },
-      );
-    }
   }
 
   async #tools({ calls, brokenArgs }: Extract<TurnEffect, { type: "tools" }>): Promise<TurnEvent> {
@@ -569,15 +498,6 @@ class TurnRun implements RunningTurn {
     const facts = { ...this.#facts, turn: summary, revision: this.#revision };
     return { type: "delivered", issues: await this.#session.hooks.announce("turn_persisted", facts) };
   }
-
-  readonly #emitPluginEvent = ({ pluginId, value }: Owned<PluginEvent>): void => {
-    this.#request.emit({ type: "plugin_event", pluginId, event: value });
-  };
-}
-
-/** What a stream hook let through before it ended the call. The cost is known when the model had said it by then. */
-function cutShort({ response, cost }: StreamPump): { response: ModelResponse; aborted: boolean } {
-  return { response: { ...response.build("stop"), ...(cost && { usage: cost }) }, aborted: true };
 }
 
 function unrevised(pluginId: string): TurnIssue {

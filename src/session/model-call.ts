@@ -1,0 +1,112 @@
+import {
+  type Activity,
+  asTroupeError,
+  type ModelRequest,
+  type ModelResponse,
+  type Owned,
+  type PluginEvent,
+  TroupeError,
+  type Usage,
+} from "../kernel/index.js";
+import { type Model, streamWithRetry } from "../model/index.js";
+import type { TurnFacts } from "../plugin/index.js";
+import type { SessionHooks } from "./hooks.js";
+import { readResponseTransform } from "./read-answers.js";
+import { StreamPump } from "./stream.js";
+
+/** One call of the model in a turn, with everything it passes through on its way to the history. */
+export interface ModelCall {
+  readonly model: Model;
+  readonly request: ModelRequest;
+  readonly hooks: SessionHooks;
+  readonly facts: TurnFacts & { readonly step: number };
+  readonly emit: (activity: Activity) => void;
+  /** The turn's signal. */
+  readonly signal: AbortSignal;
+}
+
+/** The answer as the hooks left it, or what went wrong and what the model had charged by then. */
+export type ModelOutcome =
+  | { readonly response: ModelResponse; readonly aborted: boolean }
+  | { readonly error: TroupeError; readonly cost: Usage | undefined };
+
+/** Streams an answer through the stream hooks, then has the response hooks look at the whole. Never rejects. */
+export async function callModel(call: ModelCall): Promise<ModelOutcome> {
+  const { hooks, facts, emit, signal } = call;
+  const projects = hooks.has("assistant_prose_projector");
+  // Only a hook that sees the text can end a model call without ending the turn.
+  const stop = projects || hooks.has("assistant_stream") ? new AbortController() : undefined;
+  const pump = new StreamPump({
+    hooks,
+    facts,
+    signal,
+    emit,
+    onPluginEvent: (event) => emitPluginEvent(emit, event),
+    projectProse: projects ? (text) => projectProse(call, text) : undefined,
+    onStop: () => stop?.abort(),
+  });
+  try {
+    const { response, aborted } = await stream(call, pump, stop?.signal);
+    return { response: await respond(call, response), aborted };
+  } catch (error) {
+    return { error: asTroupeError(error, "model_failed"), cost: pump.cost };
+  }
+}
+
+async function stream(
+  { model, request, facts, emit, signal }: ModelCall,
+  pump: StreamPump,
+  stop: AbortSignal | undefined,
+): Promise<{ response: ModelResponse; aborted: boolean }> {
+  const { step } = facts;
+  try {
+    const events = streamWithRetry(model, request, {
+      signal: stop === undefined ? signal : AbortSignal.any([signal, stop]),
+      onRetry: ({ attempt, delayMs, error }) => emit({ type: "model_retry", step, attempt, code: error.code, delayMs }),
+    });
+    for await (const event of events) pump.push(event);
+    await pump.drain();
+    return pump.aborted ? cutShort(pump) : { response: pump.response.build(), aborted: false };
+  } catch (error) {
+    await pump.drain();
+    if (pump.aborted && !signal.aborted) return cutShort(pump);
+    throw error;
+  }
+}
+
+/** What a stream hook let through before it ended the call. The cost is known when the model had said it by then. */
+function cutShort({ response, cost }: StreamPump): { response: ModelResponse; aborted: boolean } {
+  return { response: { ...response.build("stop"), ...(cost && { usage: cost }) }, aborted: true };
+}
+
+async function projectProse({ hooks, facts, signal }: ModelCall, text: string): Promise<string> {
+  const answer = await hooks.only("assistant_prose_projector", { ...facts, text }, { signal });
+  if (answer === undefined || answer === null) return text;
+  if (typeof answer === "string") return answer;
+  throw new TroupeError("invalid_hook_answer", "A prose projector returns a string or nothing.");
+}
+
+async function respond({ hooks, facts, emit, signal }: ModelCall, raw: ModelResponse): Promise<ModelResponse> {
+  if (!hooks.has("assistant_response")) return raw;
+  let response = raw;
+  try {
+    await hooks.each(
+      "assistant_response",
+      () => ({ ...facts, response }),
+      (answer, pluginId) => {
+        const transform = readResponseTransform(answer, response, pluginId);
+        response = transform.response;
+        for (const value of transform.events) emitPluginEvent(emit, { pluginId, value });
+      },
+      { signal },
+    );
+    return response;
+  } catch (cause) {
+    const { message } = asTroupeError(cause, "hook_failed");
+    throw new TroupeError("plugin_assistant_response", `A response hook failed: ${message}`, { cause });
+  }
+}
+
+function emitPluginEvent(emit: ModelCall["emit"], { pluginId, value }: Owned<PluginEvent>): void {
+  emit({ type: "plugin_event", pluginId, event: value });
+}
