@@ -1,7 +1,7 @@
 import type { SessionConfig } from "./config.js";
 import { TroupeError } from "./errors.js";
 import type { AppendNode } from "./graph.js";
-import type { Json } from "./json.js";
+import { isRecord, type Json } from "./json.js";
 import type { ToolSpec } from "./tools.js";
 
 /** Where a new session's history and state begin. */
@@ -66,10 +66,29 @@ export interface SessionCreateRequest {
  * by what makes them.
  */
 export function checkCreateRequest(request: unknown): SessionCreateRequest {
-  if (!isRecord(request)) throw invalid("it must be an object");
-  checkFields(request, REQUEST);
-  if (request.authority !== undefined) checkFields(request.authority as object, AUTHORITY, "authority.");
+  const problem = isRecord(request)
+    ? (problemIn(request, REQUEST) ?? narrowingProblem(request))
+    : "it must be an object";
+  if (problem !== undefined) throw invalid(problem);
   return request as SessionCreateRequest;
+}
+
+/**
+ * What is wrong with how a child is to be narrowed, in words; undefined when nothing is. A name that is not in a list
+ * would narrow nothing and nobody would notice.
+ *
+ * @example
+ * narrowingProblem({ authority: { hiddenTools: "shell" } }); // "authority.hiddenTools must be a list of tool names"
+ */
+export function narrowingProblem({
+  authority,
+  catalog,
+}: {
+  authority?: unknown;
+  catalog?: unknown;
+}): string | undefined {
+  const problem = problemIn({ authority, catalog }, REQUEST);
+  return problem ?? (isRecord(authority) ? problemIn(authority, AUTHORITY, "authority.") : undefined);
 }
 
 type Field = readonly [fits: (value: unknown) => boolean, is: string];
@@ -102,13 +121,15 @@ const AUTHORITY: { readonly [F in keyof Required<Authority>]: Field } = {
   withoutPlugins: [isNames, "a list of plugin ids"],
 };
 
-function checkFields(given: object, fields: Readonly<Record<string, Field>>, path = ""): void {
+/** The first field that is unknown or does not fit. */
+function problemIn(given: object, fields: Readonly<Record<string, Field>>, path = ""): string | undefined {
   for (const [name, value] of Object.entries(given)) {
     const field = Object.hasOwn(fields, name) ? fields[name] : undefined;
-    if (field === undefined) throw invalid(`there is no field ${path}${name}`);
+    if (field === undefined) return `there is no field ${path}${name}`;
     const [fits, is] = field;
-    if (value !== undefined && !fits(value)) throw invalid(`${path}${name} must be ${is}`);
+    if (value !== undefined && !fits(value)) return `${path}${name} must be ${is}`;
   }
+  return undefined;
 }
 
 function isStart(value: unknown): boolean {
@@ -125,40 +146,6 @@ function isToolSpec(value: unknown): boolean {
   return isRecord(value) && isText(value.name) && isText(value.description) && isRecord(value.inputSchema);
 }
 
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
 function invalid(why: string): TroupeError {
   return new TroupeError("invalid_session_request", `The session cannot be created: ${why}.`);
-}
-
-/**
- * What is wrong with how a child is to be narrowed, in words; undefined when nothing is. A name that is not in a list
- * would narrow nothing and nobody would notice.
- *
- * @example
- * narrowingProblem({ authority: { hiddenTools: "shell" } }); // "authority.hiddenTools must be a list of tool names"
- */
-export function narrowingProblem({
-  authority,
-  catalog,
-}: Pick<SessionCreateRequest, "authority" | "catalog">): string | undefined {
-  const { hiddenTools, withoutPlugins, tools } = authority ?? {};
-  if (!isOptionalNames(hiddenTools)) return "authority.hiddenTools must be a list of tool names";
-  if (!isOptionalNames(withoutPlugins)) return "authority.withoutPlugins must be a list of plugin ids";
-  if (tools !== undefined && !(Array.isArray(tools) && tools.every(isDefinition)))
-    return "authority.tools must be a list of tool definitions, each with a name, a description and an inputSchema";
-  if (catalog !== undefined && (catalog?.remove === undefined || !isOptionalNames(catalog.remove)))
-    return "catalog.remove must be a list of tool names";
-  return undefined;
-}
-
-function isOptionalNames(value: unknown): boolean {
-  return value === undefined || (Array.isArray(value) && value.every((name) => typeof name === "string"));
-}
-
-function isDefinition(value: unknown): boolean {
-  const { name, description, inputSchema } = (value ?? {}) as Partial<Record<keyof ToolSpec, unknown>>;
-  return typeof name === "string" && typeof description === "string" && typeof inputSchema === "object";
 }

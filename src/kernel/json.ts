@@ -12,3 +12,8 @@ export function sameJson(a: Json | undefined, b: Json | undefined): boolean {
   if (keys.length !== Object.keys(other).length) return false;
   return keys.every((key) => Object.hasOwn(other, key) && sameJson(one[key], other[key]));
 }
+
+/** Is this an object with fields, and not a list? What comes from outside is looked at before it is believed. */
+export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,4 +1,5 @@
 import { TroupeError } from "./errors.js";
+import { isRecord } from "./json.js";
 
 /** The places of a system prompt, in the order they are sorted. */
 export const PROMPT_SLOTS = [
@@ -206,10 +207,6 @@ function sameInput(a: PromptInput, b: PromptInput): boolean {
 /** By identity: lists and layers that did not change are the same objects from turn to turn. */
 function sameList(a: readonly unknown[], b: readonly unknown[]): boolean {
   return a === b || (a.length === b.length && a.every((item, index) => item === b[index]));
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function invalid(why: string): TroupeError {

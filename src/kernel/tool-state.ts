@@ -1,4 +1,5 @@
 import { TroupeError } from "./errors.js";
+import { isRecord } from "./json.js";
 import { type ToolSpec, toolIdOf } from "./tools.js";
 
 /**
@@ -177,10 +178,6 @@ function checkEntry(key: string, entry: unknown): ToolStateEntry {
 
 function isAvailability(value: unknown): value is ToolAvailability {
   return (LADDER as readonly unknown[]).includes(value);
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function invalid(why: string): TroupeError {
