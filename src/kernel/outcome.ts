@@ -2,7 +2,14 @@ import type { Json } from "./json.js";
 import type { ToolRecord } from "./tools.js";
 import type { Usage } from "./usage.js";
 
-export type StopReason = "cancelled" | "incomplete" | "max_turns" | "provider_error" | "plugin_abort" | "runtime_error";
+export type StopReason =
+  | "cancelled"
+  | "incomplete"
+  | "invalid_input"
+  | "max_turns"
+  | "provider_error"
+  | "plugin_abort"
+  | "runtime_error";
 
 export type TurnOutcome =
   /** `value`: what the turn was to find out, when its protocol ends with a value. */
@@ -13,7 +20,7 @@ export type TurnOutcome =
 
 /** Something that went wrong on the way without deciding the outcome alone. */
 export interface TurnIssue {
-  readonly kind: "model" | "plugin" | "runtime";
+  readonly kind: "input" | "model" | "plugin" | "runtime";
   readonly code: string;
   readonly message: string;
   readonly pluginId?: string;

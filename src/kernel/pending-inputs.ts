@@ -1,5 +1,7 @@
 import type { CheckpointKind } from "./checkpoint.js";
 import { TroupeError } from "./errors.js";
+import { sameJson } from "./json.js";
+import type { Part } from "./messages.js";
 
 /**
  * Input that waits for a turn: for the running one, to be delivered at one of its checkpoints, or for the next. All
@@ -10,6 +12,8 @@ export interface PendingInput {
   /** The caller's own name for it: asked for twice, it waits once. */
   readonly key?: string;
   readonly text: string;
+  /** All of it, when it is more than a text. */
+  readonly parts?: readonly Part[];
   readonly waitsFor:
     | {
         readonly kind: "active_turn";
@@ -36,8 +40,8 @@ export function addInput(
 ): { readonly pending: readonly PendingInput[]; readonly input: PendingInput } {
   const known = input.key === undefined ? undefined : pending.find(({ key }) => key === input.key);
   if (known !== undefined) {
-    if (known.text === input.text) return { pending, input: known };
-    throw new TroupeError("input_key_conflict", `An input with the key ${input.key} and another text is waiting.`, {
+    if (known.text === input.text && sameJson(known.parts, input.parts)) return { pending, input: known };
+    throw new TroupeError("input_key_conflict", `An input with the key ${input.key} and another content is waiting.`, {
       details: { key: input.key },
     });
   }
@@ -48,6 +52,11 @@ export function addInput(
     });
   }
   return { pending: [...pending, input], input };
+}
+
+/** An input as parts of a message. */
+export function partsOfInput({ text, parts }: Pick<PendingInput, "text" | "parts">): readonly Part[] {
+  return parts ?? [{ type: "text", text }];
 }
 
 /** What a turn is given at a checkpoint, in the order it came; the rest goes on waiting. */

@@ -57,6 +57,19 @@ export function normaliseInput(input: TurnInput, policy: AttachmentPolicy): read
   return kept.length === 0 ? [{ type: "text", text: "" }] : kept;
 }
 
+/** An input let in: its text, and its items when it is more than that. */
+export interface AdmittedInput {
+  readonly text: string;
+  readonly items?: readonly InputItem[];
+}
+
+/** What a host may ask a turn with, in the form a session takes it. Throws as {@link normaliseInput} does. */
+export function admitInput(input: TurnInput, policy: AttachmentPolicy): AdmittedInput {
+  const items = normaliseInput(input, policy);
+  const text = inputText(items);
+  return items.some(({ type }) => type === "attachment") ? { text, items } : { text };
+}
+
 /** The text of an input, for hooks and whoever only reads. */
 export function inputText(items: readonly InputItem[]): string {
   return items.reduce((text, item) => (item.type === "text" ? text + item.text : text), "");

@@ -4,7 +4,7 @@ import type { TurnDirectives } from "./directives.js";
 import type { Message, Origin, Part, Role } from "./messages.js";
 import type { FinishReason, ModelResponse } from "./model.js";
 import type { StopReason, TurnIssue, TurnOutcome, TurnSummary } from "./outcome.js";
-import type { PendingInput } from "./pending-inputs.js";
+import { type PendingInput, partsOfInput } from "./pending-inputs.js";
 import {
   type CodeResult,
   nativeToolStep,
@@ -26,9 +26,14 @@ export interface TurnConfig {
   readonly sessionId: string;
   readonly turnId: string;
   readonly turnIndex: number;
-  readonly input: string;
-  /** Model calls one turn may make. */
-  readonly maxSteps: number;
+  /** What the turn begins with; nothing when its input is of no use. */
+  readonly input: readonly Part[];
+  /** Why the input is of no use: the turn is recorded, and that is all. */
+  readonly invalidInput?: string;
+  /** Model calls one turn may make; null for as many as it takes. */
+  readonly maxSteps: number | null;
+  /** Steps in a row that came to nothing; null for as many as it takes. */
+  readonly noProgressLimit?: number | null;
   /** The protocol wants to be asked before every model call. */
   readonly asksBeforeModel?: boolean;
 }
@@ -59,6 +64,10 @@ export interface TurnState {
   readonly issues: readonly TurnIssue[];
   readonly outcome: TurnOutcome | undefined;
   readonly checkpoint: CheckpointKind | undefined;
+  /** Steps in a row whose every call failed. */
+  readonly fruitless: number;
+  /** How often plugins took an answer back to work on. */
+  readonly reopened: number;
   /** The prompt is made anew for every model call. */
   readonly syncsPrompt: boolean;
   /** A cancellation that has not been acted on yet. */
@@ -106,7 +115,7 @@ export type TurnEvent =
   | {
       readonly type: "checkpoint_done";
       readonly directives: TurnDirectives;
-      readonly inputs?: readonly Pick<PendingInput, "id" | "text">[];
+      readonly inputs?: readonly CheckpointInput[];
     }
   | { readonly type: "checkpoint_failed"; readonly issue: TurnIssue }
   | { readonly type: "after_turn_done"; readonly directives: TurnDirectives; readonly issues: readonly TurnIssue[] }
@@ -116,6 +125,9 @@ export type TurnEvent =
   | { readonly type: "cancel"; readonly reason: string }
   /** before_turn, after_turn or the commit failed: the call rejects and nothing is stored. */
   | { readonly type: "refused" };
+
+/** Something that waited for a checkpoint, as the turn takes it up. */
+export type CheckpointInput = Pick<PendingInput, "id" | "text" | "parts">;
 
 export interface TurnStep {
   readonly state: TurnState;
@@ -133,17 +145,21 @@ export function startTurn(config: TurnConfig): TurnStep {
     issues: [],
     outcome: undefined,
     checkpoint: undefined,
+    fruitless: 0,
+    reopened: 0,
     syncsPrompt: false,
     cancel: undefined,
     deferred: [],
   };
+  const started = emit({ type: "turn_started", turnId: config.turnId, turnIndex: config.turnIndex });
+  if (config.invalidInput !== undefined) {
+    const issue: TurnIssue = { kind: "input", code: "invalid_turn_input", message: config.invalidInput };
+    return stop(state, "invalid_input", issue, [started]);
+  }
   const origin: Origin = { kind: "turn_input", turnId: config.turnId };
   return {
-    state: append(state, "user", [{ type: "text", text: config.input }], origin),
-    effects: [
-      emit({ type: "turn_started", turnId: config.turnId, turnIndex: config.turnIndex }),
-      { type: "before_turn" },
-    ],
+    state: append(state, "user", config.input, origin),
+    effects: [started, { type: "before_turn" }],
   };
 }
 
@@ -319,11 +335,19 @@ function onCode(before: TurnState, result: CodeResult, directives: TurnDirective
       effects,
     );
   }
-  return afterWork(state, effects);
+  return afterWork(state, result.error === undefined, effects);
 }
 
-function afterWork(state: TurnState, effects: readonly TurnEffect[]): TurnStep {
-  if (state.step >= state.config.maxSteps) return turnLimit(state, effects);
+/** `fruitful`: something of it went well. */
+function afterWork(before: TurnState, fruitful: boolean, effects: readonly TurnEffect[]): TurnStep {
+  const fruitless = fruitful ? 0 : before.fruitless + 1;
+  const state = before.fruitless === fruitless ? before : { ...before, fruitless };
+  if (isAtLimit(state)) return turnLimit(state, effects);
+  const limit = state.config.noProgressLimit ?? null;
+  if (limit !== null && fruitless >= limit) {
+    const message = `Nothing the model tried in ${limit} steps worked.`;
+    return stop(state, "max_turns", { kind: "runtime", code: "no_progress", message }, effects);
+  }
   return {
     state: { ...state, phase: "checkpoint", checkpoint: "after_work" },
     effects: [...effects, { type: "checkpoint", checkpoint: "after_work" }],
@@ -344,7 +368,11 @@ function onTools(before: TurnState, records: readonly ToolRecord[], directives: 
   const { state, effects } = applyDirectives(withResults, directives);
   if (directives.abort !== undefined) return abort(state, directives.abort, effects);
   if (state.cancel !== undefined) return cancelled(state, effects);
-  return afterWork(state, effects);
+  return afterWork(
+    state,
+    records.some(({ output }) => output.status === "success"),
+    effects,
+  );
 }
 
 function onCheckpoint(
@@ -357,11 +385,14 @@ function onCheckpoint(
   const state = { ...next, checkpoint: undefined };
   if (directives.abort !== undefined) return abort(state, directives.abort, effects);
   if (state.cancel !== undefined) return cancelled(state, effects);
+  const completes = before.checkpoint === "before_completion";
   const reopened = directives.messages.length > 0 || inputs.length > 0;
-  if (before.checkpoint === "before_completion" && !reopened)
-    return finish(state, state.outcome as TurnOutcome, effects);
-  if (state.step >= state.config.maxSteps) return turnLimit(state, effects);
-  const open = { ...state, outcome: undefined };
+  if (completes && !reopened) return finish(state, state.outcome as TurnOutcome, effects);
+  if (isAtLimit(state)) return turnLimit(state, effects);
+  // The host's inputs are finitely many; a plugin that is never content would go on for ever.
+  const byPlugin = completes && inputs.length === 0;
+  if (byPlugin && state.reopened >= MAX_REOPENED) return neverContent(state, effects);
+  const open = { ...state, outcome: undefined, reopened: state.reopened + (byPlugin ? 1 : 0) };
   if (state.syncsPrompt) return { state: { ...open, phase: "prompt" }, effects: [...effects, { type: "prompt" }] };
   const call = nextModelCall(open);
   return { state: call.state, effects: [...effects, ...call.effects] };
@@ -370,13 +401,13 @@ function onCheckpoint(
 /** What the host put into the running turn: plain user messages, before what plugins say to it. */
 function acceptInputs(
   before: TurnState,
-  inputs: readonly Pick<PendingInput, "id" | "text">[],
+  inputs: readonly CheckpointInput[],
 ): { state: TurnState; effects: TurnEffect[] } {
   if (inputs.length === 0) return { state: before, effects: [] };
   let state = before;
-  for (const { id, text } of inputs) {
-    const origin: Origin = { kind: "turn_input", turnId: before.config.turnId, inputId: id };
-    state = append(state, "user", [{ type: "text", text }], origin);
+  for (const input of inputs) {
+    const origin: Origin = { kind: "turn_input", turnId: before.config.turnId, inputId: input.id };
+    state = append(state, "user", partsOfInput(input), origin);
   }
   return { state, effects: [emit({ type: "inputs_accepted", inputIds: inputs.map(({ id }) => id) })] };
 }
@@ -418,6 +449,18 @@ function abort(
   effects: readonly TurnEffect[],
 ): TurnStep {
   return stop(state, "plugin_abort", { kind: "plugin", pluginId, code: value.code, message: value.message }, effects);
+}
+
+/** How often plugins may take an answer back, whatever the turn's budget. */
+export const MAX_REOPENED = 16;
+
+function neverContent(state: TurnState, effects: readonly TurnEffect[]): TurnStep {
+  const message = `Plugins took the answer back ${MAX_REOPENED} times.`;
+  return stop(state, "max_turns", { kind: "plugin", code: "completion_reopened", message }, effects);
+}
+
+function isAtLimit({ step, config: { maxSteps } }: TurnState): boolean {
+  return maxSteps !== null && step >= maxSteps;
 }
 
 function turnLimit(state: TurnState, effects: readonly TurnEffect[]): TurnStep {

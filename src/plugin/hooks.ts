@@ -64,10 +64,17 @@ export interface TurnFacts {
   readonly turnIndex: number;
 }
 
+/** What hooks are told at a turn's beginning. */
+export interface TurnBeginning extends TurnFacts {
+  /** The text of the turn's input. */
+  readonly input: string;
+  /** What the host brought along for this plugin, this turn; null when nothing. */
+  readonly pluginInput: Json;
+}
+
 /** What the runtime sends for each kind: plain data, the same for both tiers. */
 export interface HookFacts {
-  context_transform: TurnFacts & {
-    readonly input: string;
+  context_transform: TurnBeginning & {
     readonly messageCount: number;
     /** Tokens the last model call of this session read, when known. */
     readonly promptTokens: number | null;
@@ -75,14 +82,14 @@ export interface HookFacts {
     /** As the transform before left it. */
     readonly prepared: PreparedContext;
   };
-  before_turn: TurnFacts & { readonly input: string; readonly messageCount: number };
+  before_turn: TurnBeginning & { readonly messageCount: number };
   tool_catalog_contributor: TurnFacts & {
     readonly tools: readonly string[];
     readonly hiddenTools: readonly string[];
     readonly subagent: SubagentContext | undefined;
     readonly extensions: Extensions;
   };
-  prompt_contributor: TurnFacts & { readonly input: string; readonly tools: readonly string[] };
+  prompt_contributor: TurnBeginning & { readonly tools: readonly string[] };
   assistant_stream: TurnFacts & { readonly step: number; readonly blockId: string; readonly chunk: string };
   assistant_response: TurnFacts & { readonly step: number; readonly response: ModelResponse };
   /** A text that was not streamed. */

@@ -1,7 +1,17 @@
 import { availableParallelism } from "node:os";
 import { isAbsolute, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { checkConfig, type SessionConfig, type ToolSpec, TroupeError } from "../kernel/index.js";
+import {
+  type AttachmentPolicy,
+  checkConfig,
+  checkPromptLayer,
+  DEFAULT_ATTACHMENTS,
+  DEFAULT_CONFIG,
+  type PromptLayer,
+  type SessionConfig,
+  type ToolSpec,
+  TroupeError,
+} from "../kernel/index.js";
 import type { ModelSource } from "../model/index.js";
 import {
   checkToolDefinition,
@@ -39,6 +49,8 @@ export interface PoolToolEntry {
 export interface TroupeOptions {
   /** A module that default-exports an AI SDK language model, or a script (`scriptedModel(…)`). Default: the echo script. */
   readonly model?: URL | string | ModelSource;
+  /** Further models by name, for sessions (`configure({ model })`) and single turns (`turn(input, { model })`). */
+  readonly models?: Readonly<Record<string, URL | string | ModelSource>>;
   /** In the order they run: a list, or a `PluginStack`. */
   readonly plugins?: Iterable<PluginEntry>;
   /** The plugin that decides how turns talk to the model. Always inline. Default: native tool calling. */
@@ -54,6 +66,10 @@ export interface TroupeOptions {
   readonly store?: StoreOptions;
   /** The first part of every system prompt. */
   readonly instructions?: string;
+  /** The host's share of every system prompt: a template, and what stands in its slots. */
+  readonly prompt?: PromptLayer;
+  /** Which attachments turns may have. Default: stored ones and bytes up to 20 MB, no addresses. */
+  readonly attachments?: Partial<AttachmentPolicy>;
   /** Session workers. Default: as many as cores, two at least. */
   readonly sessionWorkers?: number;
   /** Threads of each session worker's tool pool. Default 2. */
@@ -62,8 +78,10 @@ export interface TroupeOptions {
   readonly hookDeadlineMs?: number;
   /** Hooks of one kind: one plugin after another (default), or all at once and folded in registration order. */
   readonly hookDispatch?: "sequential" | "concurrent";
-  /** Model calls one turn may make. Default 32. */
-  readonly maxSteps?: number;
+  /** Model calls one turn may make; null for as many as it takes. Default 32. */
+  readonly maxSteps?: number | null;
+  /** Steps in a row in which nothing worked before a turn is stopped; null for as many as it takes. Default 12. */
+  readonly noProgressLimit?: number | null;
   /** How much the model can read; told to context transforms. Default: not known. */
   readonly maxContextTokens?: number;
   /** Turns that may wait for one session. Default 64. */
@@ -86,6 +104,9 @@ export interface ResolvedPlugin {
 /** Options checked and made plain: what can cross a thread, and the host's closures beside it. */
 export interface ResolvedOptions {
   readonly model: ModelSource | undefined;
+  readonly models: Readonly<Record<string, ModelSource>>;
+  readonly prompt: PromptLayer | undefined;
+  readonly attachments: AttachmentPolicy;
   readonly plugins: readonly ResolvedPlugin[];
   readonly hostTools: ReadonlyMap<string, ToolDefinition>;
   readonly hostToolSpecs: readonly (ToolPolicy & { readonly spec: ToolSpec })[];
@@ -109,7 +130,10 @@ export function resolveOptions(options: TroupeOptions): ResolvedOptions {
   const { onTrace, protocol, development = process.env.NODE_ENV !== "production" } = options;
   if (onTrace !== undefined && typeof onTrace !== "function") throw invalid("onTrace must be a function");
   return {
-    model: resolveModel(options.model),
+    model: options.model === undefined ? undefined : resolveModel(options.model, "model"),
+    models: resolveModels(options.models ?? {}),
+    prompt: options.prompt === undefined ? undefined : checkPromptLayer(options.prompt),
+    attachments: resolveAttachments(options.attachments ?? {}),
     plugins: [
       ...resolvePlugins(options.plugins ?? [], { hookDeadlineMs, development }),
       ...(protocol === undefined ? [] : [resolveProtocol(protocol, { hookDeadlineMs, development })]),
@@ -121,11 +145,12 @@ export function resolveOptions(options: TroupeOptions): ResolvedOptions {
     store: resolveStore(options.store ?? { memory: true }),
     hookDispatch: resolveDispatch(options.hookDispatch),
     config: checkConfig({
+      ...DEFAULT_CONFIG,
       instructions: text(options.instructions, "instructions"),
-      maxSteps: positive(options.maxSteps, 32, "maxSteps"),
+      maxSteps: positiveOrNull(options.maxSteps, DEFAULT_CONFIG.maxSteps, "maxSteps"),
+      noProgressLimit: positiveOrNull(options.noProgressLimit, DEFAULT_CONFIG.noProgressLimit, "noProgressLimit"),
       maxContextTokens:
         options.maxContextTokens === undefined ? null : positive(options.maxContextTokens, 1, "maxContextTokens"),
-      metadata: {},
     }),
     sessionWorkers: positive(options.sessionWorkers, Math.max(2, availableParallelism()), "sessionWorkers"),
     toolThreads: positive(options.toolThreads, 2, "toolThreads"),
@@ -145,14 +170,35 @@ function moduleUrl(module: unknown, what: string): string {
   throw invalid(`${what} needs a module, named by URL: ${hint}`);
 }
 
-function resolveModel(model: TroupeOptions["model"]): ModelSource | undefined {
-  if (model === undefined) return undefined;
-  if (model instanceof URL || typeof model === "string") return { kind: "module", url: moduleUrl(model, "model") };
+function resolveModel(model: URL | string | ModelSource, what: string): ModelSource {
+  if (model instanceof URL || typeof model === "string") return { kind: "module", url: moduleUrl(model, what) };
   if (typeof model === "object" && model !== null && (model.kind === "scripted" || model.kind === "module"))
     return model;
   throw invalid(
-    "model must be the URL of a module or a script; a live model object cannot cross to the session workers",
+    `${what} must be the URL of a module or a script; a live model object cannot cross to the session workers`,
   );
+}
+
+function resolveModels(models: NonNullable<TroupeOptions["models"]>): Record<string, ModelSource> {
+  if (typeof models !== "object" || models === null) throw invalid("models must be an object of models by name");
+  return Object.fromEntries(
+    Object.entries(models).map(([name, model]) => {
+      if (name === "") throw invalid("a model in models needs a name");
+      return [name, resolveModel(model, `models.${name}`)];
+    }),
+  );
+}
+
+function resolveAttachments({ urls, maxBytes, ...unknown }: Partial<AttachmentPolicy>): AttachmentPolicy {
+  const [stranger] = Object.keys(unknown);
+  if (stranger !== undefined) throw invalid(`attachments has urls and maxBytes, but no ${stranger}`);
+  const named = Array.isArray(urls) && urls.every((host) => typeof host === "string");
+  if (urls !== undefined && typeof urls !== "boolean" && !named)
+    throw invalid("attachments.urls must be true, false or a list of host names");
+  return {
+    urls: urls ?? DEFAULT_ATTACHMENTS.urls,
+    maxBytes: positive(maxBytes, DEFAULT_ATTACHMENTS.maxBytes, "attachments.maxBytes"),
+  };
 }
 
 interface PluginDefaults {
@@ -243,6 +289,11 @@ function positive(value: number | undefined, fallback: number, what: string): nu
   if (!Number.isSafeInteger(value) || value < 1)
     throw invalid(`${what} must be a whole number from 1, not ${String(value)}`);
   return value;
+}
+
+function positiveOrNull(value: number | null | undefined, fallback: number | null, what: string): number | null {
+  if (value === undefined || value === null) return value === null ? null : fallback;
+  return positive(value, value, what);
 }
 
 function text(value: string | undefined, what: string): string {

@@ -4,15 +4,22 @@ import {
   type Authority,
   type CatalogOverlay,
   type CheckpointKind,
+  checkPromptLayer,
+  checkTurnInput,
+  isRecord,
   type Json,
+  type Message,
   type PendingInput,
+  type PromptLayer,
   type SessionConfig,
   type ToolOutput,
   TroupeError,
+  type TurnInput,
 } from "../kernel/index.js";
 import { checkTurnOptions, type OperationKind, type ProtocolTurnOptions, type SessionView } from "../plugin/index.js";
 import type {
   ConfigReceipt,
+  MessageRange,
   Observed,
   OperationReceipt,
   SessionInfo,
@@ -33,6 +40,19 @@ export interface ForkOptions {
 }
 
 export interface TurnOptions {
+  /**
+   * The caller's own name for the turn: asked again under the same key, it is the same turn and runs once. Another input
+   * under the key is a `turn_key_conflict`.
+   */
+  readonly key?: string;
+  /** One of the runtime's `models`, for this turn only. */
+  readonly model?: string;
+  /** Laid over what host and session put into the system prompt, for this turn only. */
+  readonly prompt?: PromptLayer;
+  /** Model calls this turn may make; null for as many as it takes. */
+  readonly maxSteps?: number | null;
+  /** What single plugins are told at the turn's beginning, by plugin id. */
+  readonly pluginInputs?: Readonly<Record<string, Json>>;
   /** For the protocol, this turn only: laid over the session's own options, key by key. */
   readonly protocolOptions?: ProtocolTurnOptions;
   /** Something of the protocol's; it may refuse the turn for it. */
@@ -61,8 +81,9 @@ export interface SessionDriver {
     call: { readonly kind: OperationKind; readonly name: string; readonly args: unknown },
     options: OperationOptions,
   ): Promise<OperationReceipt>;
-  turn(sessionId: string, input: string, extras: TurnExtras | undefined): Turn;
+  turn(sessionId: string, input: TurnInput, extras: TurnExtras): Turn;
   view(sessionId: string): Promise<SessionView>;
+  messages(sessionId: string, range: MessageRange): Promise<readonly Message[]>;
   surface(sessionId: string): Promise<SessionSurface>;
   configure(sessionId: string, change: Partial<SessionConfig>): Promise<ConfigReceipt>;
   compact(sessionId: string, instructions: string | null): Promise<boolean>;
@@ -70,7 +91,8 @@ export interface SessionDriver {
   extend(sessionId: string, extension: Json): Promise<void>;
   addInput(
     sessionId: string,
-    input: { readonly text: string; readonly key: string | undefined; readonly boundary: CheckpointKind | undefined },
+    input: TurnInput,
+    options: { readonly key: string | undefined; readonly boundary: CheckpointKind | undefined },
   ): Promise<PendingInput>;
   inputs(sessionId: string): Promise<readonly PendingInput[]>;
   cancelInput(sessionId: string, named: string): Promise<"cancelled" | "not_found" | "already_taken">;
@@ -79,8 +101,6 @@ export interface SessionDriver {
   info(sessionId: string): Promise<SessionInfo>;
   release(sessionId: string): Promise<void>;
 }
-
-export const MAX_INPUT_LENGTH = 4 * 1024 * 1024;
 
 /**
  * A session as the host holds it: a name and what can be asked of it. The session itself lives on its worker.
@@ -98,13 +118,21 @@ export class Session {
     this.#driver = driver;
   }
 
-  /** Asks for a turn. Turns of one session run one at a time, in the order they were asked for. */
-  turn(input: string, { protocolOptions, protocolExtension }: TurnOptions = {}): Turn {
-    const extras: TurnExtras = {
-      ...(protocolOptions !== undefined && { options: checkTurnOptions(protocolOptions) }),
-      ...(protocolExtension !== undefined && { extension: protocolExtension }),
-    };
-    return this.#driver.turn(this.id, checkInput(input), Object.keys(extras).length === 0 ? undefined : extras);
+  /**
+   * Asks for a turn, with a text or with texts and attachments. Turns of one session run one at a time, in the order they
+   * were asked for. An input the host's policy does not let in is a turn too: it ends with `invalid_input`.
+   *
+   * @example
+   * await session.turn("Hello");
+   * await session.turn({
+   *   items: [
+   *     { type: "text", text: "What is on this picture?" },
+   *     { type: "attachment", source: { kind: "inline", mediaType: "image/png", bytes } },
+   *   ],
+   * });
+   */
+  turn(input: TurnInput, options?: TurnOptions): Turn {
+    return this.#driver.turn(this.id, checkTurnInput(input), options === undefined ? {} : extrasOf(options));
   }
 
   /**
@@ -114,13 +142,13 @@ export class Session {
    * @example
    * await session.steer("Only the cheap ones, please.");
    */
-  async steer(text: string, { key, boundary = "after_work" }: SteerOptions = {}): Promise<PendingInput> {
-    return this.#driver.addInput(this.id, { text: checkInput(text), key, boundary });
+  async steer(input: TurnInput, { key, boundary = "after_work" }: SteerOptions = {}): Promise<PendingInput> {
+    return this.#driver.addInput(this.id, checkTurnInput(input), { key, boundary });
   }
 
   /** Queues an input for the next turn; what waits together is one turn. It begins by itself when nothing else runs. */
-  async enqueue(text: string, { key }: { readonly key?: string } = {}): Promise<PendingInput> {
-    return this.#driver.addInput(this.id, { text: checkInput(text), key, boundary: undefined });
+  async enqueue(input: TurnInput, { key }: { readonly key?: string } = {}): Promise<PendingInput> {
+    return this.#driver.addInput(this.id, checkTurnInput(input), { key, boundary: undefined });
   }
 
   /** What waits and no turn has taken yet. */
@@ -151,6 +179,17 @@ export class Session {
   /** The session as it is now, the running turn included. */
   view(): Promise<SessionView> {
     return this.#driver.view(this.id);
+  }
+
+  /**
+   * The conversation as it is stored, or a part of it. Frames that were left stay readable under their names, which
+   * `view()` lists.
+   *
+   * @example
+   * const lastTwo = await session.messages({ from: -2 });
+   */
+  messages(range: MessageRange = {}): Promise<readonly Message[]> {
+    return this.#driver.messages(this.id, range);
   }
 
   /** What plugins and host give this session: its tools, operations and triggers. */
@@ -229,19 +268,31 @@ export class Session {
   }
 }
 
-/** What a turn can be asked with; `invalid_turn_input` says why something cannot. */
-export function checkInput(input: unknown): string {
-  if (typeof input !== "string") {
-    throw new TroupeError(
-      "invalid_turn_input",
-      `A turn's input is a string, not ${input === null ? "null" : typeof input}.`,
-    );
-  }
-  if (input.length > MAX_INPUT_LENGTH) {
-    throw new TroupeError(
-      "invalid_turn_input",
-      `A turn's input has at most ${MAX_INPUT_LENGTH} characters; this one has ${input.length}.`,
-    );
-  }
-  return input;
+/** What a turn brings along beside its input, checked; an option nobody knows is mostly a spelling mistake. */
+function extrasOf(options: TurnOptions): TurnExtras {
+  if (typeof options !== "object" || options === null) throw invalidOption("the options are an object");
+  const { key, model, prompt, maxSteps, pluginInputs, protocolOptions, protocolExtension, ...unknown } = options;
+  const [stranger] = Object.keys(unknown);
+  if (stranger !== undefined) throw invalidOption(`there is no option ${stranger}`);
+  if (key !== undefined && (typeof key !== "string" || key === "" || key.length > MAX_KEY_LENGTH))
+    throw invalidOption(`key is a string of 1 to ${MAX_KEY_LENGTH} characters`);
+  if (model !== undefined && typeof model !== "string") throw invalidOption("model is the name of one of the models");
+  if (maxSteps !== undefined && maxSteps !== null && !(Number.isSafeInteger(maxSteps) && maxSteps >= 1))
+    throw invalidOption("maxSteps is a whole number from 1, or null");
+  if (pluginInputs !== undefined && !isRecord(pluginInputs)) throw invalidOption("pluginInputs is an object");
+  return {
+    ...(key !== undefined && { key }),
+    ...(model !== undefined && { model }),
+    ...(prompt !== undefined && { prompt: checkPromptLayer(prompt) }),
+    ...(maxSteps !== undefined && { maxSteps }),
+    ...(pluginInputs !== undefined && { pluginInputs }),
+    ...(protocolOptions !== undefined && { options: checkTurnOptions(protocolOptions) }),
+    ...(protocolExtension !== undefined && { extension: protocolExtension }),
+  };
+}
+
+const MAX_KEY_LENGTH = 256;
+
+function invalidOption(why: string): TroupeError {
+  return new TroupeError("invalid_turn_options", `The turn's options cannot be used: ${why}.`);
 }

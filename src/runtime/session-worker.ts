@@ -1,10 +1,19 @@
 import { MessageChannel, type MessagePort } from "node:worker_threads";
-import { asTroupeError, completionKeyOf, type Json, messageOf, TroupeError, type TurnResult } from "../kernel/index.js";
+import {
+  asTroupeError,
+  completionKeyOf,
+  type Json,
+  type Message,
+  messageOf,
+  TroupeError,
+  type TurnResult,
+} from "../kernel/index.js";
 import type { OperationSpec, SessionHandle, SessionView } from "../plugin/index.js";
 import type {
   ActivityNote,
   CancelNote,
   HostToolCall,
+  MessageRange,
   ObservedNote,
   OperationReceipt,
   PluginSetup,
@@ -96,6 +105,8 @@ export class SessionWorker {
           store: { port: storePort, options: options.store },
           mainPort: workerPort,
           model: options.model,
+          models: options.models,
+          prompt: options.prompt,
           plugins: this.#parts.plugins(),
           hostTools: options.hostToolSpecs,
           poolTools: options.poolTools,
@@ -202,6 +213,10 @@ export class SessionWorker {
 
   async view(sessionId: string): Promise<SessionView> {
     return (await this.#service()).view({ sessionId });
+  }
+
+  async conversation(sessionId: string, range: MessageRange): Promise<readonly Message[]> {
+    return (await this.#service()).messages({ sessionId, range });
   }
 
   async surface(sessionId: string): Promise<SessionSurface> {

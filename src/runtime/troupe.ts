@@ -1,13 +1,17 @@
 import { randomUUID } from "node:crypto";
 import {
+  admitInput,
   asTroupeError,
   checkNodes,
   checkSessionId,
+  checkTurnInput,
   type Json,
+  messageOf,
   narrowingProblem,
   sessionOfCompletion,
   type ToolOutput,
   TroupeError,
+  type TurnInput,
   toolFailure,
 } from "../kernel/index.js";
 import type { OperationKind, OperationSpec, SessionHandle } from "../plugin/index.js";
@@ -29,7 +33,7 @@ import { Observer } from "./observer.js";
 import { type ResolvedOptions, resolveOptions, type TroupeOptions } from "./options.js";
 import { leastLoaded } from "./placement.js";
 import { PluginWorker } from "./plugin-worker.js";
-import { checkInput, type ForkOptions, type OperationOptions, Session, type SessionDriver } from "./session-handle.js";
+import { type ForkOptions, type OperationOptions, Session, type SessionDriver } from "./session-handle.js";
 import { SessionWorker } from "./session-worker.js";
 import { StoreWorker } from "./store-worker.js";
 import { Turn } from "./turn.js";
@@ -112,6 +116,7 @@ export class Troupe implements AsyncDisposable {
     this.#driver = {
       turn: (id, input, extras) => this.#turn(id, input, extras),
       view: (id) => this.#use(id, (worker) => worker.view(id)),
+      messages: (id, range) => this.#use(id, (worker) => worker.conversation(id, range)),
       surface: (id) => this.#use(id, (worker) => worker.surface(id)),
       configure: (id, change) => this.#use(id, (worker) => worker.inMailbox("setConfig", { sessionId: id, change })),
       compact: (id, instructions) =>
@@ -120,7 +125,10 @@ export class Troupe implements AsyncDisposable {
         checkNodes(request?.nodes);
         return this.#use(id, (worker) => worker.inMailbox("append", { sessionId: id, request }));
       },
-      addInput: (id, input) => this.#use(id, (worker) => worker.inMailbox("addInput", { sessionId: id, ...input })),
+      addInput: async (id, input, options) => {
+        const { text, items } = admitInput(input, this.#options.attachments);
+        return this.#use(id, (worker) => worker.inMailbox("addInput", { sessionId: id, text, items, ...options }));
+      },
       inputs: (id) => this.#use(id, (worker) => worker.inMailbox("inputs", { sessionId: id })),
       cancelInput: (id, named) => this.#use(id, (worker) => worker.inMailbox("cancelInput", { sessionId: id, named })),
       observe: (id, cursor) => this.#observe(id, cursor),
@@ -326,8 +334,9 @@ export class Troupe implements AsyncDisposable {
     );
   }
 
-  #turn(sessionId: string, input: string, extras?: TurnExtras): Turn {
+  #turn(sessionId: string, input: TurnInput, given: TurnExtras = {}): Turn {
     this.#checkOpen();
+    const { text, extras } = this.#admitted(input, given);
     const residence = this.#directory.of(sessionId);
     const { moving } = residence;
     const worker = this.#worker(residence.worker);
@@ -338,7 +347,7 @@ export class Troupe implements AsyncDisposable {
         try {
           if (moving !== undefined) throw beingMoved(sessionId);
           const result = await worker.turn(
-            extras === undefined ? [key, sessionId, input, listen] : [key, sessionId, input, listen, extras],
+            extras === undefined ? [key, sessionId, text, listen] : [key, sessionId, text, listen, extras],
           );
           this.#counts.finished++;
           return result;
@@ -359,6 +368,17 @@ export class Troupe implements AsyncDisposable {
       residence.opened = true;
     }
     return turn;
+  }
+
+  /** The input as a session takes it; one that is of no use is still its session's to record. */
+  #admitted(input: TurnInput, given: TurnExtras): { readonly text: string; readonly extras: TurnExtras | undefined } {
+    try {
+      const { text, items } = admitInput(input, this.#options.attachments);
+      if (items !== undefined) return { text, extras: { ...given, items } };
+      return { text, extras: Object.keys(given).length === 0 ? undefined : given };
+    } catch (error) {
+      return { text: "", extras: { ...given, invalid: messageOf(error) } };
+    }
   }
 
   async #fork(parentId: string, options: ForkOptions): Promise<Session> {
@@ -419,7 +439,9 @@ export class Troupe implements AsyncDisposable {
     },
     startTurn: async ({ from, sessionId, text, turnId, streams }) => {
       this.#checkOpen();
-      const input = checkInput(text);
+      // What a program asks for is refused at the call; only a host's turn is recorded.
+      const input = checkTurnInput(text);
+      admitInput(input, this.#options.attachments);
       const source = this.#usageSources.get(sessionId) ?? "child";
       const started = this.#childTurns.start({
         from,

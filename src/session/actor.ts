@@ -6,10 +6,12 @@ import {
   asTroupeError,
   type Json,
   type PendingInput,
+  partsOfInput,
   type SessionConfig,
   TroupeError,
   type TurnResult,
 } from "../kernel/index.js";
+import { NO_EXTRAS } from "./admission.js";
 import { compactSession } from "./compact.js";
 import { configureSession } from "./configure.js";
 import { needsItsTurn, type OperationRequest, runOperation } from "./operations.js";
@@ -200,22 +202,14 @@ export class SessionActor {
   turn(
     input: string,
     options: { readonly emit: (activity: Activity) => void; readonly signal: AbortSignal },
-    { options: protocolOptions, extension }: TurnExtras = {},
+    extras: TurnExtras = NO_EXTRAS,
   ): Promise<TurnResult> {
     const { signal } = options;
     const emit = (activity: Activity) => {
       options.emit(activity);
       this.#onActivity(activity);
     };
-    return this.#post((session) =>
-      runTurn(session, {
-        input,
-        emit,
-        signal,
-        ...(protocolOptions !== undefined && { protocolOptions }),
-        ...(extension !== undefined && { protocolExtension: extension }),
-      }),
-    );
+    return this.#post((session) => runTurn(session, { input, emit, signal, extras }));
   }
 
   /** Changes the configuration, in its place between turns. */
@@ -259,11 +253,11 @@ export class SessionActor {
     const idle = status === "active" && !context.leaving && context.mailbox.length === 0 && this.state === "idle";
     if (!idle || context.session?.inputs.waitForTurn !== true) return;
     const perform = async (session: Session) => {
-      const text = session.inputs
-        .takeForTurn()
-        .map((input) => input.text)
-        .join("\n\n");
-      await runTurn(session, { input: text, emit: this.#onActivity, signal: UNHEARD.signal });
+      const taken = session.inputs.takeForTurn();
+      const input = taken.map(({ text }) => text).join("\n\n");
+      const whole = taken.some(({ parts }) => parts !== undefined);
+      const extras = whole ? { parts: taken.flatMap(partsOfInput) } : NO_EXTRAS;
+      await runTurn(session, { input, emit: this.#onActivity, signal: UNHEARD.signal, extras });
     };
     this.#post(perform).catch(ignore);
   }

@@ -21,6 +21,9 @@ export const COMPONENT = {
   receipts: "receipts",
 } as const;
 
+/** One of the turns that were named by a key. */
+export const turnKeyComponent = (place: number): string => `turn:${place}`;
+
 export const pluginComponent = (pluginId: string): string => `plugin:${pluginId}`;
 
 /** What the authority component holds. */

@@ -7,10 +7,18 @@ import type { CaptureMode, HookCall } from "./plugin-protocol.js";
  * costs mostly its keys; the plugin's thread knows them already, and the ids of session and turn too.
  */
 const FIELDS: { readonly [K in HookKind]: readonly Exclude<keyof HookFacts[K], "sessionId" | "turnId">[] } = {
-  context_transform: ["turnIndex", "input", "messageCount", "promptTokens", "maxContextTokens", "prepared"],
-  before_turn: ["turnIndex", "input", "messageCount"],
+  context_transform: [
+    "turnIndex",
+    "input",
+    "pluginInput",
+    "messageCount",
+    "promptTokens",
+    "maxContextTokens",
+    "prepared",
+  ],
+  before_turn: ["turnIndex", "input", "pluginInput", "messageCount"],
   tool_catalog_contributor: ["turnIndex", "tools", "hiddenTools", "subagent", "extensions"],
-  prompt_contributor: ["turnIndex", "input", "tools"],
+  prompt_contributor: ["turnIndex", "input", "pluginInput", "tools"],
   assistant_stream: ["turnIndex", "step", "blockId", "chunk"],
   assistant_response: ["turnIndex", "step", "response"],
   assistant_prose_projector: ["turnIndex", "step", "text"],

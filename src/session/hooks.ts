@@ -34,13 +34,13 @@ export class SessionHooks {
    */
   async each<K extends HookKind>(
     kind: K,
-    facts: () => HookFacts[K],
+    facts: (pluginId: string) => HookFacts[K],
     read: (answer: unknown, pluginId: string) => void,
     options: HookOptions = {},
   ): Promise<void> {
     const registered = this.#table.registered(kind);
     if (this.#table.dispatch === "concurrent" && registered.length > 1 && !CHAINED.includes(kind)) {
-      const early = registered.map((hook) => settle(() => this.#call(hook, facts(), options)));
+      const early = registered.map((hook) => settle(() => this.#call(hook, facts(this.#idOf(hook)), options)));
       for (const [n, answer] of early.entries()) read((await answer)(), this.#idOf(registered[n] as RegisteredHook));
       return;
     }
@@ -50,7 +50,7 @@ export class SessionHooks {
       const started = performance.now();
       let answer: unknown;
       try {
-        answer = this.#start(hook, facts(), options);
+        answer = this.#start(hook, facts(link.manifest.id), options);
         if (answer instanceof Promise) answer = await answer;
       } finally {
         recordSince(link.probes.get(kind), started);
@@ -132,13 +132,13 @@ export class SessionHooks {
   /** The directives of one site, in hook order. */
   async directives<S extends DirectiveSite>(
     site: S,
-    facts: HookFacts[S],
+    facts: HookFacts[S] | ((pluginId: string) => HookFacts[S]),
     options: HookOptions = {},
   ): Promise<Owned<DirectivesAt<S>>[]> {
     const collected: Owned<DirectivesAt<S>>[] = [];
     await this.each(
       site as HookKind,
-      () => facts as never,
+      (typeof facts === "function" ? facts : () => facts) as never,
       (answer, pluginId) => collected.push(...readDirectives(answer, site, pluginId)),
       options,
     );

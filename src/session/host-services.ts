@@ -241,7 +241,7 @@ async function complete(session: Session, request: HostCallRequest, args: readon
   const turn = request.method === "directCompletion" ? plainMessages(messages) : wholeMessages(messages);
   if (turn === undefined || turn.length === 0) throw invalid(request.method, "it needs messages that say something");
   const response = await completeOnce(
-    session.services.model,
+    session.modelNamed(),
     {
       sessionId: session.id,
       turnId: session.running?.turnId ?? "",

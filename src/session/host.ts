@@ -63,6 +63,7 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
       return { sessionId, parentSessionId: parentId ?? null, config };
     },
     view: async ({ sessionId }) => (await configured().session(sessionId)).view(),
+    messages: async ({ sessionId, range }) => (await configured().session(sessionId)).storedMessages(range),
     surface: ({ sessionId }) => configured().surface(sessionId),
     setConfig: ({ sessionId, change }) => configured().actor(sessionId).setConfig(change),
     compact: ({ sessionId, instructions }) => configured().actor(sessionId).compact(instructions),
@@ -107,14 +108,14 @@ class SessionHost {
     const pool = new ToolPool({ entry: toolEntry, maxThreads: setup.pool.maxThreads });
     try {
       const probe = new PhaseProbe();
-      const model = await loadModel(setup.model);
+      const models = await loadModels(setup);
       // Plugins can ask for services only once there are sessions, and so a host.
       let host: SessionHost | undefined;
       const gate: HostGate = (call) => (host as SessionHost).#callHost(call);
       const links = await makeLinks(setup, { probe, host: gate, development: setup.development });
       checkPluginIds(links);
       const surfaces = new Surfaces(links, await otherTools(setup, pool), setup.hookDispatch);
-      host = new SessionHost({ setup, pool, probe, model, surfaces });
+      host = new SessionHost({ setup, pool, probe, models, surfaces });
       return host;
     } catch (error) {
       await pool.close();
@@ -126,7 +127,7 @@ class SessionHost {
     readonly setup: SessionWorkerSetup;
     readonly pool: ToolPool;
     readonly probe: PhaseProbe;
-    readonly model: SessionServices["model"];
+    readonly models: SessionServices["models"];
     readonly surfaces: Surfaces;
   }) {
     const { setup, surfaces } = parts;
@@ -141,7 +142,8 @@ class SessionHost {
     });
     this.#services = {
       store: new StoreClient(setup.store),
-      model: parts.model,
+      models: parts.models,
+      prompt: setup.prompt,
       surfaces,
       homes: { host: this.#hostHome, plugin: this.#pluginHome, pool: parts.pool },
       config: setup.config,
@@ -380,6 +382,12 @@ function inlineLink(
   parts: LinkParts,
 ): InlineLink {
   return new InlineLink({ plugin, deadlineMs, optionalInChildren, ...parts });
+}
+
+async function loadModels({ model, models }: SessionWorkerSetup): Promise<SessionServices["models"]> {
+  const loaded = new Map([["", await loadModel(model)]]);
+  for (const [name, source] of Object.entries(models)) loaded.set(name, await loadModel(source));
+  return loaded;
 }
 
 /** The tools that are not of plugins: the host's, and those of the pool. */

@@ -9,6 +9,7 @@ export type {
   CancelNote,
   ConfigReceipt,
   HostToolCall,
+  MessageRange,
   ObservedNote,
   OperationReceipt,
   PluginSetup,

@@ -10,6 +10,7 @@ import {
 } from "../kernel/index.js";
 import { type Model, streamWithRetry } from "../model/index.js";
 import type { TurnFacts } from "../plugin/index.js";
+import type { Blobs } from "./blobs.js";
 import type { SessionHooks } from "./hooks.js";
 import { readResponseTransform } from "./read-answers.js";
 import { StreamPump } from "./stream.js";
@@ -18,6 +19,8 @@ import { StreamPump } from "./stream.js";
 export interface ModelCall {
   readonly model: Model;
   readonly request: ModelRequest;
+  /** Where the attachments of the conversation are, when it has any. */
+  readonly attachments: Blobs | undefined;
   readonly hooks: SessionHooks;
   readonly facts: TurnFacts & { readonly step: number };
   readonly emit: (activity: Activity) => void;
@@ -46,11 +49,17 @@ export async function callModel(call: ModelCall): Promise<ModelOutcome> {
     onStop: () => stop?.abort(),
   });
   try {
-    const { response, aborted } = await stream(call, pump, stop?.signal);
+    const request =
+      call.attachments === undefined ? call.request : await withAttachments(call.request, call.attachments);
+    const { response, aborted } = await stream({ ...call, request }, pump, stop?.signal);
     return { response: await respond(call, response), aborted };
   } catch (error) {
     return { error: asTroupeError(error, "model_failed"), cost: pump.cost };
   }
+}
+
+async function withAttachments(request: ModelRequest, blobs: Blobs): Promise<ModelRequest> {
+  return { ...request, attachments: await blobs.of(request.history, request.turn) };
 }
 
 async function stream(

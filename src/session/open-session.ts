@@ -35,6 +35,7 @@ import {
   NO_AUTHORITY,
   pluginComponent,
   type StoredAuthority,
+  turnKeyComponent,
 } from "./components.js";
 import { describeCaptured } from "./plugin-instance.js";
 import { newSlot, type PluginLink, type PluginSlot } from "./plugin-link.js";
@@ -43,6 +44,7 @@ import { Session, type SessionServices, type SessionSnapshot } from "./session.j
 import { SessionInputs } from "./session-inputs.js";
 import { SessionProtocol } from "./session-protocol.js";
 import type { Surface } from "./surface.js";
+import { MAX_TURN_KEYS } from "./turn-keys.js";
 
 /** Opens a session from the store, or a new one when the store has none. */
 export async function openSession(
@@ -97,9 +99,9 @@ async function planChild(services: SessionServices, id: string, snapshot: Sessio
   inherited.set(COMPONENT.inputs, null);
   // What was asked of that session by a key was not asked of this one.
   change(COMPONENT.receipts, undefined);
+  for (let place = 0; place < MAX_TURN_KEYS; place++) inherited.set(turnKeyComponent(place), null);
   if (config !== undefined) {
-    const base = (await reader.value<SessionConfig>(COMPONENT.config)) ?? services.config;
-    change(COMPONENT.config, changeConfig(base, config));
+    change(COMPONENT.config, changeConfig(await storedConfig(services, reader), config));
   }
   if (pluginSource === "fresh") dropPluginState(snapshot.components, inherited);
   // What begins empty has run no code, and its protocol defaults its options for a child.
@@ -212,7 +214,7 @@ async function restore(services: SessionServices, { id, head, reader, pluginOpti
     });
     await protocol.initialize();
     const tools = await toolsOf(surface, stored, reader);
-    const config = (await reader.value<SessionConfig>(COMPONENT.config)) ?? services.config;
+    const config = await storedConfig(services, reader);
     const session = new Session({
       id,
       services,
@@ -242,6 +244,11 @@ async function restore(services: SessionServices, { id, head, reader, pluginOpti
     });
     throw error;
   }
+}
+
+/** What an older release did not store is as the runtime's options say. */
+async function storedConfig(services: SessionServices, reader: ComponentReader): Promise<SessionConfig> {
+  return { ...services.config, ...(await reader.value<SessionConfig>(COMPONENT.config)) };
 }
 
 function withOptions(authority: Authority, pluginOptions: SessionPluginOptions): Authority {

@@ -5,10 +5,14 @@ import type {
   AppendRequest,
   AppendResult,
   CheckpointKind,
+  InputItem,
   Json,
+  Message,
   Owned,
+  Part,
   PendingInput,
   PluginEvent,
+  PromptLayer,
   SessionConfig,
   SessionCreateRequest,
   ToolOutput,
@@ -58,6 +62,10 @@ export interface SessionWorkerSetup {
   /** The lane to the main thread. */
   readonly mainPort: MessagePort;
   readonly model: ModelSource | undefined;
+  /** Further models, by name. */
+  readonly models: Readonly<Record<string, ModelSource>>;
+  /** The host's share of every system prompt. */
+  readonly prompt: PromptLayer | undefined;
   readonly plugins: readonly PluginSetup[];
   readonly hostTools: readonly (ToolPolicy & { readonly spec: ToolSpec })[];
   readonly poolTools: readonly (ToolPolicy & { readonly name: string; readonly module: string })[];
@@ -110,6 +118,16 @@ export interface ConfigReceipt {
   readonly issues: readonly TurnIssue[];
 }
 
+/** Which of a session's messages; places count from the end when they are negative. */
+export interface MessageRange {
+  readonly from?: number;
+  readonly to?: number;
+  /** Default: the frame the session is in. */
+  readonly frameId?: string;
+  /** Also what plugins and the protocol left there for themselves. */
+  readonly records?: boolean;
+}
+
 /** What a session has from its plugins. */
 export interface SessionSurface {
   readonly tools: readonly ToolRecordView[];
@@ -145,6 +163,7 @@ export type SessionWorkerService = {
     readonly making: SessionMaking;
   }): Promise<SessionHandle>;
   view(argument: { readonly sessionId: string }): Promise<SessionView>;
+  messages(argument: { readonly sessionId: string; readonly range: MessageRange }): Promise<readonly Message[]>;
   /** What plugins contribute to a session. */
   surface(argument: { readonly sessionId: string }): Promise<SessionSurface>;
   setConfig(argument: { readonly sessionId: string; readonly change: Partial<SessionConfig> }): Promise<ConfigReceipt>;
@@ -163,6 +182,7 @@ export type SessionWorkerService = {
   addInput(argument: {
     readonly sessionId: string;
     readonly text: string;
+    readonly items: readonly InputItem[] | undefined;
     readonly key: string | undefined;
     readonly boundary: CheckpointKind | undefined;
   }): Promise<PendingInput>;
@@ -203,8 +223,24 @@ export type SessionWorkerService = {
   shutdown(argument: { readonly drainMs: number }): Promise<void>;
 };
 
-/** What a turn brings along for its protocol. */
+/** What a turn brings along beside its text. */
 export interface TurnExtras {
+  /** The input, when it is more than a text. */
+  readonly items?: readonly InputItem[];
+  /** The same, already stored: what waited for the turn. */
+  readonly parts?: readonly Part[];
+  /** Why the input is of no use. */
+  readonly invalid?: string;
+  /** The caller's own name for the turn. */
+  readonly key?: string;
+  /** Another model than the session's. */
+  readonly model?: string;
+  /** Laid over what host and session put into the prompt. */
+  readonly prompt?: PromptLayer;
+  readonly maxSteps?: number | null;
+  /** What single plugins are told at the turn's beginning, by plugin id. */
+  readonly pluginInputs?: Readonly<Record<string, Json>>;
+  /** For the protocol, laid over the session's own. */
   readonly options?: ProtocolTurnOptions;
   readonly extension?: Json;
 }

@@ -11,6 +11,7 @@ import {
   type Commit,
   FIRST_FRAME,
   type Head,
+  type InputItem,
   isConversation,
   type Ledger,
   ledgerSince,
@@ -21,9 +22,11 @@ import {
   type Origin,
   type PendingInput,
   PromptCache,
+  type PromptLayer,
   type SessionConfig,
   segmentId,
   TroupeError,
+  type TurnResult,
   type TurnSummary,
   type Usage,
 } from "../kernel/index.js";
@@ -32,21 +35,26 @@ import type { SessionView } from "../plugin/index.js";
 import type { StoreClient } from "../store/index.js";
 import type { SessionTools, ToolHomes, ToolLimits } from "../tools/index.js";
 import { encode } from "../wire/index.js";
+import { Blobs, haveAttachments, storedParts } from "./blobs.js";
 import { SessionCatalog } from "./catalog.js";
 import { Completions } from "./completions.js";
 import { applyComponents, ChangedComponents, COMPONENT, ComponentReader, pluginComponent } from "./components.js";
 import { SessionHooks } from "./hooks.js";
 import type { HostRelay, TraceSink } from "./host-relay.js";
 import type { PluginSlot } from "./plugin-link.js";
-import type { OperationReceipt } from "./protocol.js";
+import type { MessageRange, OperationReceipt } from "./protocol.js";
 import type { SessionInputs } from "./session-inputs.js";
 import type { SessionProtocol } from "./session-protocol.js";
 import type { Surface, Surfaces } from "./surface.js";
+import { type TurnKey, TurnKeys } from "./turn-keys.js";
 
 /** What every session of a worker shares. */
 export interface SessionServices {
   readonly store: StoreClient;
-  readonly model: Model;
+  /** The host's models by name; what it gave as `model` is under "". */
+  readonly models: ReadonlyMap<string, Model>;
+  /** The host's share of every system prompt. */
+  readonly prompt: PromptLayer | undefined;
   readonly surfaces: Surfaces;
   readonly homes: ToolHomes;
   /** What a session is configured with until somebody says otherwise. */
@@ -70,6 +78,8 @@ export interface SessionSnapshot {
 /** What is to wait for a turn. With a boundary for the running one, from that checkpoint on. */
 export interface InputRequest {
   readonly text: string;
+  /** All of it, when it is more than a text. */
+  readonly items: readonly InputItem[] | undefined;
   readonly key: string | undefined;
   readonly boundary: CheckpointKind | undefined;
 }
@@ -111,6 +121,8 @@ export class Session {
   readonly catalog: SessionCatalog;
   readonly inputs: SessionInputs;
   readonly prompts = new PromptCache();
+  readonly #turnKeys: TurnKeys;
+  readonly blobs: Blobs;
   /** Tool calls whose answer comes from outside. */
   readonly completions = new Completions();
   /** Tokens the last model call read. */
@@ -122,6 +134,8 @@ export class Session {
   #config: SessionConfig;
   #head: Head | undefined;
   #history: Message[] | undefined;
+  #hasAttachments = false;
+  #promptLayers: readonly PromptLayer[];
   #stale = false;
   readonly #changed = new ChangedComponents();
   /** Usage of other sources that no commit has written yet. */
@@ -140,6 +154,9 @@ export class Session {
     this.protocol = parts.protocol;
     this.inputs = parts.inputs;
     this.#config = parts.config;
+    this.#promptLayers = layersOf(parts.services, parts.config);
+    this.blobs = new Blobs(parts.services.store);
+    this.#turnKeys = new TurnKeys(parts.services.store);
     this.#head = parts.head;
     this.catalog = new SessionCatalog(this);
   }
@@ -151,6 +168,28 @@ export class Session {
 
   get config(): SessionConfig {
     return this.#config;
+  }
+
+  /** The model a turn names, or the session's own. */
+  modelNamed(name: string = this.#config.model ?? ""): Model {
+    const model = this.services.models.get(name);
+    if (model !== undefined) return model;
+    const known = [...this.services.models.keys()].filter((other) => other !== "");
+    throw new TroupeError(
+      "model_unknown",
+      `There is no model ${name}. ${known.length === 0 ? "Give the runtime its models." : `There are: ${known.join(", ")}.`}`,
+      { details: { model: name } },
+    );
+  }
+
+  /** What host and session put into the prompt, the later the stronger. The same list until one of them changes. */
+  get promptLayers(): readonly PromptLayer[] {
+    return this.#promptLayers;
+  }
+
+  /** Something in the current frame has an attachment. */
+  get hasAttachments(): boolean {
+    return this.#hasAttachments;
   }
 
   get turnIndex(): number {
@@ -174,9 +213,17 @@ export class Session {
     if (this.#history === undefined) {
       const path = await this.services.store.history(this.#head?.leaf ?? null);
       // Somebody else may have read it meanwhile, and gone on with it.
-      this.#history ??= path.filter(isConversation);
+      if (this.#history === undefined) {
+        this.#history = path.filter(isConversation);
+        this.#hasAttachments = haveAttachments(this.#history);
+      }
     }
     return this.#history;
+  }
+
+  #grow(messages: readonly Message[]): void {
+    this.#history?.push(...messages);
+    this.#hasAttachments ||= haveAttachments(messages);
   }
 
   /** The session as plugins see it: small, and with what the running turn has added. */
@@ -209,17 +256,36 @@ export class Session {
     return all.slice(from, to);
   }
 
+  /** Messages of any frame as they are stored, the running turn's not among them. */
+  async storedMessages({
+    from = 0,
+    to,
+    frameId = this.frameId,
+    records = false,
+  }: MessageRange): Promise<readonly Message[]> {
+    const current = frameId === this.frameId;
+    const leaf = current ? this.#head?.leaf : this.#head?.frames?.find((left) => left.frameId === frameId)?.leaf;
+    if (leaf === undefined && !(current && this.#head === undefined))
+      throw new TroupeError("frame_unknown", `Session ${this.id} has no frame ${frameId}.`, { details: { frameId } });
+    const path = current && !records ? await this.history() : await this.services.store.history(leaf ?? null);
+    return (records ? path : path.filter(isConversation)).slice(from, to);
+  }
+
   /** Stores a turn in one atomic write and adopts it; resolves when it is durable. */
-  async commit(summary: TurnSummary, messages: readonly Message[]): Promise<number> {
+  async commit(summary: TurnSummary, messages: readonly Message[], name?: TurnKey): Promise<number> {
     const written = await this.#write((previous, revision) => {
+      if (name !== undefined)
+        this.#changed.set(...this.#turnKeys.keep(name, { ...summary, sessionId: this.id, revision }));
       const inputs = this.inputs.pending.length === 0 ? undefined : this.inputs.settled();
       if (inputs !== undefined) this.#inputsChanged(inputs);
       return {
         operation: `turn:${summary.turnId}`,
-        segment: { id: segmentId(this.id, revision), parent: previous?.leaf ?? null, messages },
+        ...(messages.length > 0 && {
+          segment: { id: segmentId(this.id, revision), parent: previous?.leaf ?? null, messages },
+        }),
         head: { turnIndex: summary.turnIndex, usage: addUsage(previous?.usage ?? NO_USAGE, summary.usage) },
         adopted: () => {
-          this.#history?.push(...messages);
+          this.#grow(messages);
           if (this.running !== undefined) this.running.stored = true;
           if (inputs !== undefined) this.inputs.turnStored(inputs);
         },
@@ -228,18 +294,30 @@ export class Session {
     return written.revision;
   }
 
+  /** What a turn of this name came to, when there was one. */
+  turnNamed(name: TurnKey): Promise<TurnResult | undefined> {
+    return this.#turnKeys.find(this.#head, name);
+  }
+
   /**
    * Lets an input wait: for the running turn when there is one and it may still take it, otherwise for the next. Stored
    * before it is answered.
    */
   async addInput(request: InputRequest): Promise<PendingInput> {
-    const { text, key, boundary } = request;
+    const { text, items, key, boundary } = request;
+    const parts = items === undefined ? undefined : await storedParts(this.blobs, items);
     const { running } = this;
     const waitsFor: PendingInput["waitsFor"] =
       boundary === undefined || running === undefined || running.stored
         ? { kind: "next_turn" }
         : { kind: "active_turn", turnId: running.turnId, boundary };
-    const input = this.inputs.add({ id: randomUUID(), text, waitsFor, ...(key !== undefined && { key }) });
+    const input = this.inputs.add({
+      id: randomUUID(),
+      text,
+      waitsFor,
+      ...(parts !== undefined && { parts }),
+      ...(key !== undefined && { key }),
+    });
     this.#inputsChanged(this.inputs.pending);
     await this.store("input");
     return input;
@@ -303,7 +381,7 @@ export class Session {
       return {
         operation: "append",
         segment: { id, parent: previous?.leaf ?? null, messages },
-        adopted: () => this.#history?.push(...messages.filter(isConversation)),
+        adopted: () => this.#grow(messages.filter(isConversation)),
       };
     });
     return { status: "appended", nodeIds, leafNodeId: now as string };
@@ -337,7 +415,9 @@ export class Session {
         head,
         ...(nodes.length > 0 && { segment: { id, parent: null, messages } }),
         adopted: () => {
-          this.#history = messages.filter(isConversation);
+          this.#history = [];
+          this.#hasAttachments = false;
+          this.#grow(messages.filter(isConversation));
         },
       };
     });
@@ -365,6 +445,7 @@ export class Session {
 
   setConfig(config: SessionConfig): void {
     this.#config = config;
+    this.#promptLayers = layersOf(this.services, config);
     this.#changed.set(COMPONENT.config, encode(config));
   }
 
@@ -449,6 +530,7 @@ export class Session {
     const { operation, segment, head: changes, adopted } = plan(previous, revision);
     const components = this.#changes();
     const slots = this.#unsavedSlots();
+    const blobs = this.blobs.unsaved();
     const usage = this.#unwrittenUsage;
     const applied = applyComponents(previous?.components ?? {}, components);
     const ledger = addLedgers(previous?.ledger ?? {}, usage);
@@ -469,7 +551,7 @@ export class Session {
       head,
       expectedRevision: revision - 1,
       ...(segment !== undefined && { segment: { id: segment.id, bytes: encode(segment) } }),
-      components: applied.bytes,
+      components: blobs.length === 0 ? applied.bytes : [...applied.bytes, ...blobs],
     };
     try {
       await this.services.store.commit(commit);
@@ -481,6 +563,7 @@ export class Session {
     this.#head = head;
     adopted?.();
     this.#changed.written(components);
+    this.blobs.written(blobs);
     for (const { slot, bytes } of slots) if (slot.captured === bytes) slot.unsaved = false;
     this.#unwrittenUsage = ledgerSince(this.#unwrittenUsage, usage);
     return head;
@@ -508,6 +591,10 @@ export class Session {
     });
     return unsaved;
   }
+}
+
+function layersOf({ prompt: host }: SessionServices, { prompt: own }: SessionConfig): readonly PromptLayer[] {
+  return [...(host === undefined ? [] : [host]), ...(own === null ? [] : [own])];
 }
 
 interface KeptReceipt {

@@ -1,21 +1,15 @@
 import {
-  type Activity,
-  asTroupeError,
   type CheckpointKind,
-  contextMessages,
   foldTurnDirectives,
-  type Json,
   type Message,
   type ModelResponse,
   NO_DIRECTIVES,
   NO_USAGE,
   type Owned,
-  type PromptContribution,
   type ProtocolStep,
   startTurn,
   stepTurn,
   summarise,
-  TroupeError,
   type TurnDirective,
   type TurnDirectives,
   type TurnEffect,
@@ -26,43 +20,39 @@ import {
   turnIdOf,
   type Usage,
   untilAborted,
-  wholeContext,
 } from "../kernel/index.js";
+import type { Model } from "../model/index.js";
 import {
   type FrameSwitch,
   type HookFacts,
   hostFacade,
-  mergeTurnOptions,
-  type ProtocolTurnOptions,
   RUNTIME_SESSION_HOST,
   type RuntimeSessionHost,
   type StreamEnd,
   type TurnFacts,
 } from "../plugin/index.js";
+import { type Admitted, admit } from "./admission.js";
+import { haveAttachments } from "./blobs.js";
 import type { TurnCatalog } from "./catalog.js";
 import { callHost } from "./host-services.js";
 import { callModel } from "./model-call.js";
 import { performDirectives } from "./perform.js";
 import type { HookOptions } from "./plugin-link.js";
-import { readContributions, readPrepared } from "./read-answers.js";
 import { readFrameSwitch } from "./read-protocol.js";
 import { runCode } from "./run-code.js";
 import type { RunningTurn, Session } from "./session.js";
 import { runToolBatch, type ToolBatch, type ToolBatchResult } from "./tool-calls.js";
-
-export interface TurnRequest {
-  readonly input: string;
-  readonly emit: (activity: Activity) => void;
-  readonly signal: AbortSignal;
-  /** For the protocol, laid over the session's own. */
-  readonly protocolOptions?: ProtocolTurnOptions;
-  readonly protocolExtension?: Json;
-}
+import { issueOf, promptFailed, refusal, TurnContext, type TurnRequest } from "./turn-context.js";
+import { type TurnKey, turnKeyOf } from "./turn-keys.js";
 
 /** Runs one turn: asks the machine what to do, does it, tells the machine what came of it. */
 export async function runTurn(session: Session, request: TurnRequest): Promise<TurnResult> {
-  if (request.protocolExtension !== undefined) await session.protocol.validateTurnExtension(request.protocolExtension);
-  const run = new TurnRun(session, request, await session.history());
+  const { input, extras } = request;
+  const admitted = await admit(session, input, extras);
+  const name = extras.key === undefined ? undefined : turnKeyOf(extras.key, admitted);
+  const known = name === undefined ? undefined : await session.turnNamed(name);
+  if (known !== undefined) return known;
+  const run = new TurnRun(session, request, { ...admitted, name, history: await session.history() });
   session.running = run;
   try {
     return await run.run();
@@ -74,38 +64,40 @@ export async function runTurn(session: Session, request: TurnRequest): Promise<T
   }
 }
 
+interface TurnBeginning extends Admitted {
+  readonly name: TurnKey | undefined;
+  readonly history: readonly Message[];
+}
+
 class TurnRun implements RunningTurn {
   readonly #session: Session;
   readonly #request: TurnRequest;
-  readonly #history: readonly Message[];
   readonly #facts: TurnFacts;
-  readonly #protocolOptions: ProtocolTurnOptions | undefined;
+  readonly #context: TurnContext;
+  readonly #model: Model;
+  readonly #name: TurnKey | undefined;
   #state: TurnState;
   #effects: readonly TurnEffect[];
-  /** What the model reads before the messages of the turn. */
-  #context: readonly Message[];
-  /** What the context's transforms add to the prompt. */
-  #contextPrompt: readonly PromptContribution[] = NO_CONTRIBUTIONS;
-  #catalog: TurnCatalog | undefined;
-  #system = "";
   #frameSwitch: FrameSwitch | undefined;
   #latestUsage: Usage | undefined;
   #revision = 0;
   stored = false;
 
-  constructor(session: Session, request: TurnRequest, history: readonly Message[]) {
+  constructor(session: Session, request: TurnRequest, { model, parts, invalid, name, history }: TurnBeginning) {
+    const { config, protocol } = session;
     const turnIndex = session.turnIndex + 1;
     this.#session = session;
     this.#request = request;
-    this.#history = history;
-    this.#context = history;
+    this.#model = model;
+    this.#name = name;
     this.#facts = { sessionId: session.id, turnId: turnIdOf(turnIndex), turnIndex };
-    const { protocol } = session;
-    this.#protocolOptions = mergeTurnOptions(protocol.turnOptions, request.protocolOptions);
+    this.#context = new TurnContext(session, this.#facts, request, history);
     const first = startTurn({
       ...this.#facts,
-      input: request.input,
-      maxSteps: session.config.maxSteps,
+      input: parts,
+      ...(invalid !== undefined && { invalidInput: invalid }),
+      maxSteps: request.extras.maxSteps === undefined ? config.maxSteps : request.extras.maxSteps,
+      noProgressLimit: config.noProgressLimit,
       asksBeforeModel: protocol.session.beforeLlmCall !== undefined,
     });
     this.#state = first.state;
@@ -165,13 +157,13 @@ class TurnRun implements RunningTurn {
         if (hooks.has("context_transform") || hooks.has("before_turn")) return this.#beforeTurn();
         return { type: "before_turn_done", directives: NO_DIRECTIVES };
       case "prompt":
-        return this.#prompt();
+        return this.#context.prompt();
       case "before_model":
         return this.#beforeModel(effect.step);
       case "code":
         return this.#code(effect);
       case "model":
-        return this.#model(effect.step);
+        return this.#askModel(effect.step);
       case "tools":
         return this.#tools(effect);
       case "checkpoint":
@@ -188,12 +180,13 @@ class TurnRun implements RunningTurn {
   }
 
   async #beforeTurn(): Promise<TurnEvent> {
-    const { signal, input } = this.#request;
+    const { signal } = this.#request;
+    const { messages } = this.#context;
     let failure = { code: "context_prepare_turn", what: "A context transform failed" };
     try {
-      await this.#prepareContext();
+      await this.#context.prepare();
       failure = { code: "plugin_prepare_turn", what: "A beforeTurn hook failed" };
-      const facts = { ...this.#facts, input, messageCount: this.#history.length };
+      const facts = (pluginId: string) => ({ ...this.#context.beginning(pluginId), messageCount: messages.length });
       return { type: "before_turn_done", directives: await this.#directives("before_turn", facts, { signal }) };
     } catch (error) {
       // A turn that was cancelled while its hooks ran is a cancelled turn, not a failed hook.
@@ -202,37 +195,10 @@ class TurnRun implements RunningTurn {
     }
   }
 
-  /** The transforms, one after another; what they leave is this turn's context and the session's overlay. */
-  async #prepareContext(): Promise<void> {
-    const { hooks, tools, config, promptTokens } = this.#session;
-    if (!hooks.has("context_transform")) return;
-    const messageCount = this.#history.length;
-    let prepared = wholeContext(messageCount);
-    await hooks.each(
-      "context_transform",
-      () => ({
-        ...this.#facts,
-        input: this.#request.input,
-        messageCount,
-        promptTokens,
-        maxContextTokens: config.maxContextTokens,
-        prepared,
-      }),
-      (answer, pluginId) => {
-        prepared = readPrepared(answer, prepared, { messageCount, pluginId });
-      },
-      { signal: this.#request.signal },
-    );
-    // Composed first: a tool nobody knows refuses the turn and leaves the session's tools as they are.
-    tools.setOverlay({ includeBase: prepared.includeBaseTools, toolIds: prepared.tools });
-    this.#context = contextMessages(prepared, this.#history, this.#facts.turnId);
-    this.#contextPrompt = prepared.promptContributions;
-  }
-
   /** A site's directives: what is done at once is done, the rest is folded. */
   async #directives<S extends "before_turn" | "checkpoint" | "after_turn">(
     site: S,
-    facts: HookFacts[S],
+    facts: HookFacts[S] | ((pluginId: string) => HookFacts[S]),
     options: HookOptions = {},
   ): Promise<TurnDirectives> {
     const directives = await this.#session.hooks.directives(site, facts, options);
@@ -241,64 +207,19 @@ class TurnRun implements RunningTurn {
     return foldTurnDirectives(directives as readonly Owned<TurnDirective>[]);
   }
 
-  /** The catalog and the system prompt. Without anybody who contributes it is done at once. */
-  #prompt(): TurnEvent | Promise<TurnEvent> {
-    const { hooks } = this.#session;
-    try {
-      const catalog = this.#resolveCatalog();
-      if (catalog instanceof Promise || hooks.has("prompt_contributor")) return this.#contributedPrompt(catalog);
-      return this.#promptDone(catalog, this.#contextPrompt);
-    } catch (error) {
-      return promptFailed(error);
-    }
-  }
-
-  async #contributedPrompt(resolving: TurnCatalog | Promise<TurnCatalog>): Promise<TurnEvent> {
-    try {
-      const catalog = await resolving;
-      const contributions = [...this.#contextPrompt];
-      await this.#session.hooks.each(
-        "prompt_contributor",
-        () => ({ ...this.#facts, input: this.#request.input, tools: catalog.names }),
-        (answer, pluginId) => contributions.push(...readContributions(answer, pluginId)),
-        { signal: this.#request.signal },
-      );
-      return this.#promptDone(catalog, contributions);
-    } catch (error) {
-      return promptFailed(error);
-    }
-  }
-
-  #promptDone(catalog: TurnCatalog, contributions: readonly PromptContribution[]): TurnEvent {
-    const { config, prompts } = this.#session;
-    const { executionPrompt, promptContributions, syncExecutionEnvironment } = catalog.preamble;
-    this.#catalog = catalog;
-    this.#system = prompts.prompt({
-      instructions: config.instructions,
-      execution: executionPrompt,
-      contributions: promptContributions.length === 0 ? contributions : [...contributions, ...promptContributions],
-      tools: catalog.names,
-    });
-    return { type: "prompt_done", syncs: syncExecutionEnvironment };
-  }
-
-  #resolveCatalog(): TurnCatalog | Promise<TurnCatalog> {
-    return this.#session.catalog.resolve(this.#facts, this.#protocolOptions, this.#request.signal);
-  }
-
   /** The protocol may leave for another frame instead of calling the model. */
   async #beforeModel(step: number): Promise<TurnEvent> {
     const { protocol, id: sessionId } = this.#session;
-    const { signal, protocolExtension: extension } = this.#request;
+    const { signal, extras } = this.#request;
     const pluginId = protocol.ownerOf("session");
     const context = {
       sessionId,
       turnId: this.#facts.turnId,
       step,
-      messages: [...this.#context, ...this.#state.messages],
-      turnOptions: this.#protocolOptions,
+      messages: [...this.#context.messages, ...this.#state.messages],
+      turnOptions: this.#context.protocolOptions,
       latestUsage: this.#latestUsage,
-      extension,
+      extension: extras.extension,
       host: this.#host(pluginId),
       signal,
     };
@@ -327,7 +248,7 @@ class TurnRun implements RunningTurn {
   /** Code runs in the protocol's executor; the tools it calls go through the same catalog and hooks as the model's. */
   async #code({ language, code }: Extract<TurnEffect, { type: "code" }>): Promise<TurnEvent> {
     const { protocol, id: sessionId } = this.#session;
-    const { signal, protocolExtension: extension } = this.#request;
+    const { signal, extras } = this.#request;
     const { turnId } = this.#facts;
     const pluginId = protocol.ownerOf("codeExecutor");
     const ran = await runCode({
@@ -337,8 +258,8 @@ class TurnRun implements RunningTurn {
       context: {
         sessionId,
         turnId,
-        turnOptions: this.#protocolOptions,
-        extension,
+        turnOptions: this.#context.protocolOptions,
+        extension: extras.extension,
         host: this.#host(pluginId),
         signal,
       },
@@ -349,9 +270,9 @@ class TurnRun implements RunningTurn {
   }
 
   /** Tools that changed since the last call are as they are now; when none did, there is nothing to wait for. */
-  #model(step: number): TurnEvent | Promise<TurnEvent> {
+  #askModel(step: number): TurnEvent | Promise<TurnEvent> {
     try {
-      const resolved = this.#resolveCatalog();
+      const resolved = this.#context.resolveCatalog();
       if (!(resolved instanceof Promise)) return this.#callModel(step, resolved);
       return resolved.then((catalog) => this.#callModel(step, catalog), promptFailed);
     } catch (error) {
@@ -360,20 +281,22 @@ class TurnRun implements RunningTurn {
   }
 
   async #callModel(step: number, catalog: TurnCatalog): Promise<TurnEvent> {
-    const { hooks, services, id: sessionId } = this.#session;
+    const { hooks, id: sessionId } = this.#session;
     const { emit, signal } = this.#request;
-    this.#catalog = catalog;
+    const { messages: history, system } = this.#context;
+    this.#context.use(catalog);
     const outcome = await callModel({
-      model: services.model,
+      model: this.#model,
       request: {
         sessionId,
         turnId: this.#facts.turnId,
         step,
-        system: this.#system,
-        history: this.#context,
+        system,
+        history,
         turn: this.#state.messages,
         tools: catalog.preamble.toolSpecs,
       },
+      attachments: this.#hasAttachments() ? this.#session.blobs : undefined,
       hooks,
       facts: { ...this.#facts, step },
       emit,
@@ -392,11 +315,14 @@ class TurnRun implements RunningTurn {
     return { type: "model_done", response, ...read };
   }
 
+  #hasAttachments(): boolean {
+    return this.#session.hasAttachments || haveAttachments(this.#state.messages);
+  }
+
   /** What the protocol makes of an answer; making nothing of it ends the turn. */
   #interpret(response: ModelResponse): { next: ProtocolStep } | { issue: TurnIssue } {
     try {
-      // The model was called with a catalog, and so with a preamble.
-      return { next: (this.#catalog as TurnCatalog).preamble.interpret(response) };
+      return { next: this.#context.catalog.preamble.interpret(response) };
     } catch (error) {
       return { issue: issueOf("plugin", "protocol_failed", error) };
     }
@@ -420,8 +346,7 @@ class TurnRun implements RunningTurn {
     signal = this.#request.signal,
   ): Promise<ToolBatchResult> {
     const { emit } = this.#request;
-    // A model call came before, and with it a catalog.
-    const catalog = this.#catalog as TurnCatalog;
+    const { catalog } = this.#context;
     return runToolBatch({ session: this.#session, facts: this.#facts, catalog, calls, brokenArgs, signal, emit });
   }
 
@@ -461,7 +386,7 @@ class TurnRun implements RunningTurn {
     for (const pluginId of hooks.takeUnrevised()) this.#addIssue(unrevised(pluginId));
     if (protocol.codeExecutor !== undefined)
       await this.#orIssue("execution_capture_failed", () => this.#session.captureExecution());
-    this.#revision = await this.#session.commit(summary, this.#state.messages);
+    this.#revision = await this.#session.commit(summary, this.#state.messages, this.#name);
     if (this.#frameSwitch !== undefined && summary.outcome.type === "frame_switch")
       await this.#enterFrame(this.#frameSwitch);
     return { type: "committed" };
@@ -503,24 +428,6 @@ class TurnRun implements RunningTurn {
 function unrevised(pluginId: string): TurnIssue {
   const message = `The state of plugin ${pluginId} changed, but its snapshotRevision did not: the change is not stored.`;
   return { kind: "plugin", code: "plugin_state_unrevised", message, pluginId };
-}
-
-const NO_CONTRIBUTIONS: readonly PromptContribution[] = [];
-
-/** The call fails and nothing is stored. */
-function refusal(code: string, what: string, error: unknown): TroupeError {
-  const cause = asTroupeError(error, "hook_failed");
-  return new TroupeError(code, `${what}: ${cause.message}`, { cause, retryable: cause.retryable });
-}
-
-function promptFailed(error: unknown): TurnEvent {
-  return { type: "prompt_failed", issue: issueOf("plugin", "plugin_prompt", error) };
-}
-
-function issueOf(kind: TurnIssue["kind"], code: string, error: unknown): TurnIssue {
-  const { message, details } = asTroupeError(error, code);
-  const { pluginId } = details;
-  return { kind, code, message, ...(typeof pluginId === "string" && { pluginId }) };
 }
 
 function cancelReason(signal: AbortSignal): string {

@@ -183,9 +183,10 @@ describe("a runtime refuses", () => {
   test("an input past the limit", async () => {
     const troupe = await startTroupe({ sessionWorkers: 1 });
     const session = await troupe.session("s");
-    expect(() => session.turn("x".repeat(4 * 1024 * 1024 + 1))).toThrowError(
-      expect.objectContaining({ code: "invalid_turn_input" }),
-    );
+    const tooLong = "x".repeat(4 * 1024 * 1024 + 1);
+    const { outcome } = await session.turn(tooLong);
+    expect(outcome).toMatchObject({ type: "stopped", reason: "invalid_input", code: "invalid_turn_input" });
+    expect(await refusalOf(session.enqueue(tooLong))).toMatchObject({ code: "invalid_turn_input" });
   });
 });
 

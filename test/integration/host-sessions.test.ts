@@ -1,5 +1,6 @@
 import { type Activity, createTroupe, type Session, type Troupe, type Turn } from "troupe";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { DEFAULT_CONFIG } from "../../src/kernel/index.js";
 import {
   type Answer,
   ask,
@@ -44,7 +45,7 @@ describe.each(["worker", "inline"] as const)("sessions a plugin in the tier %s",
       expect(handle).toEqual({
         sessionId: expect.stringMatching(/^a\/[0-9a-f]{8}$/),
         parentSessionId: "a",
-        config: { instructions: "Be kind.", maxSteps: 32, maxContextTokens: null, metadata: { owner: "me" } },
+        config: { ...DEFAULT_CONFIG, instructions: "Be kind.", metadata: { owner: "me" } },
       });
       const child = await troupe.session(handle.sessionId);
       expect(await child.view()).toMatchObject({

@@ -1,6 +1,7 @@
 import { createTroupe, type Session, type Troupe, type TroupeError } from "troupe";
 import { HOOK_KINDS } from "troupe/plugin";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { DEFAULT_CONFIG } from "../../src/kernel/index.js";
 import {
   collect,
   EMPTY_OBJECT,
@@ -217,7 +218,7 @@ describe.each(["worker", "inline"] as const)("hooks of a session, in the tier %s
 
   // §15.31
   describe("a change of the configuration", () => {
-    const before = { instructions: "Host.", maxSteps: 32, maxContextTokens: 1_000, metadata: {} };
+    const before = { ...DEFAULT_CONFIG, instructions: "Host.", maxContextTokens: 1_000 };
 
     test("is told once, as it was and as it is, and stored", async () => {
       const session = await withHooks("config", { name: "sessionConfigMutator" }, { name: "sessionConfigChanged" });
@@ -393,6 +394,7 @@ describe.each(["worker", "inline"] as const)("hooks of a session, in the tier %s
         turnId: "t3",
         turnIndex: 3,
         input: "hi",
+        pluginInput: null,
         messageCount: 4,
         promptTokens: null,
         maxContextTokens: 1_000,

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { changeConfig, checkConfig, type SessionConfig, sameConfig } from "../../src/kernel/index.js";
+import { changeConfig, checkConfig, DEFAULT_CONFIG, type SessionConfig, sameConfig } from "../../src/kernel/index.js";
 
-const CONFIG: SessionConfig = { instructions: "Be kind.", maxSteps: 32, maxContextTokens: null, metadata: {} };
+const CONFIG: SessionConfig = { ...DEFAULT_CONFIG, instructions: "Be kind." };
 const refusal = (why: string) =>
   expect.objectContaining({
     code: "invalid_config",
@@ -13,7 +13,10 @@ describe("changeConfig", () => {
   it("sets what is given and keeps the rest", () => {
     expect(changeConfig(CONFIG, { maxSteps: 4, metadata: { team: "blue" } })).toEqual({
       instructions: "Be kind.",
+      prompt: null,
+      model: null,
       maxSteps: 4,
+      noProgressLimit: 12,
       maxContextTokens: null,
       metadata: { team: "blue" },
     });
@@ -34,6 +37,12 @@ describe("changeConfig", () => {
     expect(changeConfig(before, { metadata: { b: 3 } }).metadata).toEqual({ b: 3 });
   });
 
+  it("refuses a prompt that is none", () => {
+    expect(() => changeConfig(CONFIG, { prompt: { slot: {} } as never })).toThrow(
+      expect.objectContaining({ code: "invalid_prompt" }),
+    );
+  });
+
   it("forgets the size of the context with null", () => {
     expect(changeConfig({ ...CONFIG, maxContextTokens: 8_000 }, { maxContextTokens: null }).maxContextTokens).toBe(
       null,
@@ -43,11 +52,13 @@ describe("changeConfig", () => {
   it.each<[string, object, string]>([
     ["a setting nobody knows", { maxStep: 3 }, "there is no setting maxStep"],
     ["instructions that are no text", { instructions: 7 }, "instructions must be a string"],
-    ["no steps", { maxSteps: 0 }, "maxSteps must be a whole number from 1"],
-    ["half a step", { maxSteps: 1.5 }, "maxSteps must be a whole number from 1"],
-    ["steps without end", { maxSteps: Number.POSITIVE_INFINITY }, "maxSteps must be a whole number from 1"],
-    ["steps in words", { maxSteps: "many" }, "maxSteps must be a whole number from 1"],
+    ["no steps", { maxSteps: 0 }, "maxSteps must be a whole number from 1, or null"],
+    ["half a step", { maxSteps: 1.5 }, "maxSteps must be a whole number from 1, or null"],
+    ["steps without end", { maxSteps: Number.POSITIVE_INFINITY }, "maxSteps must be a whole number from 1, or null"],
+    ["steps in words", { maxSteps: "many" }, "maxSteps must be a whole number from 1, or null"],
     ["no context at all", { maxContextTokens: 0 }, "maxContextTokens must be a whole number from 1, or null"],
+    ["a limit of nothing", { noProgressLimit: 0 }, "noProgressLimit must be a whole number from 1, or null"],
+    ["a model that is no name", { model: 7 }, "model must be the name of one of the models, or null"],
     ["metadata that is a list", { metadata: [] }, "metadata must be an object"],
     ["metadata that is nothing", { metadata: null }, "metadata must be an object"],
   ])("refuses %s", (_, change, why) => {
@@ -69,7 +80,10 @@ describe("checkConfig", () => {
 describe("sameConfig", () => {
   it.each<[keyof SessionConfig, unknown]>([
     ["instructions", "Be brief."],
-    ["maxSteps", 31],
+    ["maxSteps", null],
+    ["noProgressLimit", 3],
+    ["model", "fast"],
+    ["prompt", { slots: { guidance: { contributions: [{ content: "Be brief." }] } } }],
     ["maxContextTokens", 1],
     ["metadata", { a: [1] }],
   ])("sees a difference in %s", (field, value) => {
@@ -89,7 +103,8 @@ describe("whatever is changed", () => {
   const change = fc.record(
     {
       instructions: fc.string({ maxLength: 3 }),
-      maxSteps: fc.integer({ min: 1, max: 3 }),
+      model: fc.constantFrom(null, "fast"),
+      maxSteps: fc.option(fc.integer({ min: 1, max: 3 }), { nil: null }),
       maxContextTokens: fc.option(fc.integer({ min: 1, max: 3 }), { nil: null }),
       metadata: fc.dictionary(fc.constantFrom("a", "b"), fc.boolean()),
     },

@@ -46,6 +46,8 @@ describe("the start of a turn", () => {
         issues: [],
         outcome: undefined,
         checkpoint: undefined,
+        fruitless: 0,
+        reopened: 0,
         syncsPrompt: false,
         cancel: undefined,
         deferred: [],

@@ -20,7 +20,8 @@ import {
   type Usage,
 } from "../../src/kernel/index.js";
 
-export const CONFIG: TurnConfig = { sessionId: "s", turnId: "t1", turnIndex: 0, input: "hello", maxSteps: 3 };
+const input: readonly Part[] = [{ type: "text", text: "hello" }];
+export const CONFIG: TurnConfig = { sessionId: "s", turnId: "t1", turnIndex: 0, input, maxSteps: 3 };
 export const USAGE: Usage = { ...NO_USAGE, inputTokens: 10, outputTokens: 5 };
 export const ISSUE: TurnIssue = { kind: "plugin", code: "hook_failed", message: "It failed.", pluginId: "p" };
 

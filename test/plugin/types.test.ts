@@ -235,7 +235,7 @@ describe("the context of a hook", () => {
         toolResultProjector: { tools: ["fs_*"], run: ({ output }) => output.status },
         sessionConfigMutator({ previous, current, config }) {
           expectTypeOf([previous, current, config]).toEqualTypeOf<SessionConfig[]>();
-          return { maxSteps: Math.min(config.maxSteps, 8) };
+          return { maxSteps: Math.min(config.maxSteps ?? 8, 8) };
         },
         sessionConfigChanged(context) {
           expectTypeOf(context.current).toEqualTypeOf<SessionConfig>();

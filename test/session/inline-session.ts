@@ -49,6 +49,7 @@ export async function inlineSession(
     catalog,
     resolve: (turnOptions?: Parameters<SessionCatalog["resolve"]>[1]) => catalog.resolve(FACTS, turnOptions, NEVER),
     /** As a turn begins. */
-    begin: (input: string) => session.hooks.directives("before_turn", { ...FACTS, input, messageCount: 0 }),
+    begin: (input: string) =>
+      session.hooks.directives("before_turn", { ...FACTS, input, messageCount: 0, pluginInput: null }),
   };
 }

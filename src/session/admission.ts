@@ -1,0 +1,36 @@
+import { type Part, TroupeError } from "../kernel/index.js";
+import type { Model } from "../model/index.js";
+import { storedParts } from "./blobs.js";
+import type { TurnExtras } from "./protocol.js";
+import type { Session } from "./session.js";
+
+/** A turn that was asked for with a text and nothing else. */
+export const NO_EXTRAS: TurnExtras = Object.freeze({});
+
+/** What a turn begins with, let in: its model, and its input as a message keeps it. */
+export interface Admitted {
+  readonly model: Model;
+  readonly parts: readonly Part[];
+  /** The input is of no use, and why: such a turn is recorded, but does nothing. */
+  readonly invalid?: string;
+}
+
+/** Checks what a turn was asked for with. Throws for what only a program gets wrong; what a user sent is recorded. */
+export async function admit(session: Session, input: string, extras: TurnExtras): Promise<Admitted> {
+  const model = session.modelNamed(extras.model);
+  for (const pluginId of Object.keys(extras.pluginInputs ?? {})) session.hooks.of(pluginId);
+  if (extras.extension !== undefined) await session.protocol.validateTurnExtension(extras.extension);
+  if (extras.invalid !== undefined) return { model, parts: [], invalid: extras.invalid };
+  if (extras.items === undefined) return { model, parts: extras.parts ?? textParts(input) };
+  try {
+    return { model, parts: await storedParts(session.blobs, extras.items) };
+  } catch (error) {
+    if (error instanceof TroupeError && error.code === "invalid_turn_input")
+      return { model, parts: [], invalid: error.message };
+    throw error;
+  }
+}
+
+export function textParts(text: string): readonly Part[] {
+  return [{ type: "text", text }];
+}

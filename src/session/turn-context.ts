@@ -1,0 +1,155 @@
+import {
+  type Activity,
+  asTroupeError,
+  contextMessages,
+  type Json,
+  type Message,
+  type PromptContribution,
+  type PromptLayer,
+  TroupeError,
+  type TurnEvent,
+  type TurnIssue,
+  wholeContext,
+} from "../kernel/index.js";
+import { mergeTurnOptions, type ProtocolTurnOptions, type TurnFacts } from "../plugin/index.js";
+import type { TurnCatalog } from "./catalog.js";
+import type { TurnExtras } from "./protocol.js";
+import { readContributions, readPrepared } from "./read-answers.js";
+import type { Session } from "./session.js";
+
+export interface TurnRequest {
+  /** The text of it. */
+  readonly input: string;
+  readonly emit: (activity: Activity) => void;
+  readonly signal: AbortSignal;
+  /** What the host brought along besides. */
+  readonly extras: TurnExtras;
+}
+
+/** What the model is given in one turn beside the turn's own messages: the history, the system prompt, the tools. */
+export class TurnContext {
+  readonly protocolOptions: ProtocolTurnOptions | undefined;
+  /** What the model reads before the messages of the turn. */
+  messages: readonly Message[];
+  system = "";
+  readonly #session: Session;
+  readonly #facts: TurnFacts;
+  readonly #request: TurnRequest;
+  readonly #history: readonly Message[];
+  readonly #layers: readonly PromptLayer[];
+  /** What the context's transforms add to the prompt. */
+  #contributions: readonly PromptContribution[] = NO_CONTRIBUTIONS;
+  #catalog: TurnCatalog | undefined;
+
+  constructor(session: Session, facts: TurnFacts, request: TurnRequest, history: readonly Message[]) {
+    this.#session = session;
+    this.#facts = facts;
+    this.#request = request;
+    this.#history = history;
+    this.messages = history;
+    const { options, prompt } = request.extras;
+    this.protocolOptions = mergeTurnOptions(session.protocol.turnOptions, options);
+    this.#layers = prompt === undefined ? session.promptLayers : [...session.promptLayers, prompt];
+  }
+
+  /** What a plugin is told about the turn's beginning; what the host brought along for it is for nobody else. */
+  beginning(pluginId: string): TurnFacts & { readonly input: string; readonly pluginInput: Json } {
+    const { input, extras } = this.#request;
+    return { ...this.#facts, input, pluginInput: extras.pluginInputs?.[pluginId] ?? null };
+  }
+
+  /** The model was called with a catalog before anybody asks for it. */
+  get catalog(): TurnCatalog {
+    return this.#catalog as TurnCatalog;
+  }
+
+  /** The transforms, one after another; what they leave is this turn's context and the session's overlay. */
+  async prepare(): Promise<void> {
+    const { hooks, tools, config, promptTokens } = this.#session;
+    if (!hooks.has("context_transform")) return;
+    const { maxContextTokens } = config;
+    const messageCount = this.#history.length;
+    let prepared = wholeContext(messageCount);
+    await hooks.each(
+      "context_transform",
+      (pluginId) => ({ ...this.beginning(pluginId), messageCount, promptTokens, maxContextTokens, prepared }),
+      (answer, pluginId) => {
+        prepared = readPrepared(answer, prepared, { messageCount, pluginId });
+      },
+      { signal: this.#request.signal },
+    );
+    // Composed first: a tool nobody knows refuses the turn and leaves the session's tools as they are.
+    tools.setOverlay({ includeBase: prepared.includeBaseTools, toolIds: prepared.tools });
+    this.messages = contextMessages(prepared, this.#history, this.#facts.turnId);
+    this.#contributions = prepared.promptContributions;
+  }
+
+  /** The catalog and the system prompt. Without anybody who contributes it is done at once. */
+  prompt(): TurnEvent | Promise<TurnEvent> {
+    try {
+      const catalog = this.resolveCatalog();
+      if (catalog instanceof Promise || this.#session.hooks.has("prompt_contributor"))
+        return this.#contributed(catalog);
+      return this.#done(catalog, this.#contributions);
+    } catch (error) {
+      return promptFailed(error);
+    }
+  }
+
+  async #contributed(resolving: TurnCatalog | Promise<TurnCatalog>): Promise<TurnEvent> {
+    try {
+      const catalog = await resolving;
+      const contributions = [...this.#contributions];
+      await this.#session.hooks.each(
+        "prompt_contributor",
+        (pluginId) => ({ ...this.beginning(pluginId), tools: catalog.names }),
+        (answer, pluginId) => contributions.push(...readContributions(answer, pluginId)),
+        { signal: this.#request.signal },
+      );
+      return this.#done(catalog, contributions);
+    } catch (error) {
+      return promptFailed(error);
+    }
+  }
+
+  #done(catalog: TurnCatalog, contributions: readonly PromptContribution[]): TurnEvent {
+    const { config, prompts } = this.#session;
+    const { executionPrompt, promptContributions, syncExecutionEnvironment } = catalog.preamble;
+    this.#catalog = catalog;
+    this.system = prompts.prompt({
+      instructions: config.instructions,
+      execution: executionPrompt,
+      contributions: promptContributions.length === 0 ? contributions : [...contributions, ...promptContributions],
+      layers: this.#layers,
+      tools: catalog.names,
+    });
+    return { type: "prompt_done", syncs: syncExecutionEnvironment };
+  }
+
+  /** The tools as they are now; at once when none changed. */
+  resolveCatalog(): TurnCatalog | Promise<TurnCatalog> {
+    return this.#session.catalog.resolve(this.#facts, this.protocolOptions, this.#request.signal);
+  }
+
+  use(catalog: TurnCatalog): void {
+    this.#catalog = catalog;
+  }
+}
+
+export function promptFailed(error: unknown): TurnEvent {
+  return { type: "prompt_failed", issue: issueOf("plugin", "plugin_prompt", error) };
+}
+
+export function issueOf(kind: TurnIssue["kind"], code: string, error: unknown): TurnIssue {
+  const { message, details } = asTroupeError(error, code);
+  const { pluginId } = details;
+  return { kind, code, message, ...(typeof pluginId === "string" && { pluginId }) };
+}
+
+/** The call fails and nothing is stored. */
+export function refusal(code: string, what: string, error: unknown): TroupeError {
+  const cause = asTroupeError(error, "hook_failed");
+  return new TroupeError(code, `${what}: ${cause.message}`, { cause, retryable: cause.retryable });
+}
+
+const NO_CONTRIBUTIONS: readonly PromptContribution[] = [];
