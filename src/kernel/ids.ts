@@ -22,7 +22,11 @@ export function checkSessionId(id: unknown): string {
   return id;
 }
 
-/** A turn's id, from its place in the session. */
+/** The input that waits for the frame a turn switched to. */
+export function frameTaskOf(turnId: string): string {
+  return `${turnId}:frame`;
+}
+
 /** Names a tool call to whoever completes it later. Opaque to hosts. */
 export function completionKeyOf(sessionId: string, turnId: string, callId: string): string {
   return JSON.stringify([sessionId, turnId, callId]);
@@ -39,6 +43,7 @@ export function sessionOfCompletion(key: string): string {
   throw new TroupeError("completion_unknown", "This is no completion key of a tool call.");
 }
 
+/** A turn's id, from its place in the session. */
 export function turnIdOf(turnIndex: number): string {
   return `t${turnIndex}`;
 }

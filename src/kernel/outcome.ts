@@ -44,4 +44,6 @@ export interface TurnResult extends TurnSummary {
   readonly sessionId: string;
   /** The session's head revision with this turn in it. */
   readonly revision: number;
+  /** The turns before it, when this one goes on with a task they left for a new frame; oldest first. */
+  readonly before?: readonly TurnResult[];
 }

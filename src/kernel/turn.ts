@@ -28,8 +28,8 @@ export interface TurnConfig {
   readonly turnIndex: number;
   /** What the turn begins with; nothing when its input is of no use. */
   readonly input: readonly Part[];
-  /** Why the input is of no use: the turn is recorded, and that is all. */
-  readonly invalidInput?: string;
+  /** What ends the turn before it begins: it is recorded, and that is all. */
+  readonly stopped?: { readonly reason: StopReason; readonly issue: TurnIssue };
   /** Model calls one turn may make; null for as many as it takes. */
   readonly maxSteps: number | null;
   /** Steps in a row that came to nothing; null for as many as it takes. */
@@ -152,10 +152,7 @@ export function startTurn(config: TurnConfig): TurnStep {
     deferred: [],
   };
   const started = emit({ type: "turn_started", turnId: config.turnId, turnIndex: config.turnIndex });
-  if (config.invalidInput !== undefined) {
-    const issue: TurnIssue = { kind: "input", code: "invalid_turn_input", message: config.invalidInput };
-    return stop(state, "invalid_input", issue, [started]);
-  }
+  if (config.stopped !== undefined) return stop(state, config.stopped.reason, config.stopped.issue, [started]);
   const origin: Origin = { kind: "turn_input", turnId: config.turnId };
   return {
     state: append(state, "user", config.input, origin),

@@ -14,10 +14,10 @@ import {
 import { NO_EXTRAS } from "./admission.js";
 import { compactSession } from "./compact.js";
 import { configureSession } from "./configure.js";
+import { runTurn } from "./logical-turn.js";
 import { needsItsTurn, type OperationRequest, runOperation } from "./operations.js";
 import type { ConfigReceipt, OperationReceipt, SessionInfo, SessionState, TurnExtras } from "./protocol.js";
 import type { InputRequest, Session } from "./session.js";
-import { runTurn } from "./turn-run.js";
 
 /** What waits for its place: a turn, or an operation that needs the session to itself. */
 interface Work {

@@ -1,4 +1,4 @@
-import { type Part, TroupeError } from "../kernel/index.js";
+import { type Part, TroupeError, type TurnConfig } from "../kernel/index.js";
 import type { Model } from "../model/index.js";
 import { storedParts } from "./blobs.js";
 import type { TurnExtras } from "./protocol.js";
@@ -11,8 +11,8 @@ export const NO_EXTRAS: TurnExtras = Object.freeze({});
 export interface Admitted {
   readonly model: Model;
   readonly parts: readonly Part[];
-  /** The input is of no use, and why: such a turn is recorded, but does nothing. */
-  readonly invalid?: string;
+  /** The input is of no use: such a turn is recorded, but does nothing. */
+  readonly stopped?: NonNullable<TurnConfig["stopped"]>;
 }
 
 /** Checks what a turn was asked for with. Throws for what only a program gets wrong; what a user sent is recorded. */
@@ -20,15 +20,20 @@ export async function admit(session: Session, input: string, extras: TurnExtras)
   const model = session.modelNamed(extras.model);
   for (const pluginId of Object.keys(extras.pluginInputs ?? {})) session.hooks.of(pluginId);
   if (extras.extension !== undefined) await session.protocol.validateTurnExtension(extras.extension);
-  if (extras.invalid !== undefined) return { model, parts: [], invalid: extras.invalid };
+  if (extras.invalid !== undefined) return { model, ...unusable(extras.invalid) };
   if (extras.items === undefined) return { model, parts: extras.parts ?? textParts(input) };
   try {
     return { model, parts: await storedParts(session.blobs, extras.items) };
   } catch (error) {
     if (error instanceof TroupeError && error.code === "invalid_turn_input")
-      return { model, parts: [], invalid: error.message };
+      return { model, ...unusable(error.message) };
     throw error;
   }
+}
+
+function unusable(message: string): Omit<Admitted, "model"> {
+  const issue = { kind: "input", code: "invalid_turn_input", message } as const;
+  return { parts: [], stopped: { reason: "invalid_input", issue } };
 }
 
 export function textParts(text: string): readonly Part[] {

@@ -54,6 +54,12 @@ export class SessionInputs {
     return this.#take(claimAtCheckpoint(this.untaken, turnId, checkpoint));
   }
 
+  /** One input, for the turn it was left for. */
+  takeOne(inputId: string): PendingInput | undefined {
+    const [input] = this.#take(this.untaken.filter(({ id }) => id === inputId));
+    return input;
+  }
+
   takeForTurn(): readonly PendingInput[] {
     return this.#take(claimForTurn(this.untaken));
   }

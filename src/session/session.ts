@@ -401,9 +401,15 @@ export class Session {
     readonly reason: string;
     readonly nodes: readonly AppendNode[];
     readonly origin: Origin;
+    /** What is to be done there: it waits for the next turn. */
+    readonly task?: Pick<PendingInput, "id" | "text">;
   }): Promise<void> {
-    const { frameId, reason, nodes, origin } = frame;
+    const { frameId, reason, nodes, origin, task } = frame;
     this.checkNewFrame(frameId);
+    if (task !== undefined && task.text.trim() !== "") {
+      this.inputs.add({ ...task, waitsFor: { kind: "next_turn" } });
+      this.#inputsChanged(this.inputs.pending);
+    }
     const frames = this.#head?.frames ?? [];
     await this.#write((previous, revision) => {
       const id = segmentId(this.id, revision);

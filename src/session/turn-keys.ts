@@ -1,4 +1,4 @@
-import { type Head, type Part, TroupeError, type TurnResult } from "../kernel/index.js";
+import { type Head, type Part, TroupeError, type TurnConfig, type TurnResult } from "../kernel/index.js";
 import type { StoreClient } from "../store/index.js";
 import { contentHash, decode, encode } from "../wire/index.js";
 import { ComponentReader, turnKeyComponent } from "./components.js";
@@ -19,9 +19,9 @@ interface KeptTurn extends TurnKey {
 /** Names a turn by its caller's key and by what it was asked with. */
 export function turnKeyOf(
   key: string,
-  { parts, invalid }: { readonly parts: readonly Part[]; readonly invalid?: string },
+  { parts, stopped }: { readonly parts: readonly Part[]; readonly stopped?: TurnConfig["stopped"] },
 ): TurnKey {
-  return { key, content: contentHash(encode(invalid ?? parts)) };
+  return { key, content: contentHash(encode(stopped?.issue.message ?? parts)) };
 }
 
 /**
@@ -49,10 +49,11 @@ export class TurnKeys {
     return undefined;
   }
 
-  /** The component that keeps a turn, in the place of the oldest. `find` was asked before. */
+  /** The component that keeps a turn, in the place of the oldest or of its own key. `find` was asked before. */
   keep(name: TurnKey, result: TurnResult): readonly [component: string, bytes: Uint8Array] {
-    const place = this.#next;
-    this.#next = (place + 1) % MAX_TURN_KEYS;
+    const own = [...(this.#kept ?? [])].find(([, { key }]) => key === name.key);
+    const place = own?.[0] ?? this.#next;
+    if (own === undefined) this.#next = (place + 1) % MAX_TURN_KEYS;
     const kept: KeptTurn = { ...name, result };
     this.#kept?.set(place, kept);
     return [turnKeyComponent(place), encode(kept)];

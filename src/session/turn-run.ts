@@ -1,6 +1,7 @@
 import {
   type CheckpointKind,
   foldTurnDirectives,
+  frameTaskOf,
   type Message,
   type ModelResponse,
   NO_DIRECTIVES,
@@ -31,7 +32,7 @@ import {
   type StreamEnd,
   type TurnFacts,
 } from "../plugin/index.js";
-import { type Admitted, admit } from "./admission.js";
+import type { Admitted } from "./admission.js";
 import { haveAttachments } from "./blobs.js";
 import type { TurnCatalog } from "./catalog.js";
 import { callHost } from "./host-services.js";
@@ -43,16 +44,15 @@ import { runCode } from "./run-code.js";
 import type { RunningTurn, Session } from "./session.js";
 import { runToolBatch, type ToolBatch, type ToolBatchResult } from "./tool-calls.js";
 import { issueOf, promptFailed, refusal, TurnContext, type TurnRequest } from "./turn-context.js";
-import { type TurnKey, turnKeyOf } from "./turn-keys.js";
+import type { TurnKey } from "./turn-keys.js";
 
 /** Runs one turn: asks the machine what to do, does it, tells the machine what came of it. */
-export async function runTurn(session: Session, request: TurnRequest): Promise<TurnResult> {
-  const { input, extras } = request;
-  const admitted = await admit(session, input, extras);
-  const name = extras.key === undefined ? undefined : turnKeyOf(extras.key, admitted);
-  const known = name === undefined ? undefined : await session.turnNamed(name);
-  if (known !== undefined) return known;
-  const run = new TurnRun(session, request, { ...admitted, name, history: await session.history() });
+export async function runOneTurn(
+  session: Session,
+  request: TurnRequest,
+  beginning: Omit<TurnBeginning, "history">,
+): Promise<TurnResult> {
+  const run = new TurnRun(session, request, { ...beginning, history: await session.history() });
   session.running = run;
   try {
     return await run.run();
@@ -64,7 +64,7 @@ export async function runTurn(session: Session, request: TurnRequest): Promise<T
   }
 }
 
-interface TurnBeginning extends Admitted {
+export interface TurnBeginning extends Admitted {
   readonly name: TurnKey | undefined;
   readonly history: readonly Message[];
 }
@@ -83,7 +83,7 @@ class TurnRun implements RunningTurn {
   #revision = 0;
   stored = false;
 
-  constructor(session: Session, request: TurnRequest, { model, parts, invalid, name, history }: TurnBeginning) {
+  constructor(session: Session, request: TurnRequest, { model, parts, stopped, name, history }: TurnBeginning) {
     const { config, protocol } = session;
     const turnIndex = session.turnIndex + 1;
     this.#session = session;
@@ -95,7 +95,7 @@ class TurnRun implements RunningTurn {
     const first = startTurn({
       ...this.#facts,
       input: parts,
-      ...(invalid !== undefined && { invalidInput: invalid }),
+      ...(stopped !== undefined && { stopped }),
       maxSteps: request.extras.maxSteps === undefined ? config.maxSteps : request.extras.maxSteps,
       noProgressLimit: config.noProgressLimit,
       asksBeforeModel: protocol.session.beforeLlmCall !== undefined,
@@ -393,13 +393,14 @@ class TurnRun implements RunningTurn {
   }
 
   /** The turn is stored in the frame it was asked in; the next one finds the new frame. */
-  async #enterFrame({ frameId, initialNodes = [] }: FrameSwitch): Promise<void> {
+  async #enterFrame({ frameId, task, initialNodes = [] }: FrameSwitch): Promise<void> {
     await this.#orIssue("frame_switch_failed", () =>
       this.#session.openFrame({
         frameId,
         reason: "switch",
         nodes: initialNodes,
         origin: { kind: "protocol" },
+        task: { id: frameTaskOf(this.#facts.turnId), text: task },
       }),
     );
     this.#revision = this.#session.revision;

@@ -588,21 +588,25 @@ describe("beforeLlmCall", () => {
   });
 
   // §15.81
-  test("can end the turn with a frame switch: the model is not called, and the next turn runs in the new frame", async () => {
+  test("can end the turn with a frame switch: the model is not called, and the task is done in the new frame", async () => {
     const path = await tempFolder();
     const options = withCalc({ model: showing, store: { path } });
     const troupe = await createTroupe(options);
     const session = await troupe.session("s");
     await session.turn("before");
-    const result = await session.turn("switch second");
-    expect(result.outcome).toEqual({ type: "frame_switch", frameId: "second", task: "go to second" });
-    expect([result.modelCalls, result.text, result.issues]).toEqual([0, "", []]);
+    const { before, ...last } = await session.turn("switch second");
+    expect(before).toMatchObject([{ turnIndex: 2, modelCalls: 0, text: "", issues: [] }]);
+    expect(before?.[0]?.outcome).toEqual({ type: "frame_switch", frameId: "second", task: "go to second" });
+    expect(last).toMatchObject({ turnIndex: 3, modelCalls: 1, issues: [], outcome: { type: "finished" } });
+    expect(await session.inputs()).toEqual([]);
     const { frameId, frames, revision } = await session.view();
     expect([frameId, frames.map((left) => [left.frameId, left.reason])]).toEqual(["second", [["main", "switch"]]]);
-    expect(result.revision).toBe(revision);
+    expect(last.revision).toBe(revision);
     const conversation = async (of: Session) => JSON.parse((await of.turn(cell("print 1"))).text).conversation;
     const inSecond = [
       ["user", "switch second"],
+      ["user", "go to second"],
+      ["assistant", last.text],
       ["user", "```calc\nprint 1\n```"],
       ["assistant", "```calc\nprint 1\n```"],
       ["user", "1.00"],
@@ -619,7 +623,33 @@ describe("beforeLlmCall", () => {
       ["user", "switch second"],
     ]);
     const again = await (await startTroupe(options)).session("s");
-    expect((await conversation(again)).slice(0, 4)).toEqual(inSecond);
+    expect((await conversation(again)).slice(0, 6)).toEqual(inSecond);
+    expect((await again.messages({ frameId: "main" })).length).toBe(3);
+    expect(await refusalOf(again.messages({ frameId: "third" }))).toMatchObject({ code: "frame_unknown" });
+  });
+
+  // turn §8.45
+  test("that switches again and again is stopped at the sixteenth frame, and the session goes on", async () => {
+    const troupe = await startCalc();
+    const session = await troupe.session("s");
+    const { before, outcome, turnIndex } = await session.turn("wander 1");
+    expect(before?.map((turn) => turn.outcome.type)).toEqual(Array(16).fill("frame_switch"));
+    expect(outcome).toMatchObject({ type: "stopped", reason: "runtime_error", code: "frame_switch_limit" });
+    expect(turnIndex).toBe(17);
+    expect(await session.inputs()).toEqual([]);
+    expect((await session.turn("report")).outcome.type).toBe("finished");
+  });
+
+  // turn §8.44
+  test("hands its task over for good: when the turn in the new frame fails, it waits for the next", async () => {
+    const refuses = { module: plugin("refuses-once"), tier: "inline", options: { input: "go to refused" } } as const;
+    const troupe = await startCalc({ plugins: [refuses] });
+    const session = await troupe.session("s");
+    const result = await session.turn("switch refused");
+    expect(result).toMatchObject({ turnIndex: 1, outcome: { type: "frame_switch" } });
+    expect(result.issues).toMatchObject([{ kind: "runtime", code: "plugin_prepare_turn" }]);
+    await until("the task is done after all", async () => (await session.info()).turns === 2);
+    expect(await session.inputs()).toEqual([]);
   });
 
   // §15.81
