@@ -1,4 +1,5 @@
 export * from "./activity.js";
+export * from "./budget.js";
 export * from "./checkpoint.js";
 export * from "./config.js";
 export * from "./context.js";
