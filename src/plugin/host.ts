@@ -115,8 +115,12 @@ export interface TurnHost {
   startTurn(sessionId: string, input: string | TurnRequestInput): Promise<TurnResult>;
 }
 
-/** Later. What would start something refuses with `host_service_unavailable`; what would only tidy up does nothing. */
+/**
+ * Tasks are for later: what would start one refuses with `host_service_unavailable`; what would only tidy up does
+ * nothing.
+ */
 export interface TaskHost {
+  /** Says something into the running turn, from its next checkpoint on, or else into the next; under one id once. */
   injectTurnInput(sessionId: string, input: { readonly id?: string; readonly text: string }): Promise<void>;
   spawnHiddenTask(sessionId: string, label: string): Promise<void>;
   awaitHiddenTasks(sessionId: string): Promise<void>;

@@ -86,6 +86,7 @@ export interface SessionDriver {
   messages(sessionId: string, range: MessageRange): Promise<readonly Message[]>;
   surface(sessionId: string): Promise<SessionSurface>;
   configure(sessionId: string, change: Partial<SessionConfig>): Promise<ConfigReceipt>;
+  refreshTools(sessionId: string): Promise<void>;
   compact(sessionId: string, instructions: string | null): Promise<boolean>;
   append(sessionId: string, request: AppendRequest): Promise<AppendResult>;
   extend(sessionId: string, extension: Json): Promise<void>;
@@ -205,6 +206,14 @@ export class Session {
    */
   configure(change: Partial<SessionConfig>): Promise<ConfigReceipt> {
     return this.#driver.configure(this.id, change);
+  }
+
+  /**
+   * Has tools, catalog and prompt made anew with the next turn. They are by themselves whenever a tool, an overlay or
+   * plugin state changes; this is for what a plugin knows and does not tell.
+   */
+  refreshTools(): Promise<void> {
+    return this.#driver.refreshTools(this.id);
   }
 
   /** Begins a new frame with what the plugins' compactors make of the conversation; false when none has anything. */

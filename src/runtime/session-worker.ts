@@ -198,7 +198,16 @@ export class SessionWorker {
 
   /** A call about a session that needs its place in the mailbox, and so may take as long as the turns before it. */
   async inMailbox<
-    M extends "setConfig" | "compact" | "append" | "extend" | "hostCall" | "addInput" | "inputs" | "cancelInput",
+    M extends
+      | "setConfig"
+      | "refreshTools"
+      | "compact"
+      | "append"
+      | "extend"
+      | "hostCall"
+      | "addInput"
+      | "inputs"
+      | "cancelInput",
   >(
     method: M,
     argument: Parameters<SessionWorkerService[M]>[0],

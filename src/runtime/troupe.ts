@@ -119,6 +119,7 @@ export class Troupe implements AsyncDisposable {
       messages: (id, range) => this.#use(id, (worker) => worker.conversation(id, range)),
       surface: (id) => this.#use(id, (worker) => worker.surface(id)),
       configure: (id, change) => this.#use(id, (worker) => worker.inMailbox("setConfig", { sessionId: id, change })),
+      refreshTools: (id) => this.#use(id, (worker) => worker.inMailbox("refreshTools", { sessionId: id })),
       compact: (id, instructions) =>
         this.#use(id, (worker) => worker.inMailbox("compact", { sessionId: id, instructions })),
       append: async (id, request) => {

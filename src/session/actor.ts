@@ -154,7 +154,8 @@ export class SessionActor {
           const session = await options.open();
           opened(session);
           // What waited when the session was last closed begins as soon as it is open.
-          if (session.inputs.waitForTurn) setImmediate(() => this.#takeInputs());
+          session.inputs.onAdded = () => this.#takeInputsSoon();
+          if (session.inputs.waitForTurn) this.#takeInputsSoon();
           return session;
         },
       },
@@ -217,6 +218,11 @@ export class SessionActor {
     return this.#post((session) => configureSession(session, change));
   }
 
+  /** Composes the tools anew and forgets what was made of them. */
+  refreshTools(): Promise<void> {
+    return this.#post(async (session) => session.refreshTools());
+  }
+
   compact(instructions: string | null): Promise<boolean> {
     return this.#post((session) => compactSession(session, instructions));
   }
@@ -242,9 +248,12 @@ export class SessionActor {
   async addInput(request: InputRequest): Promise<PendingInput> {
     const session = await this.#opened;
     this.#checkIntake();
-    const input = await session.addInput(request);
-    this.#takeInputs();
-    return input;
+    return session.addInput(request);
+  }
+
+  /** Behind what is being done now, and what others ask for meanwhile. */
+  #takeInputsSoon(): void {
+    setImmediate(() => this.#takeInputs());
   }
 
   /** Begins a turn with what waits, unless something else comes first. A turn that fails leaves it waiting. */
@@ -289,7 +298,7 @@ export class SessionActor {
         try {
           resolve(await perform(session));
           // Behind this one, when the session is idle again and nobody else asked for something.
-          if (session.inputs.waitForTurn) setImmediate(() => this.#takeInputs());
+          if (session.inputs.waitForTurn) this.#takeInputsSoon();
         } catch (error) {
           reject(asTroupeError(error, "turn_failed"));
         }

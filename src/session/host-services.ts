@@ -71,7 +71,10 @@ const SERVICES: { readonly [I in HostInterface]: Service } = {
   sessionGraph: async (session, request, args) => aboutSession(session, request, args),
   sessionLifecycle: lifecycle,
   turn: turns,
-  task: async (_session, { method }) => tasks(method),
+  task: async (session, request, args) => {
+    if (request.method === "injectTurnInput") return aboutSession(session, request, args);
+    return tasks(request.method);
+  },
   monitor: async (_session, { method }) => {
     throw unavailable(method, "monitors");
   },
@@ -120,6 +123,13 @@ async function ownCall(session: Session, { pluginId, method, args }: HostCallReq
       return toolsChanged(session, () => tools.setMembership(names(method, args[1]), args[2] as boolean));
     case "takeFirstTurnInput":
       return session.takeFirstInput();
+    case "injectTurnInput": {
+      const { id, text } = (args[1] ?? {}) as { id?: unknown; text?: unknown };
+      if (typeof text !== "string") throw invalid(method, "an input needs a text");
+      if (id !== undefined && typeof id !== "string") throw invalid(method, "an input's id is a string");
+      await session.addInput({ text, items: undefined, key: id, boundary: "after_work" });
+      return undefined;
+    }
     case "appendSessionNodes": {
       const request = (args[1] ?? {}) as AppendRequest;
       checkNodes(request.nodes);

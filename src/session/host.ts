@@ -66,6 +66,7 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
     messages: async ({ sessionId, range }) => (await configured().session(sessionId)).storedMessages(range),
     surface: ({ sessionId }) => configured().surface(sessionId),
     setConfig: ({ sessionId, change }) => configured().actor(sessionId).setConfig(change),
+    refreshTools: ({ sessionId }) => configured().actor(sessionId).refreshTools(),
     compact: ({ sessionId, instructions }) => configured().actor(sessionId).compact(instructions),
     append: ({ sessionId, request }) => configured().actor(sessionId).append(request),
     extend: ({ sessionId, extension }) => configured().actor(sessionId).extend(extension),

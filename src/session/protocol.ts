@@ -167,6 +167,7 @@ export type SessionWorkerService = {
   /** What plugins contribute to a session. */
   surface(argument: { readonly sessionId: string }): Promise<SessionSurface>;
   setConfig(argument: { readonly sessionId: string; readonly change: Partial<SessionConfig> }): Promise<ConfigReceipt>;
+  refreshTools(argument: { readonly sessionId: string }): Promise<void>;
   /** False when no compactor had anything. */
   compact(argument: { readonly sessionId: string; readonly instructions: string | null }): Promise<boolean>;
   append(argument: { readonly sessionId: string; readonly request: AppendRequest }): Promise<AppendResult>;

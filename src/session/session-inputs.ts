@@ -17,6 +17,8 @@ import {
 export class SessionInputs {
   #pending: readonly PendingInput[];
   #taken: readonly PendingInput[] = [];
+  /** Told when something may wait for a turn. */
+  onAdded: () => void = ignore;
 
   constructor(pending: readonly PendingInput[] = []) {
     this.#pending = pending;
@@ -39,6 +41,7 @@ export class SessionInputs {
   add(input: PendingInput): PendingInput {
     const added = addInput(this.#pending, input);
     this.#pending = added.pending;
+    this.onAdded();
     return added.input;
   }
 
@@ -87,3 +90,5 @@ export class SessionInputs {
     return inputs;
   }
 }
+
+function ignore(): void {}

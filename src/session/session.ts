@@ -427,7 +427,7 @@ export class Session {
         },
       };
     });
-    this.catalog.invalidate();
+    this.invalidate();
   }
 
   /** What a fork needs. State is captured now unless a turn is running: then the child gets the last commit's. */
@@ -453,6 +453,18 @@ export class Session {
     this.#config = config;
     this.#promptLayers = layersOf(this.services, config);
     this.#changed.set(COMPONENT.config, encode(config));
+  }
+
+  /** The tools are composed anew, and the catalogs and prompts made of them forgotten. */
+  refreshTools(): void {
+    this.tools.rebind(this.surface.registry);
+    this.invalidate();
+  }
+
+  /** What is kept for speed alone is made anew when it is next needed. */
+  invalidate(): void {
+    this.catalog.invalidate();
+    this.prompts.clear();
   }
 
   /** The tools changed: they are stored with the next commit. */

@@ -415,13 +415,30 @@ describe.each(["worker", "inline"] as const)("host services for a plugin in the 
     ]);
   });
 
+  test("an input is said into the running turn, once under one id, or else begins the next", async () => {
+    const session = await troupe.session("injected");
+    const inject = (input: object): Call => ["injectTurnInput", "injected", input];
+    const again = { id: "k", text: "and this" };
+    expect(
+      await askInTurn(session, inject(again), inject(again), inject({ text: 7 }), inject({ ...again, text: "no" })),
+    ).toEqual([{}, {}, { error: "invalid_host_call" }, { error: "input_key_conflict" }]);
+    const said = async () =>
+      (await session.messages()).flatMap(({ origin, parts }) =>
+        origin?.kind === "turn_input" && parts[0]?.type === "text" ? [parts[0].text] : [],
+      );
+    expect((await said()).slice(1)).toEqual(["and this"]);
+    expect(await ask(session, inject({ text: told({ say: "later" }) }))).toEqual([{}]);
+    await until("the next turn has run", async () => (await session.info()).turns === 2);
+    expect((await said()).slice(2)).toEqual([told({ say: "later" })]);
+    expect(await session.inputs()).toEqual([]);
+  });
+
   test("tasks and monitors are not there yet: what would start something refuses, what would tidy up does nothing", async () => {
     const session = await troupe.session("tasks");
     const own = "tasks";
     const refused = { error: "host_service_unavailable" };
     const nothing = {};
     const table: readonly (readonly [Call, Answer])[] = [
-      [["injectTurnInput", own, { text: "hi" }], refused],
       [["spawnHiddenTask", own, "label"], refused],
       [["awaitHiddenTasks", own], nothing],
       [["spawnManagedTask", own, { id: "t" }], refused],
