@@ -23,7 +23,7 @@ export interface StoredHead {
   readonly receipts: readonly number[];
 }
 
-/** How many operations of a session can be repeated and are answered, not repeated. 14 bytes each in the stored head. */
+/** How many operations of a session can be repeated and are answered, not repeated. 16 bytes each in the stored head. */
 export const KEPT_RECEIPTS = 16;
 
 /** A segment without its messages. */
@@ -62,7 +62,8 @@ export function decide(facts: CommitFacts, commit: Commit, budget: CommitBudget 
   if (malformed !== undefined) return refuse(malformed);
   const { head, expectedRevision } = commit;
   const stored = facts.head(head.sessionId);
-  const done = stored === undefined ? undefined : findReceipt(stored, commit);
+  const receipt = receiptOf(commit);
+  const done = stored === undefined ? undefined : findReceipt(stored, commit, receipt);
   if (done !== undefined) return done;
   const actual = stored?.head.revision ?? 0;
   if (stored === undefined && facts.isDeleted(head.sessionId)) return refuse(sessionDeleted(head.sessionId));
@@ -74,7 +75,7 @@ export function decide(facts: CommitFacts, commit: Commit, budget: CommitBudget 
   // What the new history continues: the segment's parent, or, when no message was added, the leaf itself.
   const base = outline === undefined ? head.leaf : outline.parent;
   const loose = findLooseHistory(facts, commit, stored?.head, base) ?? findLooseComponent(facts, commit, stored?.head);
-  return loose === undefined ? { kind: "write", stored: withReceipt(stored, commit) } : refuse(loose);
+  return loose === undefined ? { kind: "write", stored: withReceipt(stored, head, receipt) } : refuse(loose);
 }
 
 function refuse(error: TroupeError): Decision {
@@ -115,9 +116,14 @@ function findOverspent(
   );
 }
 
-function findReceipt({ head, receipts }: StoredHead, commit: Commit): Decision | undefined {
-  const operation = fingerprint(commit.head.operation);
-  const intent = intentOf(commit);
+type Receipt = readonly [operation: number, intent: number];
+
+function receiptOf({ head, intent }: Commit): Receipt {
+  return [fingerprint(head.operation), intent === undefined ? 0 : fingerprint(intent)];
+}
+
+function findReceipt({ head, receipts }: StoredHead, commit: Commit, receipt: Receipt): Decision | undefined {
+  const [operation, intent] = receipt;
   for (let i = 0; i < receipts.length; i += 2) {
     if (receipts[i] !== operation) continue;
     // Without a word on what it meant, the same operation means the same.
@@ -127,13 +133,9 @@ function findReceipt({ head, receipts }: StoredHead, commit: Commit): Decision |
   return undefined;
 }
 
-function withReceipt(stored: StoredHead | undefined, commit: Commit): StoredHead {
-  const receipts = [fingerprint(commit.head.operation), intentOf(commit), ...(stored?.receipts ?? [])];
-  return { head: commit.head, receipts: receipts.slice(0, 2 * KEPT_RECEIPTS) };
-}
-
-function intentOf({ intent }: Commit): number {
-  return intent === undefined ? 0 : fingerprint(intent);
+function withReceipt(stored: StoredHead | undefined, head: Head, receipt: Receipt): StoredHead {
+  const earlier = stored?.receipts.slice(0, 2 * (KEPT_RECEIPTS - 1)) ?? [];
+  return { head, receipts: [...receipt, ...earlier] };
 }
 
 /** A commit that would leave a head over a history that is not there. `base`: what it continues. */

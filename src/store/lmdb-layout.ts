@@ -86,7 +86,7 @@ const STEPS: Readonly<Record<number, (tables: Tables) => void>> = {
   // Heads got receipts; heads and segments got seals; tables journal and deleted are new.
   1: ({ heads, segments }) => {
     for (const key of [...heads.getKeys()]) rewrite(heads, key, sealFirstHead);
-    for (const key of [...segments.getKeys()]) rewrite(segments, key, (bytes) => seal(key, bytes));
+    for (const key of [...segments.getKeys()]) rewrite(segments, key, (bytes) => seal(bytes));
   },
 };
 

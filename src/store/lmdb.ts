@@ -38,6 +38,7 @@ import {
   seal,
   sealHead,
   sealJournalRow,
+  sealOf,
   unseal,
 } from "./records.js";
 import { countRecords, inOrder, writeFailed } from "./writes.js";
@@ -108,7 +109,7 @@ class TableReader implements LmdbReader {
 
   segment(id: string): Uint8Array | undefined {
     const bytes = this.#unchanging(this.#tables.segments, id);
-    return bytes && unseal(id, bytes);
+    return bytes && unseal(bytes);
   }
 
   component(hash: string): Uint8Array | undefined {
@@ -184,13 +185,13 @@ class LmdbBackend implements StoreBackend {
   }
 
   #carryOut(change: Change): void {
-    const { heads, segments, components, journal } = this.#tables;
+    const { segments, components, journal } = this.#tables;
     switch (change.kind) {
       case "put_head":
-        heads.putSync(change.stored.head.sessionId, sealHead(change.stored));
+        this.#putHead(change.stored);
         break;
       case "put_segment":
-        segments.putSync(change.id, seal(change.id, change.bytes));
+        segments.putSync(change.id, seal(change.bytes));
         break;
       case "put_component":
         components.putSync(change.hash, change.bytes);
@@ -205,6 +206,13 @@ class LmdbBackend implements StoreBackend {
         for (const sequence of change.sequences) journal.removeSync(journalKey(change.sessionId, sequence));
         break;
     }
+  }
+
+  #putHead(stored: StoredHead): void {
+    const { sessionId } = stored.head;
+    const bytes = sealHead(stored);
+    this.#tables.heads.putSync(sessionId, bytes);
+    this.#facts.headWritten(sealOf(bytes), stored);
   }
 
   head(sessionId: string): Head | undefined {
@@ -239,19 +247,30 @@ class LmdbBackend implements StoreBackend {
 }
 
 const MAX_REMEMBERED_JOURNALS = 10_000;
+const MAX_REMEMBERED_HEADS = 1_000;
 
 /** What the planner asks, answered from the tables as the transaction sees them. */
 class LmdbFacts implements WriteFacts {
   readonly #tables: Tables;
   /** What the journals of running turns hold, without their outcomes: otherwise every record would read them all. */
   readonly #journals = new Map<string, JournalMark[]>();
+  readonly #heads = new Map<string, { readonly seal: number; readonly stored: StoredHead }>();
 
   constructor(tables: Tables) {
     this.#tables = tables;
   }
 
+  /** What is stored now, always; what was written here is recognised by its seal and not decoded again. */
   head(sessionId: string): StoredHead | undefined {
-    return readHead(this.#tables, sessionId);
+    const bytes = readBytes(this.#tables.heads, sessionId);
+    const written = this.#heads.get(sessionId);
+    if (bytes !== undefined && written?.seal === sealOf(bytes)) return written.stored;
+    return bytes && openHead(sessionId, bytes);
+  }
+
+  headWritten(seal: number, stored: StoredHead): void {
+    if (this.#heads.size >= MAX_REMEMBERED_HEADS) this.#heads.clear();
+    this.#heads.set(stored.head.sessionId, { seal, stored });
   }
 
   isDeleted(sessionId: string): boolean {
@@ -304,7 +323,7 @@ function readHead(tables: Tables, sessionId: string): StoredHead | undefined {
 
 function readSegment(tables: Tables, id: string): Uint8Array | undefined {
   const bytes = readBytes(tables.segments, id);
-  return bytes && unseal(id, bytes);
+  return bytes && unseal(bytes);
 }
 
 function readJournal(tables: Tables, sessionId: string): JournalRow[] {

@@ -1,39 +1,47 @@
 import { crc32 } from "node:zlib";
-import { type JournalRow, type StoredHead, TroupeError } from "../kernel/index.js";
+import { type Head, type JournalRow, type StoredHead, TroupeError } from "../kernel/index.js";
 import { contentHash, decode, encode } from "../wire/index.js";
 
 /**
- * A sealed record: four bytes of CRC-32 over its key and its payload, then the payload. So a record that was changed on
- * the disk, or came to stand under another key, is found when it is read. Components need none: their key is the hash
- * of their content.
+ * A sealed record: four bytes of CRC-32, then the payload, so that a record which was changed on the disk is found when
+ * it is read. The sum is over the payload, and over the key too where the payload does not itself say whose it is.
+ * Components need no seal: their key is the hash of their content.
  */
 const SEAL = 4;
 
-export function seal(key: string, payload: Uint8Array): Uint8Array {
-  const bytes = new Uint8Array(SEAL + payload.length);
-  new DataView(bytes.buffer).setUint32(0, checksum(key, payload));
+export function seal(payload: Uint8Array, key?: string): Uint8Array {
+  // From Node's pool: every commit makes a few, and they are copied into the store at once.
+  const bytes = Buffer.allocUnsafe(SEAL + payload.length);
+  bytes.writeUInt32LE(checksum(payload, key), 0);
   bytes.set(payload, SEAL);
   return bytes;
 }
 
-/** The payload; `snapshot_damaged` when it is not what was written under this key. */
-export function unseal(key: string, bytes: Uint8Array): Uint8Array {
+/** The payload; `snapshot_damaged` when it is not what was written. */
+export function unseal(bytes: Uint8Array, key?: string): Uint8Array {
   const payload = bytes.subarray(SEAL);
-  const stored = bytes.length < SEAL ? -1 : new DataView(bytes.buffer, bytes.byteOffset).getUint32(0);
-  if (stored !== checksum(key, payload)) throw damaged(`record ${key} was changed after it was written`);
+  if (sealOf(bytes) !== checksum(payload, key)) throw damaged("it was changed after it was written");
   return payload;
 }
 
-function checksum(key: string, payload: Uint8Array): number {
-  return crc32(payload, crc32(key));
+/** The sum a sealed record bears; -1 for bytes too short to have one. */
+export function sealOf(bytes: Uint8Array): number {
+  const [a = 0, b = 0, c = 0, d = 0] = bytes;
+  return bytes.length < SEAL ? -1 : (a | (b << 8) | (c << 16) | (d << 24)) >>> 0;
 }
 
-export function sealHead(stored: StoredHead): Uint8Array {
-  return seal(stored.head.sessionId, encode(stored));
+function checksum(payload: Uint8Array, key: string | undefined): number {
+  return key === undefined ? crc32(payload) : crc32(payload, crc32(key));
+}
+
+export function sealHead({ head, receipts }: StoredHead): Uint8Array {
+  return seal(encode({ head, receipts: new Uint8Array(Float64Array.from(receipts).buffer) }));
 }
 
 export function openHead(sessionId: string, bytes: Uint8Array): StoredHead {
-  return decode<StoredHead>(unseal(sessionId, bytes));
+  const { head, receipts } = decode<{ readonly head: Head; readonly receipts: Uint8Array }>(unseal(bytes));
+  if (head.sessionId !== sessionId) throw damaged(`the head of session ${sessionId} is that of ${head.sessionId}`);
+  return { head, receipts: [...new Float64Array(new Uint8Array(receipts).buffer)] };
 }
 
 /** A component's bytes, if they are what their name says. */
@@ -62,11 +70,11 @@ export function sessionOfJournalKey(key: string): string {
 }
 
 export function sealJournalRow(sessionId: string, row: JournalRow): Uint8Array {
-  return seal(journalKey(sessionId, row.sequence), encode(row));
+  return seal(encode(row), journalKey(sessionId, row.sequence));
 }
 
 export function openJournalRow(key: string, bytes: Uint8Array): JournalRow {
-  return decode<JournalRow>(unseal(key, bytes));
+  return decode<JournalRow>(unseal(bytes, key));
 }
 
 function damaged(why: string): TroupeError {
