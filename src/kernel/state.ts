@@ -44,6 +44,13 @@ export interface Commit {
   readonly segment?: { readonly id: string; readonly bytes: Uint8Array };
   /** Only components whose content is not stored yet. */
   readonly components: readonly { readonly hash: string; readonly bytes: Uint8Array }[];
+  /**
+   * What the operation means, in words of its own. Repeated with another intent it is refused instead of answered.
+   * Left to the caller, because positions, clocks and captured state differ between two attempts that mean the same.
+   */
+  readonly intent?: string;
+  /** Deletes the session's journal in the same write: the turn it belongs to is stored now. */
+  readonly clearsJournal?: boolean;
 }
 
 export function segmentId(sessionId: string, revision: number): string {
@@ -54,8 +61,10 @@ export function nodeId(segment: string, index: number): string {
   return `${segment}.${index}`;
 }
 
-/** Splits a node id into its segment and its index; a session id may itself contain dots. */
+/** Splits a node id into its segment and its index (NaN when it has none); a session id may itself contain dots. */
 export function parseNodeId(node: string): { segment: string; index: number } {
   const dot = node.lastIndexOf(".");
-  return { segment: node.slice(0, dot), index: Number(node.slice(dot + 1)) };
+  const index = node.slice(dot + 1);
+  // One node has one name: "1.0", "01" and "" are none.
+  return { segment: node.slice(0, dot), index: /^(0|[1-9]\d{0,14})$/.test(index) ? Number(index) : Number.NaN };
 }

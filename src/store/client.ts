@@ -1,10 +1,19 @@
 import type { MessagePort } from "node:worker_threads";
-import type { Commit, Head, Message } from "../kernel/index.js";
+import type {
+  Commit,
+  CommitReceipt,
+  Head,
+  JournalEntry,
+  JournalReceipt,
+  JournalRow,
+  Message,
+} from "../kernel/index.js";
 import { Lane } from "../wire/index.js";
-import type { CommitReceipt, StoreOptions } from "./contract.js";
-import { isOnPath, readHistory } from "./history.js";
+import type { StoreOptions } from "./contract.js";
+import type { HistoryTail, MessageNode } from "./history.js";
 import { type LmdbReader, openLmdbReader } from "./lmdb.js";
 import type { LoadedSession, StoreCalls } from "./protocol.js";
+import { READS, type ReadMethod } from "./reads.js";
 
 export interface StoreClientOptions {
   /** The other end of a port that the store worker has attached. */
@@ -33,43 +42,68 @@ export class StoreClient {
   }
 
   async head(sessionId: string): Promise<Head | undefined> {
-    const reader = this.#reader();
-    return reader === undefined ? ((await this.#call("head", sessionId)) ?? undefined) : reader.head(sessionId);
+    return (await this.#read("head", sessionId)) ?? undefined;
   }
 
   /** The messages up to and including node `leaf`, oldest first. */
-  async history(leaf: string | null): Promise<readonly Message[]> {
-    const reader = this.#reader();
-    return reader === undefined ? this.#call("history", leaf) : readHistory(reader, leaf);
+  history(leaf: string | null): Promise<readonly Message[]> {
+    return this.#read("history", leaf);
+  }
+
+  /** The last `count` messages up to `leaf`, and the node before them; reads no more of the history than that. */
+  tail(leaf: string | null, count: number): Promise<HistoryTail> {
+    return this.#read("tail", [leaf, count]);
   }
 
   /** Is a node on the way from the root to `leaf`? */
-  async onPath(leaf: string | null, node: string): Promise<boolean> {
-    const reader = this.#reader();
-    return reader === undefined ? this.#call("onPath", [leaf, node]) : isOnPath(reader, leaf, node);
+  onPath(leaf: string | null, node: string): Promise<boolean> {
+    return this.#read("onPath", [leaf, node]);
+  }
+
+  /** The nodes after `from` up to and including `to`; rejects with `not_on_path` when `from` does not lead there. */
+  nodesBetween(from: string | null, to: string | null): Promise<readonly string[]> {
+    return this.#read("nodesBetween", [from, to]);
+  }
+
+  /** The session's messages as a tree, with the frames it left and the sessions forked from it. */
+  tree(sessionId: string): Promise<readonly MessageNode[]> {
+    return this.#read("tree", sessionId);
   }
 
   /** Head and history together, or undefined when there is no such session. */
   async load(sessionId: string): Promise<LoadedSession | undefined> {
-    const reader = this.#reader();
-    if (reader === undefined) return (await this.#call("load", sessionId)) ?? undefined;
-    const head = reader.head(sessionId);
-    return head === undefined ? undefined : { head, history: readHistory(reader, head.leaf) };
+    return (await this.#read("load", sessionId)) ?? undefined;
   }
 
   async component(hash: string): Promise<Uint8Array | undefined> {
-    const reader = this.#reader();
-    return reader === undefined ? ((await this.#call("component", hash)) ?? undefined) : reader.component(hash);
+    return (await this.#read("component", hash)) ?? undefined;
   }
 
-  async sessionIds(): Promise<readonly string[]> {
-    const reader = this.#reader();
-    return reader === undefined ? this.#call("sessionIds", null) : [...reader.sessionIds()];
+  sessionIds(): Promise<readonly string[]> {
+    return this.#read("sessionIds", null);
+  }
+
+  /** What the session's unfinished turn has recorded, in order; empty when there is none. */
+  journal(sessionId: string): Promise<readonly JournalRow[]> {
+    return this.#read("journal", sessionId);
   }
 
   /** Resolves when the commit is durable. Rejects with `head_conflict`, `session_exists`, `store_write_failed`, … */
   commit(commit: Commit): Promise<CommitReceipt> {
     return this.#call("commit", commit);
+  }
+
+  /**
+   * Records the outcome of an effect; resolves when it is durable. The first outcome of a turn's replay key counts: who
+   * comes later with the same request gets its bytes. Rejects with `replay_mismatch` when the request is another one,
+   * with `head_conflict` when the session has moved on without this worker.
+   *
+   * @example
+   * const recorded = await store.record({ ...sealEnvelope(request), sessionId, turnId, key, bytes, expectedRevision });
+   * const outcome = decode(recorded.replayed ? recorded.bytes : bytes);
+   */
+  record(entry: JournalEntry): Promise<JournalReceipt> {
+    return this.#call("record", entry);
   }
 
   /** Commits without an answer reject with `worker_lost`; they may have been written. */
@@ -82,6 +116,11 @@ export class StoreClient {
   // No deadline: a late commit is still durable, so giving up early would only make its outcome unknown.
   #call<M extends keyof StoreCalls>(method: M, ask: StoreCalls[M]["ask"]): Promise<StoreCalls[M]["answer"]> {
     return this.#lane.call(method, ask);
+  }
+
+  async #read<M extends ReadMethod>(method: M, ask: StoreCalls[M]["ask"]): Promise<StoreCalls[M]["answer"]> {
+    const reader = this.#reader();
+    return reader === undefined ? this.#call(method, ask) : READS[method](reader, ask);
   }
 
   #reader(): LmdbReader | undefined {

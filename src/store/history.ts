@@ -1,72 +1,162 @@
-import { type Message, parseNodeId, type Segment, TroupeError } from "../kernel/index.js";
-import { decode } from "../wire/index.js";
+import {
+  type Head,
+  historyDamaged,
+  isOnPath as isNodeOnPath,
+  type Message,
+  nodeId,
+  type OutlineOf,
+  parseNodeId,
+  pathTo,
+  type Segment,
+  type SegmentOutline,
+  type TreeNode,
+  TroupeError,
+  treeOf,
+} from "../kernel/index.js";
 import type { StoreReader } from "./contract.js";
+import { decodeSegment, segmentOutline } from "./outline.js";
+
+type SegmentReader = Pick<StoreReader, "segment">;
 
 /**
- * The messages from the root to `leaf`, oldest first. Walks the segments backwards; where a segment continues a node in
- * the middle of another one (a fork), what came after that node belongs to the other branch and is cut off.
+ * The messages from the root to `leaf`, oldest first.
  *
  * @example
  * const messages = readHistory(reader, "chat-42@7.3");
  */
-export function readHistory(reader: Pick<StoreReader, "segment">, leaf: string | null): Message[] {
-  const newestFirst: (readonly Message[])[] = [];
-  for (const { segment, index } of walk(reader, leaf)) newestFirst.push(segment.messages.slice(0, index + 1));
-  return newestFirst.reverse().flat();
+export function readHistory(reader: SegmentReader, leaf: string | null): Message[] {
+  return readTail(reader, leaf, Number.POSITIVE_INFINITY).messages;
+}
+
+/** The end of a history, and where the rest of it ends: read that next to go further back. */
+export interface HistoryTail {
+  readonly messages: Message[];
+  /** The node before the first of the messages; null when that is the first of all. */
+  readonly before: string | null;
 }
 
 /**
- * Is a node on the way from the root to `leaf`?
+ * The last `count` messages up to `leaf`, oldest first. Reads the segments they are in and no others.
  *
  * @example
- * isOnPath(reader, "chat-42@7.3", "chat-42@2.0"); // true
+ * const { messages, before } = readTail(reader, head.leaf, 20);
+ * const older = readTail(reader, before, 20);
  */
-export function isOnPath(reader: Pick<StoreReader, "segment">, leaf: string | null, node: string): boolean {
-  const wanted = parseNodeId(node);
-  for (const { segment, index } of walk(reader, leaf)) {
-    if (segment.id === wanted.segment) return wanted.index >= 0 && wanted.index <= index;
+export function readTail(reader: SegmentReader, leaf: string | null, count: number): HistoryTail {
+  const newestFirst: (readonly Message[])[] = [];
+  let wanted = count;
+  const segments = new SegmentCache(reader);
+  for (const { outline, index } of pathTo(segments.outlineOf, leaf)) {
+    if (wanted <= 0) return { messages: newestFirst.reverse().flat(), before: nodeId(outline.id, index) };
+    const { messages } = segments.read(outline.id);
+    const from = Math.max(0, index + 1 - wanted);
+    newestFirst.push(messages.slice(from, index + 1));
+    if (from > 0) return { messages: newestFirst.reverse().flat(), before: nodeId(outline.id, from - 1) };
+    wanted -= index + 1;
   }
-  return false;
+  return { messages: newestFirst.reverse().flat(), before: null };
 }
 
-/** The segments from `leaf` back to the root, each with the index of its last message on the path. */
-function* walk(
-  reader: Pick<StoreReader, "segment">,
-  leaf: string | null,
-): Generator<{ readonly segment: Segment; readonly index: number }> {
-  const seen = new Set<string>();
-  for (let node = leaf; node !== null; ) {
-    const { segment: id, index } = parseNodeId(node);
-    // Only damaged records can form a ring, and following it would never end.
-    if (seen.has(id)) throw damaged(id, "it is its own ancestor");
-    seen.add(id);
-    const segment = readSegment(reader, id);
-    if (!Number.isInteger(index) || index < 0 || index >= segment.messages.length) {
-      throw damaged(id, `it has ${segment.messages.length} messages, but node ${node} is expected in it`);
-    }
-    yield { segment, index };
-    node = segment.parent;
-  }
+/** Is a node on the way from the root to `leaf`? Reads no messages. */
+export function isOnPath(reader: SegmentReader, leaf: string | null, node: string): boolean {
+  return isNodeOnPath(outlinesOf(reader), leaf, node);
 }
 
-function readSegment(reader: Pick<StoreReader, "segment">, id: string): Segment {
-  const bytes = reader.segment(id);
-  if (bytes === undefined) throw damaged(id, "it is missing");
-  let segment: Segment;
-  try {
-    segment = decode<Segment>(bytes);
-  } catch (error) {
-    // A record of a newer release is whole, only unknown here: say that, not "damaged".
-    if (error instanceof TroupeError && error.code === "snapshot_version_unknown") throw error;
-    throw damaged(id, "it cannot be decoded", error);
-  }
-  if (segment?.id !== id || !Array.isArray(segment.messages)) throw damaged(id, "it holds another record");
-  return segment;
+/** A node of a session's tree, with its message. */
+export interface MessageNode extends TreeNode {
+  readonly message: Message;
 }
 
-function damaged(segment: string, why: string, cause?: unknown): TroupeError {
-  return new TroupeError("history_damaged", `History segment ${segment} cannot be used: ${why}.`, {
-    details: { segment },
-    cause,
+/**
+ * Everything a session leads to, for showing: its conversation (`active`), the frames it left, and the sessions forked
+ * from it, each message once and behind its parent. Looks at every head of the store.
+ *
+ * @example
+ * for (const { node, parent, active, message } of readTree(reader, "chat-42")) draw(node, parent, active, message);
+ */
+export function readTree(
+  reader: SegmentReader & Pick<StoreReader, "head" | "sessionIds">,
+  sessionId: string,
+): MessageNode[] {
+  const head = reader.head(sessionId);
+  if (head === undefined) return [];
+  const leaves = (head.frames ?? []).map(({ leaf }) => leaf);
+  for (const id of [...reader.sessionIds()]) {
+    const other = id === sessionId ? undefined : readableHead(reader, id);
+    if (other?.parent?.sessionId === sessionId) leaves.push(other.leaf);
+  }
+  const segments = new SegmentCache(reader);
+  return treeOf(segments.outlineOf, { active: head.leaf, others: leaves }).map((node) => {
+    const { segment, index } = parseNodeId(node.node);
+    return { ...node, message: segments.read(segment).messages[index] as Message };
   });
+}
+
+/** Another session's damage is not this one's. */
+function readableHead(reader: Pick<StoreReader, "head">, sessionId: string): Head | undefined {
+  try {
+    return reader.head(sessionId);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Finds outlines in a store, so that paths can be followed without reading messages. */
+export function outlinesOf(reader: SegmentReader): OutlineOf {
+  return (id) => checked(id, segmentOutline, bytesOf(reader, id));
+}
+
+/** Segments, decoded once each; their outlines come with them. */
+class SegmentCache {
+  readonly #reader: SegmentReader;
+  readonly #bytes = new Map<string, Uint8Array>();
+  readonly #read = new Map<string, Segment>();
+
+  constructor(reader: SegmentReader) {
+    this.#reader = reader;
+  }
+
+  readonly outlineOf = (id: string): SegmentOutline => {
+    const bytes = bytesOf(this.#reader, id);
+    this.#bytes.set(id, bytes);
+    return checked(id, segmentOutline, bytes);
+  };
+
+  /** A segment whose outline was asked for. */
+  read(id: string): Segment {
+    const known = this.#read.get(id);
+    if (known !== undefined) return known;
+    const segment = checked(id, decodeSegment, this.#bytes.get(id) ?? bytesOf(this.#reader, id));
+    this.#bytes.delete(id);
+    this.#read.set(id, segment);
+    return segment;
+  }
+}
+
+function bytesOf(reader: SegmentReader, id: string): Uint8Array {
+  let bytes: Uint8Array | undefined;
+  try {
+    bytes = reader.segment(id);
+  } catch (error) {
+    throw damagedBy(id, error);
+  }
+  if (bytes === undefined) throw historyDamaged(id, "it is missing");
+  return bytes;
+}
+
+function checked<T extends { readonly id: string }>(id: string, read: (bytes: Uint8Array) => T, bytes: Uint8Array): T {
+  let found: T;
+  try {
+    found = read(bytes);
+  } catch (error) {
+    throw damagedBy(id, error);
+  }
+  if (found.id !== id) throw historyDamaged(id, "it holds another record");
+  return found;
+}
+
+function damagedBy(id: string, error: unknown): TroupeError {
+  // A record of a newer release is whole, only unknown here: say that, not "damaged".
+  if (error instanceof TroupeError && error.code === "snapshot_version_unknown") return error;
+  return historyDamaged(id, "it cannot be decoded", error);
 }

@@ -1,39 +1,68 @@
 import { createRequire } from "node:module";
-import type { Database, RootDatabase } from "lmdb";
-import { asTroupeError, type Commit, type Head, messageOf, TroupeError } from "../kernel/index.js";
-import { decode, encode } from "../wire/index.js";
-import type { CommitResult, StoreBackend, StoreReader } from "./contract.js";
+import {
+  asTroupeError,
+  type Change,
+  type CommitBudget,
+  type Head,
+  type JournalMark,
+  type JournalRow,
+  messageOf,
+  planWrites,
+  type SegmentOutline,
+  type StoredHead,
+  type StoreWrite,
+  TroupeError,
+  type WriteFacts,
+  type WriteResult,
+} from "../kernel/index.js";
+import type { StoreBackend, StoreReader } from "./contract.js";
 import { checkDatabaseFile } from "./lmdb-file.js";
-import { planBatch, recordsOf, writeFailed } from "./plan.js";
+import {
+  bringUpToDate,
+  LAYOUT_VERSION,
+  openTables,
+  type Root,
+  readBytes,
+  readLayout,
+  TABLE,
+  type Table,
+  type Tables,
+} from "./lmdb-layout.js";
+import { segmentOutline } from "./outline.js";
+import {
+  journalKey,
+  journalRange,
+  openComponent,
+  openHead,
+  openJournalRow,
+  seal,
+  sealHead,
+  sealJournalRow,
+  sealOf,
+  unseal,
+} from "./records.js";
+import { countRecords, inOrder, writeFailed } from "./writes.js";
+
+export interface LmdbOptions {
+  readonly commitBudget?: CommitBudget;
+}
 
 /**
- * The embedded store. In its folder, `data.mdb` and `lock.mdb` are LMDB's and `troupe-owner.<n>` is the lock of lock.ts.
- * In the database, layout version 1, every table is a named database with string keys:
- *
- *   table        key            value
- *   meta         "layout"       encode({ version })
- *   heads        session id     encode(Head)
- *   segments     segment id     the bytes, as committed
- *   components   content hash   the bytes, as committed
- */
-const LAYOUT_VERSION = 1;
-
-/**
- * Opens the store of a folder for writing; a new one is created. One thread may do so, and that thread must never be
- * terminated while the store is open: LMDB's write lock would stay held for ever.
+ * Opens the store of a folder for writing; a new one is created, an older layout is brought up to date. One thread may
+ * do so, and that thread must never be terminated while the store is open: LMDB's write lock would stay held for ever.
  *
  * @example
  * const lock = acquireStoreLock("./data"); // on the main thread, first
  * const backend = openLmdb("./data"); // in the store worker
  */
-export function openLmdb(path: string): StoreBackend {
+export function openLmdb(path: string, options: LmdbOptions = {}): StoreBackend {
   const root = openRoot(path, { readOnly: false });
   try {
     // The version comes first: the tables of a layout this release does not know are not even opened.
-    const isNew = !checkLayout(root);
+    const found = readLayout(root);
     const tables = openTables(root);
-    if (isNew) recordLayout(root);
-    return new LmdbBackend(tables);
+    bringUpToDate(tables, found);
+    return new LmdbBackend(tables, options);
   } catch (error) {
     root.close();
     throw asTroupeError(error, "store_open_failed", `The store at ${path} cannot be opened: ${messageOf(error)}`);
@@ -50,19 +79,14 @@ export function openLmdb(path: string): StoreBackend {
 export function openLmdbReader(path: string): LmdbReader {
   const root = openRoot(path, { readOnly: true });
   try {
+    if (readLayout(root) !== LAYOUT_VERSION) {
+      throw new TroupeError("store_open_failed", `The store at ${path} has not been opened for writing yet.`);
+    }
     return new TableReader(openTables(root));
   } catch (error) {
     root.close();
     throw asTroupeError(error, "store_open_failed", `The store at ${path} cannot be read: ${messageOf(error)}`);
   }
-}
-
-type Table = Database<Uint8Array, string>;
-interface Tables {
-  readonly root: RootDatabase<Uint8Array, string>;
-  readonly heads: Table;
-  readonly segments: Table;
-  readonly components: Table;
 }
 
 /** A read-only view from any thread. It sees everything that was acknowledged before the call. */
@@ -80,15 +104,22 @@ class TableReader implements LmdbReader {
 
   head(sessionId: string): Head | undefined {
     this.#refresh();
-    return readHead(this.#tables, sessionId);
+    return readHead(this.#tables, sessionId)?.head;
   }
 
   segment(id: string): Uint8Array | undefined {
-    return this.#unchanging(this.#tables.segments, id);
+    const bytes = this.#unchanging(this.#tables.segments, id);
+    return bytes && unseal(bytes);
   }
 
   component(hash: string): Uint8Array | undefined {
-    return this.#unchanging(this.#tables.components, hash);
+    const bytes = this.#unchanging(this.#tables.components, hash);
+    return bytes && openComponent(hash, bytes);
+  }
+
+  journal(sessionId: string): JournalRow[] {
+    this.#refresh();
+    return readJournal(this.#tables, sessionId);
   }
 
   sessionIds(): Iterable<string> {
@@ -121,13 +152,17 @@ class TableReader implements LmdbReader {
 
 class LmdbBackend implements StoreBackend {
   readonly #tables: Tables;
+  readonly #facts: LmdbFacts;
+  readonly #budget: CommitBudget | undefined;
   readonly writes = { transactions: 0, records: 0 };
 
-  constructor(tables: Tables) {
+  constructor(tables: Tables, { commitBudget }: LmdbOptions) {
     this.#tables = tables;
+    this.#facts = new LmdbFacts(tables);
+    this.#budget = commitBudget;
   }
 
-  commit(batch: readonly Commit[]): CommitResult[] {
+  write(batch: readonly StoreWrite[]): WriteResult[] {
     try {
       return this.#transact(batch);
     } catch (cause) {
@@ -135,37 +170,66 @@ class LmdbBackend implements StoreBackend {
     }
   }
 
-  #transact(batch: readonly Commit[]): CommitResult[] {
-    const { root } = this.#tables;
+  #transact(batch: readonly StoreWrite[]): WriteResult[] {
     // Decided inside the transaction, so the compare-and-set holds even against a writer that ignored the lock.
     // Only `transactionSync` rolls back when its body throws; without overlapping syncs it returns after the sync.
-    const { results, accepted } = root.transactionSync(() => {
-      const plan = planBatch((id) => readHead(this.#tables, id), batch);
-      for (const commit of plan.accepted) this.#put(commit);
+    const { results, changes } = this.#tables.root.transactionSync(() => {
+      const plan = planWrites(this.#facts, batch, this.#budget);
+      for (const change of plan.changes) this.#carryOut(change);
       return plan;
     });
-    if (accepted.length > 0) this.writes.transactions++;
-    for (const commit of accepted) this.writes.records += recordsOf(commit);
+    if (changes.length > 0) this.writes.transactions++;
+    this.writes.records += countRecords(changes);
+    this.#facts.changed(changes);
     return results;
   }
 
-  #put({ head, segment, components }: Commit): void {
-    const tables = this.#tables;
-    if (segment !== undefined) tables.segments.putSync(segment.id, segment.bytes);
-    for (const { hash, bytes } of components) tables.components.putSync(hash, bytes);
-    tables.heads.putSync(head.sessionId, encode(head));
+  #carryOut(change: Change): void {
+    const { segments, components, journal } = this.#tables;
+    switch (change.kind) {
+      case "put_head":
+        this.#putHead(change.stored);
+        break;
+      case "put_segment":
+        segments.putSync(change.id, seal(change.bytes));
+        break;
+      case "put_component":
+        components.putSync(change.hash, change.bytes);
+        break;
+      case "put_journal":
+        journal.putSync(
+          journalKey(change.sessionId, change.row.sequence),
+          sealJournalRow(change.sessionId, change.row),
+        );
+        break;
+      case "clear_journal":
+        for (const sequence of change.sequences) journal.removeSync(journalKey(change.sessionId, sequence));
+        break;
+    }
+  }
+
+  #putHead(stored: StoredHead): void {
+    const { sessionId } = stored.head;
+    const bytes = sealHead(stored);
+    this.#tables.heads.putSync(sessionId, bytes);
+    this.#facts.headWritten(sealOf(bytes), stored);
   }
 
   head(sessionId: string): Head | undefined {
-    return readHead(this.#tables, sessionId);
+    return readHead(this.#tables, sessionId)?.head;
   }
 
   segment(id: string): Uint8Array | undefined {
-    return readBytes(this.#tables.segments, id);
+    return readSegment(this.#tables, id);
   }
 
   component(hash: string): Uint8Array | undefined {
-    return readBytes(this.#tables.components, hash);
+    const bytes = readBytes(this.#tables.components, hash);
+    return bytes && openComponent(hash, bytes);
+  }
+
+  journal(sessionId: string): JournalRow[] {
+    return readJournal(this.#tables, sessionId);
   }
 
   sessionIds(): Iterable<string> {
@@ -182,15 +246,90 @@ class LmdbBackend implements StoreBackend {
   }
 }
 
-function readHead(tables: Tables, sessionId: string): Head | undefined {
-  const bytes = readBytes(tables.heads, sessionId);
-  return bytes === undefined ? undefined : decode<Head>(bytes);
+const MAX_REMEMBERED_JOURNALS = 10_000;
+const MAX_REMEMBERED_HEADS = 1_000;
+
+/** What the planner asks, answered from the tables as the transaction sees them. */
+class LmdbFacts implements WriteFacts {
+  readonly #tables: Tables;
+  /** What the journals of running turns hold, without their outcomes: otherwise every record would read them all. */
+  readonly #journals = new Map<string, JournalMark[]>();
+  readonly #heads = new Map<string, { readonly seal: number; readonly stored: StoredHead }>();
+
+  constructor(tables: Tables) {
+    this.#tables = tables;
+  }
+
+  /** What is stored now, always; what was written here is recognised by its seal and not decoded again. */
+  head(sessionId: string): StoredHead | undefined {
+    const bytes = readBytes(this.#tables.heads, sessionId);
+    const written = this.#heads.get(sessionId);
+    if (bytes !== undefined && written?.seal === sealOf(bytes)) return written.stored;
+    return bytes && openHead(sessionId, bytes);
+  }
+
+  headWritten(seal: number, stored: StoredHead): void {
+    if (this.#heads.size >= MAX_REMEMBERED_HEADS) this.#heads.clear();
+    this.#heads.set(stored.head.sessionId, { seal, stored });
+  }
+
+  isDeleted(sessionId: string): boolean {
+    return this.#tables.deleted.doesExist(sessionId);
+  }
+
+  segment(id: string): SegmentOutline | undefined {
+    const bytes = readSegment(this.#tables, id);
+    return bytes && segmentOutline(bytes);
+  }
+
+  hasComponent(hash: string): boolean {
+    return this.#tables.components.doesExist(hash);
+  }
+
+  readonly outline = segmentOutline;
+
+  journal(sessionId: string): readonly JournalMark[] {
+    const known = this.#journals.get(sessionId);
+    if (known !== undefined) return known;
+    const marks = readJournal(this.#tables, sessionId).map(markOf);
+    if (this.#journals.size >= MAX_REMEMBERED_JOURNALS) this.#journals.clear();
+    this.#journals.set(sessionId, marks);
+    return marks;
+  }
+
+  journalRow(sessionId: string, sequence: number): JournalRow | undefined {
+    const key = journalKey(sessionId, sequence);
+    const bytes = readBytes(this.#tables.journal, key);
+    return bytes && openJournalRow(key, bytes);
+  }
+
+  /** Told only after the transaction: one that fails must leave no trace here either. */
+  changed(changes: readonly Change[]): void {
+    for (const change of changes) {
+      if (change.kind === "clear_journal") this.#journals.delete(change.sessionId);
+      else if (change.kind === "put_journal") this.#journals.get(change.sessionId)?.push(markOf(change.row));
+    }
+  }
 }
 
-function readBytes(table: Table, key: string): Uint8Array | undefined {
-  // A copy LMDB gives away; as a plain byte array, because its own carries properties a reader must not depend on.
-  const copy = table.getBinary(key);
-  return copy === undefined ? undefined : new Uint8Array(copy.buffer, copy.byteOffset, copy.byteLength);
+function markOf({ sequence, turnId, key, hash }: JournalRow): JournalMark {
+  return { sequence, turnId, key, hash };
+}
+
+function readHead(tables: Tables, sessionId: string): StoredHead | undefined {
+  const bytes = readBytes(tables.heads, sessionId);
+  return bytes && openHead(sessionId, bytes);
+}
+
+function readSegment(tables: Tables, id: string): Uint8Array | undefined {
+  const bytes = readBytes(tables.segments, id);
+  return bytes && unseal(bytes);
+}
+
+function readJournal(tables: Tables, sessionId: string): JournalRow[] {
+  const rows: JournalRow[] = [];
+  for (const { key, value } of tables.journal.getRange(journalRange(sessionId))) rows.push(openJournalRow(key, value));
+  return inOrder(sessionId, rows);
 }
 
 function countOf(table: Table): number {
@@ -201,9 +340,8 @@ function countOf(table: Table): number {
 // LMDB grows its map by itself, but remapping under readers of other threads is best avoided: reserve address space
 // (not memory, not disk) for more than a store will hold.
 const MAP_BYTES = 64 * 1024 ** 3;
-const TABLE = { encoding: "binary", compression: false, cache: false } as const;
 
-function openRoot(path: string, { readOnly }: { readonly readOnly: boolean }): RootDatabase<Uint8Array, string> {
+function openRoot(path: string, { readOnly }: { readonly readOnly: boolean }): Root {
   checkDatabaseFile(path, { readOnly });
   // Loaded on first use: a native addon costs each thread some 30 ms, and a memory store needs none of it.
   const { open } = createRequire(import.meta.url)("lmdb") as typeof import("lmdb");
@@ -220,41 +358,4 @@ function openRoot(path: string, { readOnly }: { readonly readOnly: boolean }): R
   } catch (cause) {
     throw new TroupeError("store_open_failed", `The store at ${path} cannot be opened: ${messageOf(cause)}`, { cause });
   }
-}
-
-function openTables(root: RootDatabase<Uint8Array, string>): Tables {
-  return {
-    root,
-    heads: openTable(root, "heads"),
-    segments: openTable(root, "segments"),
-    components: openTable(root, "components"),
-  };
-}
-
-function openTable(root: RootDatabase<Uint8Array, string>, name: string): Table {
-  const table: Table | undefined = root.openDB(name, TABLE);
-  // In a read-only store a missing table comes back as undefined, against its declaration.
-  if (table === undefined)
-    throw new TroupeError("store_open_failed", `There is no store yet: table ${name} is missing.`);
-  return table;
-}
-
-/** Whether the store has a layout of this release; false for a new one. A newer layout is refused. */
-function checkLayout(root: RootDatabase<Uint8Array, string>): boolean {
-  const unlessMissing = { ...TABLE, create: false };
-  const meta: Table | undefined = root.openDB("meta", unlessMissing);
-  const bytes = meta === undefined ? undefined : readBytes(meta, "layout");
-  if (bytes === undefined) return false;
-  const { version } = decode<{ readonly version: number }>(bytes);
-  if (version === LAYOUT_VERSION) return true;
-  throw new TroupeError(
-    "store_version_unknown",
-    `This store has layout version ${version}; this release knows version ${LAYOUT_VERSION}. Use the release that wrote it.`,
-    { details: { found: version, known: LAYOUT_VERSION } },
-  );
-}
-
-function recordLayout(root: RootDatabase<Uint8Array, string>): void {
-  const meta = root.openDB("meta", TABLE);
-  root.transactionSync(() => meta.putSync("layout", encode({ version: LAYOUT_VERSION })));
 }

@@ -1,36 +1,91 @@
-import type { Commit, Head } from "../kernel/index.js";
-import type { CommitResult, StoreBackend } from "./contract.js";
-import { planBatch, recordsOf, writeFailed } from "./plan.js";
+import {
+  type Change,
+  type CommitBudget,
+  type Head,
+  type JournalRow,
+  planWrites,
+  type SegmentOutline,
+  type StoredHead,
+  type StoreWrite,
+  type WriteFacts,
+  type WriteResult,
+} from "../kernel/index.js";
+import type { StoreBackend } from "./contract.js";
+import { segmentOutline } from "./outline.js";
+import { countRecords, writeFailed } from "./writes.js";
 
 /**
  * A store that lives as long as its thread: for tests, and for hosts that keep their sessions elsewhere.
  *
  * @example
  * const backend = openMemory();
- * backend.commit([{ head, expectedRevision: 0, components: [] }]);
+ * backend.write([{ kind: "commit", commit: { head, expectedRevision: 0, components: [] } }]);
  */
-export function openMemory(): StoreBackend {
-  return new MemoryBackend();
+export function openMemory(options: { readonly commitBudget?: CommitBudget } = {}): StoreBackend {
+  return new MemoryBackend(options.commitBudget);
 }
 
 class MemoryBackend implements StoreBackend {
-  readonly #heads = new Map<string, Head>();
+  readonly #heads = new Map<string, StoredHead>();
   readonly #segments = new Map<string, Uint8Array>();
   readonly #components = new Map<string, Uint8Array>();
+  readonly #journals = new Map<string, JournalRow[]>();
+  readonly #deleted = new Set<string>();
+  readonly #budget: CommitBudget | undefined;
   readonly writes = { transactions: 0, records: 0 };
 
-  commit(batch: readonly Commit[]): CommitResult[] {
+  readonly #facts: WriteFacts = {
+    head: (sessionId) => this.#heads.get(sessionId),
+    isDeleted: (sessionId) => this.#deleted.has(sessionId),
+    segment: (id): SegmentOutline | undefined => {
+      const bytes = this.#segments.get(id);
+      return bytes && segmentOutline(bytes);
+    },
+    hasComponent: (hash) => this.#components.has(hash),
+    outline: segmentOutline,
+    journal: (sessionId) => this.#journals.get(sessionId) ?? [],
+    journalRow: (sessionId, sequence) => this.#journals.get(sessionId)?.[sequence],
+  };
+
+  constructor(budget: CommitBudget | undefined) {
+    this.#budget = budget;
+  }
+
+  write(batch: readonly StoreWrite[]): WriteResult[] {
     try {
-      const { results, accepted } = planBatch((id) => this.#heads.get(id), batch);
-      if (accepted.length > 0) this.#write(accepted);
+      // Everything that can throw happens while planning, before the first map changes: that is the transaction here.
+      const { results, changes } = planWrites(this.#facts, batch, this.#budget);
+      for (const change of changes) this.#carryOut(change);
+      if (changes.length > 0) this.writes.transactions++;
+      this.writes.records += countRecords(changes);
       return results;
     } catch (cause) {
       return writeFailed(batch, cause);
     }
   }
 
+  #carryOut(change: Change): void {
+    switch (change.kind) {
+      case "put_head":
+        this.#heads.set(change.stored.head.sessionId, change.stored);
+        break;
+      case "put_segment":
+        this.#segments.set(change.id, change.bytes);
+        break;
+      case "put_component":
+        this.#components.set(change.hash, change.bytes);
+        break;
+      case "put_journal":
+        this.#journals.set(change.sessionId, [...(this.#journals.get(change.sessionId) ?? []), change.row]);
+        break;
+      case "clear_journal":
+        this.#journals.delete(change.sessionId);
+        break;
+    }
+  }
+
   head(sessionId: string): Head | undefined {
-    return this.#heads.get(sessionId);
+    return this.#heads.get(sessionId)?.head;
   }
 
   segment(id: string): Uint8Array | undefined {
@@ -39,6 +94,10 @@ class MemoryBackend implements StoreBackend {
 
   component(hash: string): Uint8Array | undefined {
     return this.#components.get(hash);
+  }
+
+  journal(sessionId: string): readonly JournalRow[] {
+    return this.#journals.get(sessionId) ?? [];
   }
 
   sessionIds(): string[] {
@@ -50,22 +109,7 @@ class MemoryBackend implements StoreBackend {
   }
 
   close(): void {
-    this.#heads.clear();
-    this.#segments.clear();
-    this.#components.clear();
-  }
-
-  #write(accepted: readonly Commit[]): void {
-    // Everything that can throw happens before the first map changes: that is this backend's transaction.
-    const segments = accepted.flatMap(({ segment }) =>
-      segment === undefined ? [] : [[segment.id, segment.bytes] as const],
-    );
-    const components = accepted.flatMap((commit) => commit.components.map(({ hash, bytes }) => [hash, bytes] as const));
-    for (const [id, bytes] of segments) this.#segments.set(id, bytes);
-    for (const [hash, bytes] of components) this.#components.set(hash, bytes);
-    for (const { head } of accepted) this.#heads.set(head.sessionId, head);
-    this.writes.transactions++;
-    for (const commit of accepted) this.writes.records += recordsOf(commit);
+    for (const table of [this.#heads, this.#segments, this.#components, this.#journals, this.#deleted]) table.clear();
   }
 }
 

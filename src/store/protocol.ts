@@ -1,6 +1,15 @@
 import type { MessagePort } from "node:worker_threads";
-import type { Commit, Head, Message } from "../kernel/index.js";
-import type { CommitReceipt, StoreOptions, WriteCounts } from "./contract.js";
+import type {
+  Commit,
+  CommitReceipt,
+  Head,
+  JournalEntry,
+  JournalReceipt,
+  JournalRow,
+  Message,
+} from "../kernel/index.js";
+import type { StoreOptions, WriteCounts } from "./contract.js";
+import type { HistoryTail, MessageNode } from "./history.js";
 
 /** Everything needed to resume a session, but for its components, which are fetched by hash when they are wanted. */
 export interface LoadedSession {
@@ -11,10 +20,18 @@ export interface LoadedSession {
 /** What a session worker says to the store worker on its lane: method → argument and answer. */
 export interface StoreCalls {
   readonly commit: { readonly ask: Commit; readonly answer: CommitReceipt };
+  readonly record: { readonly ask: JournalEntry; readonly answer: JournalReceipt };
+  readonly journal: { readonly ask: string; readonly answer: readonly JournalRow[] };
   readonly load: { readonly ask: string; readonly answer: LoadedSession | null };
   readonly head: { readonly ask: string; readonly answer: Head | null };
   readonly history: { readonly ask: string | null; readonly answer: readonly Message[] };
+  readonly tail: { readonly ask: readonly [leaf: string | null, count: number]; readonly answer: HistoryTail };
   readonly onPath: { readonly ask: readonly [leaf: string | null, node: string]; readonly answer: boolean };
+  readonly nodesBetween: {
+    readonly ask: readonly [from: string | null, to: string | null];
+    readonly answer: readonly string[];
+  };
+  readonly tree: { readonly ask: string; readonly answer: readonly MessageNode[] };
   readonly component: { readonly ask: string; readonly answer: Uint8Array | null };
   readonly sessionIds: { readonly ask: null; readonly answer: readonly string[] };
 }
@@ -22,6 +39,8 @@ export interface StoreCalls {
 export interface StoreStats extends WriteCounts {
   /** Commits written; replays and refusals are not counted. */
   readonly commits: number;
+  /** Journal rows written, likewise. */
+  readonly recorded: number;
   readonly sessions: number;
 }
 

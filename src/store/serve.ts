@@ -1,16 +1,24 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { MessagePort } from "node:worker_threads";
-import { type Commit, TroupeError } from "../kernel/index.js";
+import {
+  type Commit,
+  type CommitReceipt,
+  type JournalEntry,
+  type JournalReceipt,
+  type StoreWrite,
+  TroupeError,
+  type WriteResult,
+} from "../kernel/index.js";
 import { Lane } from "../wire/index.js";
-import type { CommitReceipt, CommitResult, StoreBackend } from "./contract.js";
-import { isOnPath, readHistory } from "./history.js";
-import { writeFailed } from "./plan.js";
-import type { LoadedSession, StoreCalls, StoreStats } from "./protocol.js";
+import type { StoreBackend, StoreReader } from "./contract.js";
+import type { StoreStats } from "./protocol.js";
+import { READS, type ReadMethod } from "./reads.js";
+import { writeFailed } from "./writes.js";
 
 /**
- * The store worker's side of its lanes. All commits that arrive in one tick, from any number of session workers, go
- * into one transaction, and each is answered when that transaction is on the disk. While the disk is busy the next
- * batch gathers in the ports, so the busier the store, the fewer syncs per commit.
+ * The store worker's side of its lanes. All commits and journal records that arrive in one tick, from any number of
+ * session workers, go into one transaction in the order they came, and each is answered when that transaction is on the
+ * disk. While the disk is busy the next batch gathers in the ports, so the busier the store, the fewer syncs per write.
  *
  * @example
  * const server = new StoreServer(openLmdb("./data"));
@@ -19,9 +27,9 @@ import type { LoadedSession, StoreCalls, StoreStats } from "./protocol.js";
 export class StoreServer {
   readonly #backend: StoreBackend;
   readonly #lanes = new Set<Lane>();
-  #waiting: WaitingCommit[] = [];
+  #waiting: WaitingWrite[] = [];
   #scheduled: NodeJS.Immediate | undefined;
-  #commits = 0;
+  readonly #written = { commit: 0, record: 0 };
   #closed: Promise<void> | undefined;
 
   constructor(backend: StoreBackend) {
@@ -39,7 +47,8 @@ export class StoreServer {
   }
 
   stats(): StoreStats {
-    return { ...this.#backend.writes, commits: this.#commits, sessions: this.#backend.sessionCount() };
+    const { commit: commits, record: recorded } = this.#written;
+    return { ...this.#backend.writes, commits, recorded, sessions: this.#backend.sessionCount() };
   }
 
   /** Writes and answers what is waiting, then closes the lanes and the backend. */
@@ -57,34 +66,24 @@ export class StoreServer {
   }
 
   #answer(method: string, payload: unknown): unknown {
-    if (!Object.hasOwn(this.#calls, method)) {
-      throw new TroupeError("unknown_method", `The store has no method ${method}.`);
+    // Both sides of the lane are typed by StoreCalls; here only the name is checked.
+    switch (method) {
+      case "commit":
+        return this.#enqueue<CommitReceipt>({ kind: "commit", commit: payload as Commit });
+      case "record":
+        return this.#enqueue<JournalReceipt>({ kind: "record", entry: payload as JournalEntry, at: Date.now() });
     }
-    // Both sides of the lane are typed by StoreCalls; here only the name has been checked.
-    const answer = this.#calls[method as keyof StoreCalls] as (ask: unknown) => unknown;
-    return answer(payload);
+    if (!Object.hasOwn(READS, method)) throw new TroupeError("unknown_method", `The store has no method ${method}.`);
+    const read = READS[method as ReadMethod] as (reader: StoreReader, ask: unknown) => unknown;
+    return read(this.#backend, payload);
   }
 
-  readonly #calls: { readonly [M in keyof StoreCalls]: (ask: StoreCalls[M]["ask"]) => Answer<M> } = {
-    commit: (commit) => this.#enqueue(commit),
-    load: (sessionId) => this.#load(sessionId),
-    head: (sessionId) => this.#backend.head(sessionId) ?? null,
-    history: (leaf) => readHistory(this.#backend, leaf),
-    onPath: ([leaf, node]) => isOnPath(this.#backend, leaf, node),
-    component: (hash) => this.#backend.component(hash) ?? null,
-    sessionIds: () => [...this.#backend.sessionIds()],
-  };
-
-  #load(sessionId: string): LoadedSession | null {
-    const head = this.#backend.head(sessionId);
-    return head === undefined ? null : { head, history: readHistory(this.#backend, head.leaf) };
-  }
-
-  #enqueue(commit: Commit): Promise<CommitReceipt> {
+  /** `Receipt`: what the planner answers to this kind of write. */
+  #enqueue<Receipt extends CommitReceipt | JournalReceipt>(write: StoreWrite): Promise<Receipt> {
     if (this.#closed !== undefined) return Promise.reject(storeClosed());
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ commit, resolve, reject });
-      // Immediates run after the ports of this tick have been read, so every lane's commits are in by then.
+      this.#waiting.push({ write, resolve: resolve as WaitingWrite["resolve"], reject });
+      // Immediates run after the ports of this tick have been read, so every lane's writes are in by then.
       this.#scheduled ??= setImmediate(() => this.#flush());
     });
   }
@@ -95,33 +94,31 @@ export class StoreServer {
     const waiting = this.#waiting;
     if (waiting.length === 0) return;
     this.#waiting = [];
-    const results = this.#write(waiting.map(({ commit }) => commit));
-    waiting.forEach(({ resolve, reject }, i) => {
-      const result = results[i] as CommitResult;
+    const results = this.#write(waiting.map(({ write }) => write));
+    waiting.forEach(({ write, resolve, reject }, i) => {
+      const result = results[i] as WriteResult;
       if (!result.ok) {
         reject(result.error);
         return;
       }
-      if (!result.replayed) this.#commits++;
-      resolve({ revision: result.revision, replayed: result.replayed });
+      if (!result.receipt.replayed) this.#written[write.kind]++;
+      resolve(result.receipt);
     });
   }
 
   // A backend answers its own failures; a backend with a bug must not leave callers waiting for ever.
-  #write(batch: readonly Commit[]): CommitResult[] {
+  #write(batch: readonly StoreWrite[]): WriteResult[] {
     try {
-      return this.#backend.commit(batch);
+      return this.#backend.write(batch);
     } catch (cause) {
       return writeFailed(batch, cause);
     }
   }
 }
 
-type Answer<M extends keyof StoreCalls> = StoreCalls[M]["answer"] | Promise<StoreCalls[M]["answer"]>;
-
-interface WaitingCommit {
-  readonly commit: Commit;
-  readonly resolve: (receipt: CommitReceipt) => void;
+interface WaitingWrite {
+  readonly write: StoreWrite;
+  readonly resolve: (receipt: CommitReceipt | JournalReceipt) => void;
   readonly reject: (error: TroupeError) => void;
 }
 

@@ -7,7 +7,7 @@ import { StoreServer } from "./serve.js";
 
 /** Opens the backend the options name. Only the store worker may do this with a path: it is the one writer. */
 export function openBackend(options: StoreOptions): StoreBackend {
-  return "path" in options ? openLmdb(options.path) : openMemory();
+  return "path" in options ? openLmdb(options.path, options) : openMemory(options);
 }
 
 /**

@@ -1,2 +1,3 @@
 export { type Script, type ScriptStep, scriptedModel } from "../model/index.js";
-export { storeConformance } from "./store-conformance.js";
+export { type ConformanceCase, storeConformance } from "./store/conformance.js";
+export type { ConformanceStore, TestedBackend } from "./store/samples.js";

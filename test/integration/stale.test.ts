@@ -11,7 +11,8 @@ test("a session whose commit was refused is opened anew: the next turn goes on f
   const other = openLmdb(path);
   const head = other.head("s");
   if (head === undefined) throw new Error("the first turn is not stored");
-  other.commit([{ head: { ...head, revision: 2, operation: "elsewhere" }, expectedRevision: 1, components: [] }]);
+  const commit = { head: { ...head, revision: 2, operation: "elsewhere" }, expectedRevision: 1, components: [] };
+  other.write([{ kind: "commit", commit }]);
   const error = await refusalOf(session.turn("two"));
   expect([error.code, error.retryable]).toEqual(["head_conflict", true]);
   expect((await session.turn("three")).revision).toBe(3);

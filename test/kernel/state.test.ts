@@ -25,6 +25,10 @@ describe("node ids", () => {
     );
   });
 
+  it.each(["a@1", "a@1.", "a@1.x", "a@1.01", "a@1.1e1", "a@1.-1", "a@1. 1", ""])("%j is none", (node) => {
+    expect(parseNodeId(node).index).toBeNaN();
+  });
+
   it("of different sessions are different", () => {
     const place = fc.tuple(
       fc.string({ unit: fc.constantFrom(".", "@", "1", "2"), minLength: 1, maxLength: 6 }),

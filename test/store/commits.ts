@@ -2,8 +2,17 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { type Commit, type Message, NO_USAGE, nodeId, segmentId } from "../../src/kernel/index.js";
-import { encode } from "../../src/wire/index.js";
+import {
+  type Commit,
+  type CommitReceipt,
+  type Message,
+  NO_USAGE,
+  nodeId,
+  segmentId,
+  type TroupeError,
+} from "../../src/kernel/index.js";
+import type { StoreBackend } from "../../src/store/index.js";
+import { contentHash, encode } from "../../src/wire/index.js";
 
 /** The commit of a session's n-th turn: one message. */
 export function turn(sessionId: string, revision: number, components: Commit["components"] = []): Commit {
@@ -23,6 +32,18 @@ export function turn(sessionId: string, revision: number, components: Commit["co
     segment: { id, bytes: segmentBytes(id, parent, [`message ${revision}`]) },
     components,
   };
+}
+
+export function component(...bytes: readonly number[]): Commit["components"][number] {
+  const value = new Uint8Array(bytes);
+  return { hash: contentHash(value), bytes: value };
+}
+
+/** Commits as one batch; each answer is a receipt or the error that refused it. */
+export function commit(backend: StoreBackend, ...commits: readonly Commit[]): (CommitReceipt | TroupeError)[] {
+  return backend
+    .write(commits.map((each) => ({ kind: "commit", commit: each })))
+    .map((result) => (result.ok ? (result.receipt as CommitReceipt) : result.error));
 }
 
 export function segmentBytes(id: string, parent: string | null, texts: readonly string[]): Uint8Array {

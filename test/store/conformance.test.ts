@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "vitest";
 import { openLmdb, openMemory } from "../../src/store/index.js";
-import { type ConformanceStore, storeConformance } from "../../src/testing/store-conformance.js";
+import { type ConformanceStore, storeConformance } from "../../src/testing/index.js";
 
 async function memoryStore(): Promise<ConformanceStore> {
   const backend = openMemory();

@@ -1,9 +1,19 @@
 import { expect, test } from "vitest";
-import { readHistory } from "../../src/store/index.js";
+import { isOnPath, openMemory, readHistory, readTail, readTree } from "../../src/store/index.js";
 import { encode } from "../../src/wire/index.js";
-import { segmentBytes, textsOf } from "./commits.js";
+import { commit, segmentBytes, textsOf, turn } from "./commits.js";
 
 const reader = (segments: Readonly<Record<string, Uint8Array>>) => ({ segment: (id: string) => segments[id] });
+
+/** Also counts what is read. */
+function counting(segments: Readonly<Record<string, Uint8Array>>) {
+  const read: string[] = [];
+  const segment = (id: string) => {
+    read.push(id);
+    return segments[id];
+  };
+  return { segment, read };
+}
 
 test("an empty history has no messages", () => {
   expect(readHistory(reader({}), null)).toEqual([]);
@@ -17,6 +27,77 @@ test("messages come oldest first, cut where a branch leaves its parent", () => {
   });
   expect(textsOf(readHistory(stored, "a@2.0"))).toEqual(["one", "two", "three", "four"]);
   expect(textsOf(readHistory(stored, "b@1.1"))).toEqual(["one", "aside", "more"]);
+});
+
+const long = {
+  "a@1": segmentBytes("a@1", null, ["one", "two"]),
+  "a@2": segmentBytes("a@2", "a@1.1", ["three", "four", "five"]),
+  "a@3": segmentBytes("a@3", "a@2.1", ["six", "seven"]),
+};
+
+test.each<[number, string[], string | null, string[]]>([
+  [0, [], "a@3.1", ["a@3"]],
+  [1, ["seven"], "a@3.0", ["a@3"]],
+  [2, ["six", "seven"], "a@2.1", ["a@3", "a@2"]],
+  [3, ["four", "six", "seven"], "a@2.0", ["a@3", "a@2"]],
+  [6, ["one", "two", "three", "four", "six", "seven"], null, ["a@3", "a@2", "a@1"]],
+  [99, ["one", "two", "three", "four", "six", "seven"], null, ["a@3", "a@2", "a@1"]],
+])("the last %i messages are read without what is before them", (count, texts, before, segments) => {
+  const stored = counting(long);
+  const tail = readTail(stored, "a@3.1", count);
+  expect(textsOf(tail.messages)).toEqual(texts);
+  expect(tail.before).toBe(before);
+  expect(stored.read).toEqual(segments);
+});
+
+test("a history is read in pages, each beginning where the last one ended", () => {
+  const pages: string[][] = [];
+  for (let at: string | null = "a@3.1"; at !== null; ) {
+    const { messages, before } = readTail(reader(long), at, 4);
+    pages.unshift(textsOf(messages));
+    at = before;
+  }
+  expect(pages.flat()).toEqual(["one", "two", "three", "four", "six", "seven"]);
+});
+
+test("whether a node is on a path is found without decoding a message", () => {
+  const unreadable = segmentBytes("a@1", null, ["one", "two"]);
+  unreadable.fill(0xc1, unreadable.length - 6);
+  const stored = reader({ ...long, "a@1": unreadable });
+  expect(isOnPath(stored, "a@3.1", "a@1.0")).toBe(true);
+  expect(isOnPath(stored, "a@3.1", "a@2.2")).toBe(false);
+  expect(() => readHistory(stored, "a@3.1")).toThrow(expect.objectContaining({ code: "history_damaged" }));
+});
+
+// state §2.3: message tree
+test("a session's tree has its conversation, the frames it left and the sessions forked from it", () => {
+  const backend = openMemory();
+  const framed = turn("a", 3);
+  const left = [{ frameId: "main", reason: "compaction", leaf: "a@2.0" }];
+  commit(
+    backend,
+    turn("a", 1),
+    turn("a", 2),
+    {
+      ...framed,
+      head: { ...framed.head, frameId: "second", frames: left },
+      segment: { id: "a@3", bytes: segmentBytes("a@3", null, ["summary"]) },
+    },
+    {
+      ...turn("b", 1),
+      head: { ...turn("b", 1).head, parent: { sessionId: "a", leaf: "a@1.0" } },
+      segment: { id: "b@1", bytes: segmentBytes("b@1", "a@1.0", ["aside"]) },
+    },
+    turn("stranger", 1),
+  );
+  const tree = readTree(backend, "a");
+  expect(tree.map(({ node, parent, active, message }) => [node, parent, active, ...textsOf([message])])).toEqual([
+    ["a@3.0", null, true, "summary"],
+    ["a@1.0", null, false, "message 1"],
+    ["a@2.0", "a@1.0", false, "message 2"],
+    ["b@1.0", "a@1.0", false, "aside"],
+  ]);
+  expect(readTree(backend, "nobody")).toEqual([]);
 });
 
 test("a session id with dots in it is followed", () => {

@@ -1,8 +1,8 @@
 import { MessageChannel } from "node:worker_threads";
 import { expect, onTestFinished, test } from "vitest";
-import { openMemory, type StoreBackend, StoreClient, StoreServer } from "../../src/store/index.js";
+import { openMemory, type StoreBackend, StoreClient, StoreServer, sealEnvelope } from "../../src/store/index.js";
 import { Lane } from "../../src/wire/index.js";
-import { textsOf, turn } from "./commits.js";
+import { component, textsOf, turn } from "./commits.js";
 
 function serving(backend: StoreBackend = openMemory()) {
   const server = new StoreServer(backend);
@@ -27,7 +27,7 @@ test("all commits of one tick, from three lanes, are one transaction", async () 
     clients.flatMap((each, c) => Array.from({ length: 10 }, (_, i) => each.commit(turn(`${c}/${i}`, 1)))),
   );
   expect(receipts).toEqual(Array.from({ length: 30 }, () => ({ revision: 1, replayed: false })));
-  expect(server.stats()).toEqual({ transactions: 1, records: 60, commits: 30, sessions: 30 });
+  expect(server.stats()).toEqual({ transactions: 1, records: 60, commits: 30, recorded: 0, sessions: 30 });
 });
 
 test("commits of different ticks are different transactions", async () => {
@@ -35,7 +35,7 @@ test("commits of different ticks are different transactions", async () => {
   const one = client();
   await one.commit(turn("a", 1));
   await one.commit(turn("a", 2));
-  expect(server.stats()).toEqual({ transactions: 2, records: 4, commits: 2, sessions: 1 });
+  expect(server.stats()).toEqual({ transactions: 2, records: 4, commits: 2, recorded: 0, sessions: 1 });
 });
 
 test("each commit of a batch gets its own answer, with the error's code and details intact", async () => {
@@ -64,11 +64,12 @@ test("a commit is answered only after its transaction", async () => {
     head: (id) => backend.head(id),
     segment: (id) => backend.segment(id),
     component: (hash) => backend.component(hash),
+    journal: (id) => backend.journal(id),
     sessionIds: () => backend.sessionIds(),
     sessionCount: () => backend.sessionCount(),
     writes: backend.writes,
-    commit(batch) {
-      const results = backend.commit(batch);
+    write(batch) {
+      const results = backend.write(batch);
       order.push("durable");
       return results;
     },
@@ -83,9 +84,9 @@ test("a backend that throws fails its callers and the store serves on", async ()
   const backend = openMemory();
   let broken = true;
   const flaky = Object.assign(Object.create(backend) as StoreBackend, {
-    commit: (batch: Parameters<StoreBackend["commit"]>[0]) => {
+    write: (batch: Parameters<StoreBackend["write"]>[0]) => {
       if (broken) throw new Error("no such device");
-      return backend.commit(batch);
+      return backend.write(batch);
     },
     sessionCount: () => backend.sessionCount(),
     close: () => backend.close(),
@@ -101,7 +102,8 @@ test("a backend that throws fails its callers and the store serves on", async ()
 
 test("a memory store is read through the lane", async () => {
   const one = serving().client();
-  await one.commit(turn("a", 1, [{ hash: "h", bytes: new Uint8Array([5]) }]));
+  const state = component(5);
+  await one.commit(turn("a", 1, [state]));
   await one.commit(turn("a", 2));
   expect(await one.head("a")).toEqual(turn("a", 2).head);
   expect(await one.head("none")).toBeUndefined();
@@ -110,10 +112,59 @@ test("a memory store is read through the lane", async () => {
   expect((await one.load("a"))?.head.revision).toBe(2);
   expect(textsOf((await one.load("a"))?.history ?? [])).toEqual(["message 1", "message 2"]);
   expect(await one.load("none")).toBeUndefined();
-  expect(await one.component("h")).toEqual(new Uint8Array([5]));
+  expect(await one.component(state.hash)).toEqual(new Uint8Array([5]));
   expect(await one.component("none")).toBeUndefined();
   expect(await one.sessionIds()).toEqual(["a"]);
   await expect(one.history("a@9.0")).rejects.toMatchObject({ code: "history_damaged" });
+});
+
+const outcome = (key: string, expectedRevision: number) => ({
+  sessionId: "a",
+  turnId: "t1",
+  key,
+  ...sealEnvelope({ key }),
+  bytes: new Uint8Array([1, 2]),
+  expectedRevision,
+});
+
+test("records and commits of one tick are one transaction, in the order they were sent", async () => {
+  const { server, client } = serving();
+  const one = client();
+  const [model, turned, tool] = await Promise.allSettled([
+    one.record(outcome("model:1", 0)),
+    one.commit({ ...turn("a", 1), clearsJournal: true }),
+    one.record(outcome("tool:1", 0)),
+  ]);
+  expect(model).toEqual({ status: "fulfilled", value: { replayed: false } });
+  expect(turned).toEqual({ status: "fulfilled", value: { revision: 1, replayed: false } });
+  expect(tool).toMatchObject({ reason: { code: "head_conflict", details: { expected: 0, actual: 1 } } });
+  expect(server.stats()).toEqual({ transactions: 1, records: 3, commits: 1, recorded: 1, sessions: 1 });
+  expect(await one.journal("a")).toEqual([]);
+});
+
+test("a record of another worker gets the first one's outcome, with mismatches typed across the lane", async () => {
+  const { client } = serving();
+  const [one, other] = [client(), client()];
+  await one.record(outcome("tool:1", 0));
+  expect(await other.record({ ...outcome("tool:1", 0), bytes: new Uint8Array([9]) })).toEqual({
+    replayed: true,
+    bytes: new Uint8Array([1, 2]),
+  });
+  const another = { ...outcome("tool:1", 0), ...sealEnvelope({ key: "tool:1", args: 1 }) };
+  await expect(other.record(another)).rejects.toMatchObject({
+    code: "replay_mismatch",
+    details: { paths: ["$.args"], given: another.hash },
+  });
+  expect((await other.journal("a")).map(({ key }) => key)).toEqual(["tool:1"]);
+});
+
+test("parts of a history are read through the lane", async () => {
+  const one = serving().client();
+  for (let revision = 1; revision <= 3; revision++) await one.commit(turn("a", revision));
+  expect(await one.tail("a@3.0", 2)).toMatchObject({ messages: [{ id: "a@2.0" }, { id: "a@3.0" }], before: "a@1.0" });
+  expect(await one.nodesBetween("a@1.0", "a@3.0")).toEqual(["a@2.0", "a@3.0"]);
+  expect((await one.tree("a")).map(({ node }) => node)).toEqual(["a@1.0", "a@2.0", "a@3.0"]);
+  await expect(one.nodesBetween("b@1.0", "a@3.0")).rejects.toMatchObject({ code: "not_on_path" });
 });
 
 test("closing writes and answers what was waiting, then refuses", async () => {

@@ -61,7 +61,13 @@ for (const kind of ["memory", "path"] as const) {
     expect(await client.load("none")).toBeUndefined();
     expect(await client.sessionIds()).toEqual(["a"]);
     await expect(client.commit(turn("a", 9))).rejects.toMatchObject({ code: "head_conflict" });
-    expect(await store.to.stats(undefined)).toEqual({ transactions: 2, records: 4, commits: 2, sessions: 1 });
+    expect(await store.to.stats(undefined)).toEqual({
+      transactions: 2,
+      records: 4,
+      commits: 2,
+      recorded: 0,
+      sessions: 1,
+    });
     client.close();
     await close();
     expect(await exited).toEqual([0]);

@@ -1,0 +1,26 @@
+import { nodesBetween } from "../kernel/index.js";
+import type { StoreReader } from "./contract.js";
+import { isOnPath, outlinesOf, readHistory, readTail, readTree } from "./history.js";
+import type { StoreCalls } from "./protocol.js";
+
+/** The calls that change nothing. */
+export type ReadMethod = Exclude<keyof StoreCalls, "commit" | "record">;
+
+/** How each is answered: by the store worker for a memory store, by the asking thread for one with a path. */
+export const READS: {
+  readonly [M in ReadMethod]: (reader: StoreReader, ask: StoreCalls[M]["ask"]) => StoreCalls[M]["answer"];
+} = {
+  head: (reader, sessionId) => reader.head(sessionId) ?? null,
+  load(reader, sessionId) {
+    const head = reader.head(sessionId);
+    return head === undefined ? null : { head, history: readHistory(reader, head.leaf) };
+  },
+  history: readHistory,
+  tail: (reader, [leaf, count]) => readTail(reader, leaf, count),
+  onPath: (reader, [leaf, node]) => isOnPath(reader, leaf, node),
+  nodesBetween: (reader, [from, to]) => nodesBetween(outlinesOf(reader), from, to),
+  tree: readTree,
+  journal: (reader, sessionId) => reader.journal(sessionId),
+  component: (reader, hash) => reader.component(hash) ?? null,
+  sessionIds: (reader) => [...reader.sessionIds()],
+};

@@ -1,0 +1,82 @@
+import { crc32 } from "node:zlib";
+import { type Head, type JournalRow, type StoredHead, TroupeError } from "../kernel/index.js";
+import { contentHash, decode, encode } from "../wire/index.js";
+
+/**
+ * A sealed record: four bytes of CRC-32, then the payload, so that a record which was changed on the disk is found when
+ * it is read. The sum is over the payload, and over the key too where the payload does not itself say whose it is.
+ * Components need no seal: their key is the hash of their content.
+ */
+const SEAL = 4;
+
+export function seal(payload: Uint8Array, key?: string): Uint8Array {
+  // From Node's pool: every commit makes a few, and they are copied into the store at once.
+  const bytes = Buffer.allocUnsafe(SEAL + payload.length);
+  bytes.writeUInt32LE(checksum(payload, key), 0);
+  bytes.set(payload, SEAL);
+  return bytes;
+}
+
+/** The payload; `snapshot_damaged` when it is not what was written. */
+export function unseal(bytes: Uint8Array, key?: string): Uint8Array {
+  const payload = bytes.subarray(SEAL);
+  if (sealOf(bytes) !== checksum(payload, key)) throw damaged("it was changed after it was written");
+  return payload;
+}
+
+/** The sum a sealed record bears; -1 for bytes too short to have one. */
+export function sealOf(bytes: Uint8Array): number {
+  const [a = 0, b = 0, c = 0, d = 0] = bytes;
+  return bytes.length < SEAL ? -1 : (a | (b << 8) | (c << 16) | (d << 24)) >>> 0;
+}
+
+function checksum(payload: Uint8Array, key: string | undefined): number {
+  return key === undefined ? crc32(payload) : crc32(payload, crc32(key));
+}
+
+export function sealHead({ head, receipts }: StoredHead): Uint8Array {
+  return seal(encode({ head, receipts: new Uint8Array(Float64Array.from(receipts).buffer) }));
+}
+
+export function openHead(sessionId: string, bytes: Uint8Array): StoredHead {
+  const { head, receipts } = decode<{ readonly head: Head; readonly receipts: Uint8Array }>(unseal(bytes));
+  if (head.sessionId !== sessionId) throw damaged(`the head of session ${sessionId} is that of ${head.sessionId}`);
+  return { head, receipts: [...new Float64Array(new Uint8Array(receipts).buffer)] };
+}
+
+/** A component's bytes, if they are what their name says. */
+export function openComponent(hash: string, bytes: Uint8Array): Uint8Array {
+  if (contentHash(bytes) === hash) return bytes;
+  throw new TroupeError("component_damaged", `Stored component ${hash} was changed after it was written.`, {
+    details: { hash },
+  });
+}
+
+// A session id has no control characters, so no session's rows stand among another's.
+const BEFORE_SEQUENCE = "\u007f";
+const AFTER_SEQUENCES = "\u0080";
+
+export function journalKey(sessionId: string, sequence: number): string {
+  return sessionId + BEFORE_SEQUENCE + sequence.toString(16).padStart(8, "0");
+}
+
+/** The keys of a session's journal rows, and of no others, lie between these. */
+export function journalRange(sessionId: string): { readonly start: string; readonly end: string } {
+  return { start: sessionId + BEFORE_SEQUENCE, end: sessionId + AFTER_SEQUENCES };
+}
+
+export function sessionOfJournalKey(key: string): string {
+  return key.slice(0, key.lastIndexOf(BEFORE_SEQUENCE));
+}
+
+export function sealJournalRow(sessionId: string, row: JournalRow): Uint8Array {
+  return seal(encode(row), journalKey(sessionId, row.sequence));
+}
+
+export function openJournalRow(key: string, bytes: Uint8Array): JournalRow {
+  return decode<JournalRow>(unseal(bytes, key));
+}
+
+function damaged(why: string): TroupeError {
+  return new TroupeError("snapshot_damaged", `A stored record cannot be read: ${why}.`);
+}

@@ -1,0 +1,32 @@
+import { COMMITS } from "./commits.js";
+import { JOURNALS } from "./journals.js";
+import { RECEIPTS } from "./receipts.js";
+import type { Cases, ConformanceStore } from "./samples.js";
+
+export interface ConformanceCase {
+  readonly name: string;
+  readonly run: () => Promise<void>;
+}
+
+const CASES: Cases = { ...COMMITS, ...RECEIPTS, ...JOURNALS };
+
+/**
+ * What every store must do, as cases for any test runner. `open` is called once per case and gives an empty store; its
+ * methods may answer at once or with promises.
+ *
+ * @example
+ * for (const { name, run } of storeConformance("my store", openMine)) test(name, run);
+ */
+export function storeConformance(name: string, open: () => Promise<ConformanceStore>): ConformanceCase[] {
+  return Object.entries(CASES).map(([behaviour, check]) => ({
+    name: `${name}: ${behaviour}`,
+    async run() {
+      const store = await open();
+      try {
+        await check(store);
+      } finally {
+        await store.dispose();
+      }
+    },
+  }));
+}

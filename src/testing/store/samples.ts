@@ -1,0 +1,169 @@
+import assert from "node:assert/strict";
+import {
+  type Commit,
+  type CommitReceipt,
+  type Head,
+  type JournalEntry,
+  type JournalReceipt,
+  type Message,
+  NO_USAGE,
+  nodeId,
+  parseNodeId,
+  type Segment,
+  type StoreWrite,
+  segmentId,
+  type TroupeError,
+  type WriteResult,
+} from "../../kernel/index.js";
+import { type StoreBackend, sealEnvelope } from "../../store/index.js";
+import { contentHash, decode, encode } from "../../wire/index.js";
+
+/** A backend under test: each of its methods may answer at once or later. */
+export type TestedBackend = {
+  readonly [K in keyof StoreBackend]: StoreBackend[K] extends (...args: infer A) => infer R
+    ? (...args: A) => R | Promise<R>
+    : StoreBackend[K];
+};
+
+/** One store under test. */
+export interface ConformanceStore {
+  readonly backend: TestedBackend;
+  /** Closes the backend and opens what it left behind; absent for a store that keeps nothing. */
+  readonly reopen?: () => Promise<TestedBackend>;
+  readonly dispose: () => Promise<void> | void;
+}
+
+/** Named behaviours, each checked against an empty store of its own. */
+export type Cases = Readonly<Record<string, (store: ConformanceStore) => Promise<void>>>;
+
+export interface TurnOptions {
+  readonly operation?: string;
+  readonly intent?: string;
+  readonly components?: Commit["components"];
+  /** The node the turn continues; by default the last one of the session's turn before. */
+  readonly parent?: string | null;
+  readonly head?: Partial<Head>;
+  readonly clearsJournal?: boolean;
+}
+
+/** The commit of a session's n-th turn: a question and its answer. */
+export function turn(sessionId: string, revision: number, options: TurnOptions = {}): Commit {
+  const { operation, intent, components = [], clearsJournal } = options;
+  const id = segmentId(sessionId, revision);
+  const before = revision === 1 ? null : nodeId(segmentId(sessionId, revision - 1), 1);
+  const parent = options.parent === undefined ? before : options.parent;
+  const messages: Message[] = [
+    { id: `${sessionId}/${revision}/user`, role: "user", parts: [{ type: "text", text: "question" }] },
+    { id: `${sessionId}/${revision}/model`, role: "assistant", parts: [{ type: "text", text: "answer" }] },
+  ];
+  return {
+    head: { ...headOf(sessionId, revision), ...(operation !== undefined && { operation }), ...options.head },
+    expectedRevision: revision - 1,
+    segment: { id, bytes: encode({ id, parent, messages }) },
+    components,
+    ...(intent !== undefined && { intent }),
+    ...(clearsJournal !== undefined && { clearsJournal }),
+  };
+}
+
+/** A session's n-th head, over its n-th turn. */
+export function headOf(sessionId: string, revision: number): Head {
+  return {
+    sessionId,
+    revision,
+    leaf: nodeId(segmentId(sessionId, revision), 1),
+    turnIndex: revision,
+    usage: NO_USAGE,
+    components: {},
+    operation: `${sessionId}/${revision}`,
+  };
+}
+
+/** A commit that adds no message. */
+export function bare(head: Head, components: Commit["components"] = []): Commit {
+  return { head, expectedRevision: head.revision - 1, components };
+}
+
+/** A fork of a session at a node: a new head over its history. */
+export function fork(sessionId: string, leaf: string, head: Partial<Head> = {}): Commit {
+  const parent = { sessionId: parseNodeId(leaf).segment.replace(/@\d+$/, ""), leaf };
+  return bare({ ...headOf(sessionId, 1), leaf, parent, ...head });
+}
+
+export function component(value: unknown): Commit["components"][number] {
+  const bytes = encode(value);
+  return { hash: contentHash(bytes), bytes };
+}
+
+/** The outcome of a tool call in a session's first turn. */
+export function entry(sessionId: string, key: string, changes: Partial<JournalEntry> = {}): JournalEntry {
+  const request = sealEnvelope({ kind: "tool_attempt", key, args: { city: "Oslo" } });
+  const outcome = encode({ answer: key });
+  return { sessionId, turnId: "t1", key, ...request, bytes: outcome, expectedRevision: 0, ...changes };
+}
+
+export const commitOf = (commit: Commit): StoreWrite => ({ kind: "commit", commit });
+export const recordOf = (recorded: JournalEntry): StoreWrite => ({ kind: "record", entry: recorded, at: 1_000 });
+
+/** Writes commits as one batch. */
+export async function commit(backend: TestedBackend, ...commits: readonly Commit[]): Promise<WriteResult[]> {
+  return backend.write(commits.map(commitOf));
+}
+
+/** Writes one commit that must be accepted. */
+export async function committed(backend: TestedBackend, one: Commit): Promise<CommitReceipt> {
+  return accepted((await commit(backend, one))[0]) as CommitReceipt;
+}
+
+/** Writes one record that must be accepted. */
+export async function recorded(backend: TestedBackend, one: JournalEntry): Promise<JournalReceipt> {
+  return accepted((await backend.write([recordOf(one)]))[0]) as JournalReceipt;
+}
+
+export function accepted(result: WriteResult | undefined): CommitReceipt | JournalReceipt {
+  if (result?.ok === false) throw result.error;
+  assert.ok(result !== undefined, "the write should have been answered");
+  return result.receipt;
+}
+
+export function refusal(result: WriteResult | undefined): TroupeError {
+  assert.ok(result !== undefined && !result.ok, "the write should have been refused");
+  return result.error;
+}
+
+/** A history read segment by segment, from backends that answer later too. */
+export async function history(backend: TestedBackend, sessionId: string): Promise<Message[]> {
+  let path: Message[] = [];
+  for (let node = (await backend.head(sessionId))?.leaf ?? null; node !== null; ) {
+    const { segment: id, index } = parseNodeId(node);
+    const bytes = await backend.segment(id);
+    assert.ok(bytes !== undefined, `segment ${id} should be stored`);
+    const segment = decode<Segment>(bytes);
+    path = [...segment.messages.slice(0, index + 1), ...path];
+    node = segment.parent;
+  }
+  return path;
+}
+
+export async function messageIds(backend: TestedBackend, sessionId: string): Promise<string[]> {
+  return (await history(backend, sessionId)).map(({ id }) => id);
+}
+
+export async function sessionIds(backend: TestedBackend): Promise<string[]> {
+  return [...(await backend.sessionIds())];
+}
+
+/** Node's Buffer and a plain byte array with the same content are the same answer. */
+export function plain(bytes: Uint8Array | undefined): Uint8Array | undefined {
+  return bytes === undefined ? undefined : new Uint8Array(bytes);
+}
+
+/** Everything these sessions are, to show that something changed nothing. */
+export async function stateOf(backend: TestedBackend, ...sessions: readonly string[]): Promise<unknown> {
+  const state = sessions.map(async (id) => ({
+    head: await backend.head(id),
+    history: await messageIds(backend, id),
+    journal: (await backend.journal(id)).map(({ sequence, turnId, key, hash }) => ({ sequence, turnId, key, hash })),
+  }));
+  return { ids: await sessionIds(backend), counts: { ...backend.writes }, sessions: await Promise.all(state) };
+}
