@@ -9,18 +9,28 @@ export type StopReason =
   | "max_turns"
   | "provider_error"
   | "plugin_abort"
-  | "runtime_error";
+  | "runtime_error"
+  /** A tool ended the turn as a failure, or the turn could not go on without its answer. */
+  | "tool_error";
 
 export type TurnOutcome =
-  /** `value`: what the turn was to find out, when its protocol ends with a value. */
-  | { readonly type: "finished"; readonly text: string; readonly value?: Json }
-  /** The protocol left for another frame instead of calling the model. */
+  /** `value`: what the turn was to find out, when its protocol or a tool ends with a value. `toolName`: the tool that did. */
+  | { readonly type: "finished"; readonly text: string; readonly value?: Json; readonly toolName?: string }
+  /** The protocol left for another frame instead of calling the model, or a tool did. */
   | { readonly type: "frame_switch"; readonly frameId: string; readonly task: string }
-  | { readonly type: "stopped"; readonly reason: StopReason; readonly code: string; readonly message: string };
+  /** `toolName` and `value`: of a `tool_error`, which tool it was and what it said besides. */
+  | {
+      readonly type: "stopped";
+      readonly reason: StopReason;
+      readonly code: string;
+      readonly message: string;
+      readonly toolName?: string;
+      readonly value?: Json;
+    };
 
 /** Something that went wrong on the way without deciding the outcome alone. */
 export interface TurnIssue {
-  readonly kind: "input" | "model" | "plugin" | "runtime";
+  readonly kind: "input" | "model" | "plugin" | "runtime" | "tool";
   readonly code: string;
   readonly message: string;
   readonly pluginId?: string;

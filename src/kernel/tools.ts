@@ -1,3 +1,4 @@
+import type { AppendNode } from "./graph.js";
 import type { Json, JsonObject } from "./json.js";
 
 /** What the model is told about a tool. */
@@ -48,11 +49,25 @@ export interface ToolFailure {
   readonly retry?:
     | { readonly kind: "safe"; readonly afterMs?: number }
     | { readonly kind: "exhausted"; readonly attempts: number };
+  /** The turn cannot go on without this call: it ends with this failure. */
+  readonly endsTurn?: true;
 }
+
+/** How a tool ends its turn; said with a result that is a success. */
+export type ToolControl =
+  /** `text`: the turn's answer in words; without one the value's own. */
+  | { readonly kind: "finish"; readonly value: Json; readonly text?: string }
+  | { readonly kind: "fail"; readonly code: string; readonly message: string; readonly value?: Json }
+  | {
+      readonly kind: "switch_agent_frame";
+      readonly frameId: string;
+      readonly task: string;
+      readonly initialNodes: readonly AppendNode[];
+    };
 
 /** How a call ended. The model sees all three; only the turn's machine decides what follows. */
 export type ToolOutput =
-  | { readonly status: "success"; readonly value: Json }
+  | { readonly status: "success"; readonly value: Json; readonly control?: ToolControl }
   | { readonly status: "failure"; readonly failure: ToolFailure }
   | { readonly status: "cancelled"; readonly message: string };
 
@@ -60,6 +75,8 @@ export type ToolOutput =
 export interface ToolRecord extends ToolCall {
   readonly output: ToolOutput;
   readonly durationMs: number;
+  /** How many calls of the same step had ended before this one: records stand in call order, these say the other. */
+  readonly completed: number;
   /** What the model reads, when a plugin projects results; otherwise the output as {@link renderToolOutput} words it. */
   readonly modelText?: string;
 }
@@ -68,11 +85,38 @@ export function toolFailure(kind: ToolFailureKind, code: string, message: string
   return { status: "failure", failure: { kind, code, message } };
 }
 
+/** A value in words: a string is its own, anything else is compact JSON. */
+export function wordsOf(value: Json): string {
+  return typeof value === "string" ? value : JSON.stringify(value ?? null);
+}
+
+/** The first call, in call order, whose result ends the turn, and how. */
+export function turnEndOf(
+  records: readonly Pick<ToolRecord, "toolName" | "output">[],
+): { readonly toolName: string; readonly control: ToolControl } | undefined {
+  for (const { toolName, output } of records) {
+    if (output.status === "success" && output.control !== undefined) return { toolName, control: output.control };
+    if (output.status === "failure" && output.failure.endsTurn === true) {
+      const { code, message } = output.failure;
+      return { toolName, control: { kind: "fail", code, message } };
+    }
+  }
+  return undefined;
+}
+
+/** Where the session goes on when one of these calls ended the turn for another frame. */
+export function frameSwitchOf(
+  records: readonly ToolRecord[],
+): Extract<ToolControl, { kind: "switch_agent_frame" }> | undefined {
+  const control = turnEndOf(records)?.control;
+  return control?.kind === "switch_agent_frame" ? control : undefined;
+}
+
 /** What the model reads: strings as they are, other values as compact JSON, failures and cancellations in words. */
 export function renderToolOutput(output: ToolOutput): string {
   switch (output.status) {
     case "success":
-      return typeof output.value === "string" ? output.value : JSON.stringify(output.value ?? null);
+      return wordsOf(output.value);
     case "failure":
       return `[Tool execution failed]\n${output.failure.code}: ${output.failure.message}`;
     case "cancelled":

@@ -12,7 +12,7 @@ import {
   partsWithCalls,
   renderCodeResult,
 } from "./protocol-step.js";
-import { renderToolOutput, type ToolCall, type ToolRecord } from "./tools.js";
+import { renderToolOutput, type ToolCall, type ToolRecord, turnEndOf, wordsOf } from "./tools.js";
 import { addUsage, NO_USAGE, type Usage } from "./usage.js";
 
 /**
@@ -324,13 +324,12 @@ function onCode(before: TurnState, result: CodeResult, directives: TurnDirective
   const { state, effects } = applyDirectives(observed, directives);
   if (directives.abort !== undefined) return abort(state, directives.abort, effects);
   if (state.cancel !== undefined) return cancelled(state, effects);
+  // A tool that ends the turn does so wherever it was called.
+  const end = turnEndOf(result.toolCalls);
+  if (end !== undefined) return endByTool(state, end, effects);
   if (result.terminalFinish !== undefined) {
     const { value } = result.terminalFinish;
-    return complete(
-      state,
-      { kind: "finish", text: typeof value === "string" ? value : JSON.stringify(value), value },
-      effects,
-    );
+    return complete(state, { kind: "finish", text: wordsOf(value), value }, effects);
   }
   return afterWork(state, result.error === undefined, effects);
 }
@@ -365,11 +364,31 @@ function onTools(before: TurnState, records: readonly ToolRecord[], directives: 
   const { state, effects } = applyDirectives(withResults, directives);
   if (directives.abort !== undefined) return abort(state, directives.abort, effects);
   if (state.cancel !== undefined) return cancelled(state, effects);
-  return afterWork(
-    state,
-    records.some(({ output }) => output.status === "success"),
-    effects,
-  );
+  const end = turnEndOf(records);
+  if (end !== undefined) return endByTool(state, end, effects);
+  const fruitful = records.some(({ output }) => output.status === "success");
+  return afterWork(state, fruitful, effects);
+}
+
+/** A tool ended the turn: nothing is asked any more, not even a checkpoint. */
+function endByTool(
+  state: TurnState,
+  { toolName, control }: NonNullable<ReturnType<typeof turnEndOf>>,
+  effects: readonly TurnEffect[],
+): TurnStep {
+  switch (control.kind) {
+    case "finish": {
+      const { value, text = wordsOf(value) } = control;
+      return finish(state, { type: "finished", text, value, toolName }, effects);
+    }
+    case "fail": {
+      const { code, message, value } = control;
+      const said = { toolName, ...(value !== undefined && { value }) };
+      return stop(state, "tool_error", { kind: "tool", code, message }, effects, said);
+    }
+    case "switch_agent_frame":
+      return finish(state, { type: "frame_switch", frameId: control.frameId, task: control.task }, effects);
+  }
 }
 
 function onCheckpoint(
@@ -470,10 +489,16 @@ function stopWith(state: TurnState, reason: StopReason, issue: TurnIssue): TurnS
   return state.cancel === undefined ? stop(state, reason, issue, []) : cancelled(state, []);
 }
 
-function stop(state: TurnState, reason: StopReason, issue: TurnIssue, effects: readonly TurnEffect[]): TurnStep {
+function stop(
+  state: TurnState,
+  reason: StopReason,
+  issue: TurnIssue,
+  effects: readonly TurnEffect[],
+  said: Pick<Extract<TurnOutcome, { type: "stopped" }>, "toolName" | "value"> = {},
+): TurnStep {
   return finish(
     { ...state, issues: [...state.issues, issue] },
-    { type: "stopped", reason, code: issue.code, message: issue.message },
+    { type: "stopped", reason, code: issue.code, message: issue.message, ...said },
     [...effects, emit({ type: "issue", issue })],
   );
 }

@@ -32,6 +32,7 @@ export type {
   SubagentContext,
   ToolAvailability,
   ToolCall,
+  ToolControl,
   ToolOutput,
   ToolSpec,
   ToolState,
@@ -79,3 +80,4 @@ export {
 } from "./snapshot.js";
 export * from "./specs.js";
 export * from "./tool.js";
+export * from "./tool-answer.js";

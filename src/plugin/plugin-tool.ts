@@ -8,6 +8,7 @@ export interface PluginTool<S extends Schema, State, Options> {
   readonly description: string;
   readonly inputSchema: S;
   readonly timeoutMs?: number;
+  readonly cancelGraceMs?: number;
   readonly retry?: ToolRetry;
   readonly maxConcurrent?: number;
   readonly argumentProjection?: Json;

@@ -9,8 +9,8 @@ export interface ToolContext {
   /** Under which the answer can be given later, when the tool returns `pendingTool()`. */
   readonly completionKey: string;
   /**
-   * Aborts when the turn is cancelled or the call is past its time limit. In the tool pool it never fires: there the
-   * thread itself is stopped, which also ends code that would not look.
+   * Aborts when the turn is cancelled or the call is past its time limit. What the tool returns within its
+   * `cancelGraceMs` still counts; afterwards nobody waits for it, and in the tool pool its thread is stopped.
    */
   readonly signal: AbortSignal;
 }
@@ -22,6 +22,8 @@ export interface ToolDefinition<S extends Schema = Schema> {
   readonly inputSchema: S;
   /** How long a call may take; default 60 seconds. */
   readonly timeoutMs?: number;
+  /** How long after its signal aborted the tool may still finish; default 50 milliseconds. 0: it may not. */
+  readonly cancelGraceMs?: number;
   /** Whether a failed call is made again. Default `never`. */
   readonly retry?: ToolRetry;
   /** Calls at once, over all sessions of a session worker. Default: any number. */
@@ -37,7 +39,7 @@ export interface ToolDefinition<S extends Schema = Schema> {
 
 /**
  * Gives a tool its types: `args` follows from `inputSchema`. A module whose default export is a tool runs in the tool
- * pool, on a thread of its own that is stopped when a call is aborted or late.
+ * pool, on a thread of its own that is stopped when a call is aborted or late and does not end by itself.
  *
  * @example
  * // weather.js, named in the host's options: tools: { weather: { module: new URL("./weather.js", import.meta.url) } }
@@ -57,6 +59,7 @@ export function defineTool<const S extends Schema>(definition: ToolDefinition<S>
 /** How a tool's calls are treated, as data. */
 export interface ToolPolicy {
   readonly timeoutMs?: number;
+  readonly cancelGraceMs?: number;
   readonly retry?: ToolRetryPolicy;
   readonly maxConcurrent?: number;
   readonly argumentProjection?: Json;
@@ -64,58 +67,19 @@ export interface ToolPolicy {
 
 /** The policy a definition asks for, checked and completed. */
 export function toolPolicy(what: string, definition: Partial<Record<keyof ToolPolicy, unknown>>): ToolPolicy {
-  const { timeoutMs, maxConcurrent, argumentProjection } = definition;
+  const { timeoutMs, cancelGraceMs, maxConcurrent, argumentProjection } = definition;
+  if (cancelGraceMs !== undefined && cancelGraceMs !== 0 && !isTimeout(cancelGraceMs))
+    throw new TroupeError("invalid_tool", `${what}: cancelGraceMs must be a whole number from 0 to ${MAX_TIMEOUT_MS}.`);
   if (maxConcurrent !== undefined && !isTimeout(maxConcurrent))
     throw new TroupeError("invalid_tool", `${what}: maxConcurrent must be a whole number from 1.`);
   const retry = checkRetryPolicy(what, definition.retry);
   return {
     ...(timeoutMs !== undefined && { timeoutMs: timeoutMs as number }),
+    ...(cancelGraceMs !== undefined && { cancelGraceMs: cancelGraceMs as number }),
     ...(retry !== undefined && { retry }),
     ...(maxConcurrent !== undefined && { maxConcurrent: maxConcurrent as number }),
     ...(argumentProjection !== undefined && { argumentProjection: argumentProjection as Json }),
   };
-}
-
-/**
- * What a tool throws when nothing was done and it may be asked again: under a retry policy it is, otherwise the model
- * reads the message.
- *
- * @example
- * if (response.status === 503) throw retryTool("The service is busy.", { afterMs: 500 });
- */
-export function retryTool(message: string, { afterMs }: { readonly afterMs?: number } = {}): TroupeError {
-  return new TroupeError("tool_retry", message, { retryable: true, details: afterMs === undefined ? {} : { afterMs } });
-}
-
-/** What becomes of a call whose answer comes later. */
-export interface PendingTool {
-  /** How long to wait before the call fails with `tool_completion_timeout`. Default: as long as the turn. */
-  readonly deadlineMs?: number;
-  /** For whoever is to answer: told with the activity `tool_call_pending`. */
-  readonly announcement?: Json;
-}
-
-const PENDING = "$troupe.pending";
-
-/**
- * What a tool returns when the answer comes later, from outside: a person who approves, a job that ends. The host gives
- * it with `troupe.completeTool(key, output)`; the tool knows the key as `context.completionKey`.
- *
- * @example
- * execute: (args, { completionKey }) => {
- *   askForApproval(completionKey, args);
- *   return pendingTool({ deadlineMs: 3_600_000 });
- * }
- */
-export function pendingTool(pending: PendingTool = {}): Json {
-  return { [PENDING]: { ...pending } as Json };
-}
-
-/** Is this what {@link pendingTool} returns? */
-export function readPendingTool(value: Json): PendingTool | undefined {
-  if (typeof value !== "object" || value === null || Array.isArray(value) || !Object.hasOwn(value, PENDING))
-    return undefined;
-  return (value as Readonly<Record<string, PendingTool>>)[PENDING];
 }
 
 /** Every model provider accepts these names. */

@@ -1,21 +1,24 @@
 import { type ToolOutput, TroupeError, toolFailure } from "../kernel/index.js";
+import type { PendingTool } from "../plugin/index.js";
 import { Deadlines } from "../wire/index.js";
 
 const deadlines = new Deadlines();
 
 /** Tool calls of a session whose answer comes from outside, by completion key. */
 export class Completions {
-  readonly #waiting = new Map<string, (output: ToolOutput) => void>();
+  readonly #waiting = new Map<string, { readonly toolName: string; readonly end: (output: ToolOutput) => void }>();
 
   /** Waits for the answer, the deadline or the turn's abort, whichever comes first. Never rejects. */
   wait(
     key: string,
     {
       toolName,
-      deadlineMs,
+      pending: { deadlineMs, onTimeout, onCancel },
       signal,
-    }: { readonly toolName: string; readonly deadlineMs: number | undefined; readonly signal: AbortSignal },
+    }: { readonly toolName: string; readonly pending: PendingTool; readonly signal: AbortSignal },
   ): Promise<ToolOutput> {
+    // A model that names two calls of a step alike would leave the first waiting for ever.
+    if (this.#waiting.has(key)) return Promise.resolve(taken(toolName));
     return new Promise((resolve) => {
       const end = (output: ToolOutput) => {
         this.#waiting.delete(key);
@@ -23,13 +26,11 @@ export class Completions {
         signal.removeEventListener("abort", onAbort);
         resolve(output);
       };
-      const onAbort = () => end({ status: "cancelled", message: `The call of ${toolName} was cancelled.` });
-      const late = () =>
-        end(
-          toolFailure("timeout", "tool_completion_timeout", `${toolName} was not completed within ${deadlineMs} ms.`),
-        );
+      const onAbort = () => end(cancelled(toolName));
+      const late = () => end(timeout(toolName, deadlineMs as number, onTimeout === "fail_turn"));
       const deadline = deadlineMs === undefined ? undefined : deadlines.add(deadlineMs, late);
-      this.#waiting.set(key, end);
+      this.#waiting.set(key, { toolName, end });
+      if (onCancel === "wait") return;
       if (signal.aborted) onAbort();
       else signal.addEventListener("abort", onAbort, { once: true });
     });
@@ -37,8 +38,8 @@ export class Completions {
 
   /** Gives the answer; the first one counts. */
   complete(key: string, output: ToolOutput): void {
-    const end = this.#waiting.get(key);
-    if (end === undefined) {
+    const waiting = this.#waiting.get(key);
+    if (waiting === undefined) {
       throw new TroupeError(
         "completion_unknown",
         "No tool call waits under this key: it was completed, ended, or never was.",
@@ -47,6 +48,26 @@ export class Completions {
         },
       );
     }
-    end(output);
+    waiting.end(output);
   }
+
+  /** Nobody will answer any more: the runtime closes. Also ends the waiting of calls that a cancelled turn waits for. */
+  close(): void {
+    for (const { toolName, end } of [...this.#waiting.values()]) end(cancelled(toolName));
+  }
+}
+
+function cancelled(toolName: string): ToolOutput {
+  return { status: "cancelled", message: `The call of ${toolName} was cancelled.` };
+}
+
+function taken(toolName: string): ToolOutput {
+  const message = `Another call with the id of this call of ${toolName} already waits for its answer.`;
+  return toolFailure("invalid_request", "completion_key_taken", message);
+}
+
+function timeout(toolName: string, deadlineMs: number, endsTurn: boolean): ToolOutput {
+  const message = `${toolName} was not completed within ${deadlineMs} ms.`;
+  const failure = { kind: "timeout", code: "tool_completion_timeout", message } as const;
+  return { status: "failure", failure: endsTurn ? { ...failure, endsTurn } : failure };
 }

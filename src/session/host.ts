@@ -241,6 +241,7 @@ class SessionHost {
     for (const actor of actors) actor.leave();
     const hurry = setTimeout(() => {
       for (const turn of this.#turns.values()) turn.cancel("The runtime is closing.");
+      for (const actor of actors) actor.session?.completions.close();
       for (const stop of this.#stops) stop.abort(new TroupeError("closed", "The runtime is closing."));
     }, drainMs);
     await Promise.all(actors.map((actor) => actor.ended()));
@@ -326,8 +327,10 @@ class SessionHost {
   ) as unknown as HostRelay;
 
   readonly #hostHome: ToolHome = {
-    run: (tool, args, { sessionId, turnId, callId, signal }) =>
-      this.#lane.call("tool", [tool.spec.name, args, { sessionId, turnId, callId }] satisfies HostToolCall, { signal }),
+    run: (tool, args, { sessionId, turnId, callId, signal, cancelGraceMs: graceMs }) => {
+      const call: HostToolCall = [tool.spec.name, args, { sessionId, turnId, callId }];
+      return this.#lane.call("tool", call, { signal, graceMs });
+    },
   };
 
   readonly #pluginHome: ToolHome = {

@@ -1,14 +1,7 @@
 import type { RecordableHistogram } from "node:perf_hooks";
 import { TroupeError } from "../kernel/index.js";
-import type {
-  Contributions,
-  HookKind,
-  HostInterface,
-  HostMethod,
-  PluginManifest,
-  Protocol,
-  ToolContext,
-} from "../plugin/index.js";
+import type { Contributions, HookKind, HostInterface, HostMethod, PluginManifest, Protocol } from "../plugin/index.js";
+import type { HomeContext } from "../tools/index.js";
 import { hookPhase, type PhaseProbe } from "../trace/index.js";
 import { contentHash } from "../wire/index.js";
 import { describeCaptured } from "./plugin-instance.js";
@@ -80,7 +73,7 @@ export interface PluginLink {
   /** The pieces of a protocol; only an inline plugin has any. */
   protocol(slot: PluginSlot): Protocol | undefined;
   hook(slot: PluginSlot, hook: HookRef, facts: object, options: HookOptions): unknown;
-  tool(slot: PluginSlot, toolId: string, args: unknown, context: ToolContext): unknown;
+  tool(slot: PluginSlot, toolId: string, args: unknown, context: HomeContext): unknown;
   operation(slot: PluginSlot, call: OperationCall): Promise<unknown>;
   capture(slot: PluginSlot): Promise<void>;
   closeSession(slot: PluginSlot): void;

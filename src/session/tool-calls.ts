@@ -10,6 +10,7 @@ import {
   delayBeforeRetry,
   exhaustedRetries,
   foldTurnDirectives,
+  messageOf,
   type Owned,
   renderToolOutput,
   type ToolCall,
@@ -58,6 +59,8 @@ class BatchRun {
   readonly #signal: AbortSignal;
   readonly #directives: Owned<TurnDirective>[] = [];
   #aborted = false;
+  /** Calls that have ended. */
+  #completed = 0;
 
   constructor(batch: ToolBatch) {
     this.#batch = batch;
@@ -79,10 +82,7 @@ class BatchRun {
     emit({ type: "tool_call_started", callId: call.callId, toolName: call.toolName, args: call.args });
     if (this.#aborted) return { call, decided: CANCELLED };
     const broken = brokenArgs[call.callId];
-    if (broken !== undefined) {
-      const message = `The arguments of ${call.toolName} are not valid JSON. Call it again with a JSON object.`;
-      return { call, decided: toolFailure("invalid_request", "invalid_tool_args", message) };
-    }
+    if (broken !== undefined) return { call, decided: notJson(call, broken) };
     const known = this.#batch.catalog.get(call.toolName) !== undefined;
     // A tool the model cannot have never reaches a hook.
     if (!known || !session.hooks.has("before_tool_call", call.toolName)) return { call, decided: undefined };
@@ -118,7 +118,7 @@ class BatchRun {
     output ??= await this.#attempt(call);
     const durationMs = performance.now() - started;
     emit({ type: "tool_call_finished", callId: call.callId, toolName: call.toolName, output, durationMs });
-    const record: ToolRecord = { ...call, output, durationMs };
+    const record: ToolRecord = { ...call, output, durationMs, completed: this.#completed++ };
     if (!session.hooks.has("tool_result_projector", call.toolName)) return record;
     return { ...record, modelText: await this.#project(record) };
   }
@@ -132,7 +132,7 @@ class BatchRun {
       const { ran, output, pending } = await this.#execute(call);
       // A call that never got to its tool has no result to review.
       if (!ran) return output;
-      const answer = pending === undefined ? output : await this.#completed(call, pending);
+      const answer = pending === undefined ? this.#withFrame(output) : await this.#answered(call, pending);
       const reviewed = await this.#review(call, answer, performance.now() - started);
       const delayMs =
         pending === undefined && !this.#signal.aborted ? delayBeforeRetry(retry, attempt, reviewed) : undefined;
@@ -160,11 +160,26 @@ class BatchRun {
     }
   }
 
+  /** A frame the session cannot go to fails the call, not the turn; without a task there is nothing to go there for. */
+  #withFrame(output: ToolOutput): ToolOutput {
+    if (output.status !== "success" || output.control?.kind !== "switch_agent_frame") return output;
+    const { frameId, task } = output.control;
+    if (task.trim() === "") return withoutControl(output);
+    try {
+      this.#batch.session.checkNewFrame(frameId);
+      return output;
+    } catch (error) {
+      const { code, message } = asTroupeError(error, "frame_exists");
+      return toolFailure("invalid_request", code, message);
+    }
+  }
+
   /** Waits for the answer from outside. */
-  #completed({ callId, toolName }: ToolCall, { deadlineMs, announcement = null }: PendingTool): Promise<ToolOutput> {
+  #answered({ callId, toolName }: ToolCall, pending: PendingTool): Promise<ToolOutput> {
     const { session, facts, emit } = this.#batch;
+    const { announcement = null } = pending;
     const key = completionKeyOf(facts.sessionId, facts.turnId, callId);
-    const answer = session.completions.wait(key, { toolName, deadlineMs, signal: this.#signal });
+    const answer = session.completions.wait(key, { toolName, pending, signal: this.#signal });
     emit({ type: "tool_call_pending", callId, toolName, key, announcement });
     return answer;
   }
@@ -177,7 +192,7 @@ class BatchRun {
         "tool_result_projector",
         { ...facts, call, output, durationMs },
         // Not the batch's signal: the model will read the results of a batch whose turn was aborted, too.
-        { signal: this.#batch.signal, toolName: call.toolName },
+        { ...unlessAborted(this.#batch.signal), toolName: call.toolName },
       );
       return typeof projected === "string" ? projected : renderToolOutput(output);
     } catch (error) {
@@ -194,7 +209,7 @@ class BatchRun {
       toolName: call.toolName,
       first: output,
       facts: (current) => ({ ...facts, call, output: current, durationMs }),
-      options: { signal: this.#signal },
+      options: unlessAborted(this.#signal),
     });
     try {
       const verdict = await composeAfterToolCall(output, around.count, (n, current, secondLook) =>
@@ -244,7 +259,33 @@ class BatchRun {
       this.#directives.push({ pluginId: terminal.pluginId, value: terminal.value });
       this.#stop?.abort();
     }
-    return output;
+    // A tool's word alone ends the turn so: what stands in for its result does not.
+    return output === undefined ? undefined : withoutControl(output);
+  }
+}
+
+function withoutControl(output: ToolOutput): ToolOutput {
+  return output.status === "success" && output.control !== undefined
+    ? { status: "success", value: output.value }
+    : output;
+}
+
+/** A result that came after the abort, in its tool's grace, is still reviewed and shown: its hooks have their deadlines. */
+function unlessAborted(signal: AbortSignal): { readonly signal?: AbortSignal } {
+  return signal.aborted ? {} : { signal };
+}
+
+function notJson({ toolName }: ToolCall, text: string): ToolOutput {
+  const message = `The arguments of ${toolName} are not valid JSON: ${problemIn(text)}. Call it again with a JSON object.`;
+  return toolFailure("invalid_request", "invalid_tool_args", message);
+}
+
+function problemIn(text: string): string {
+  try {
+    JSON.parse(text);
+    return "they cannot be read";
+  } catch (error) {
+    return messageOf(error);
   }
 }
 

@@ -1,6 +1,7 @@
 import {
   type CheckpointKind,
   foldTurnDirectives,
+  frameSwitchOf,
   frameTaskOf,
   type Message,
   type ModelResponse,
@@ -387,8 +388,8 @@ class TurnRun implements RunningTurn {
     if (protocol.codeExecutor !== undefined)
       await this.#orIssue("execution_capture_failed", () => this.#session.captureExecution());
     this.#revision = await this.#session.commit(summary, this.#state.messages, this.#name);
-    if (this.#frameSwitch !== undefined && summary.outcome.type === "frame_switch")
-      await this.#enterFrame(this.#frameSwitch);
+    const frame = this.#frameSwitch ?? frameSwitchOf(summary.toolCalls);
+    if (frame !== undefined && summary.outcome.type === "frame_switch") await this.#enterFrame(frame);
     return { type: "committed" };
   }
 

@@ -8,8 +8,8 @@ import {
   OPERATION_HOSTS,
   type PluginManifest,
   TOOL_HOOK_HOST,
-  type ToolContext,
 } from "../plugin/index.js";
+import type { HomeContext } from "../tools/index.js";
 import type { PhaseProbe } from "../trace/index.js";
 import {
   Deadlines,
@@ -192,11 +192,11 @@ export class WorkerLink implements PluginLink {
     slot: PluginSlot,
     toolId: string,
     args: unknown,
-    { sessionId, turnId, callId, signal }: ToolContext,
+    { sessionId, turnId, callId, signal, cancelGraceMs: graceMs }: HomeContext,
   ): Promise<unknown> {
     // The tool's own timeout is kept by the dispatch, which aborts the signal.
     const run: ToolRun = [slot.number, toolId, args, { sessionId, turnId, callId }];
-    return this.#call(slot, "tool", run, { signal });
+    return this.#call(slot, "tool", run, { signal, graceMs });
   }
 
   operation(slot: PluginSlot, { name, args, sessionId, signal }: OperationCall): Promise<unknown> {

@@ -7,7 +7,7 @@ import {
   TroupeError,
   toolFailure,
 } from "../kernel/index.js";
-import { type PendingTool, readPendingTool, type ToolContext, validateArgs } from "../plugin/index.js";
+import { type PendingTool, readAnswer, type ToolContext, validateArgs } from "../plugin/index.js";
 import { Deadlines } from "../wire/index.js";
 import { failureOf } from "./failure.js";
 import type { RegisteredTool, ToolHomeRef } from "./registry.js";
@@ -17,11 +17,12 @@ import { isThenable } from "./run-here.js";
 /** A call as its home sees it. The signal aborts when the turn does or the time limit passes. */
 export interface HomeContext extends ToolContext {
   readonly timeoutMs: number;
+  readonly cancelGraceMs: number;
 }
 
 /**
- * Where tools of one kind run. A home may answer synchronously; it stops working on a call when `ctx.signal` aborts,
- * but the call is settled without waiting for that.
+ * Where tools of one kind run. A home may answer synchronously. When `ctx.signal` aborts it tells the tool, and ends it
+ * by force, where it can, when the grace is over; the call is settled by then at the latest.
  */
 export interface ToolHome {
   run(tool: RegisteredTool, args: Json, ctx: HomeContext): Promise<unknown> | unknown;
@@ -82,12 +83,12 @@ export function executeTool(request: ToolRequest): Promise<ToolExecution> {
   const stop = new Stop();
   let answer: unknown;
   try {
-    answer = homes[tool.home.kind].run(tool, call.args, homeContext(request, tool.timeoutMs, stop));
+    answer = homes[tool.home.kind].run(tool, call.args, homeContext(request, tool, stop));
     if (!isThenable(answer)) return Promise.resolve(executionOf({ status: "success", value: plainResult(answer) }));
   } catch (thrown) {
     return ended(failureOf(thrown));
   }
-  return settled(answer, { request, timeoutMs: tool.timeoutMs, stop });
+  return settled(answer, { request, tool, stop });
 }
 
 /** One code for all three: none can be called, and the model can act on none by itself. */
@@ -107,25 +108,40 @@ function problemWith({ shownSchema, spec }: RegisteredTool, args: Json): string 
   return shown ?? validateArgs(spec.inputSchema, args);
 }
 
-/** Waits for the answer, the time limit or the turn's abort, whichever comes first. */
+/**
+ * Waits for the answer, the time limit or the turn's abort, whichever comes first. Who is told to stop may still finish
+ * within the grace; failing then is only its way of stopping.
+ */
 function settled(
   answer: PromiseLike<unknown>,
-  { request: { call, signal }, timeoutMs, stop }: { request: ToolRequest; timeoutMs: number; stop: Stop },
+  {
+    request: { call, signal },
+    tool: { timeoutMs, cancelGraceMs },
+    stop,
+  }: { request: ToolRequest; tool: RegisteredTool; stop: Stop },
 ): Promise<ToolExecution> {
   return new Promise((resolve) => {
+    /** What the call comes to unless it still finishes; set when it was told to stop. */
+    let stopped: ToolOutput | undefined;
     const end = (output: ToolOutput) => {
       deadlines.cancel(deadline);
       signal.removeEventListener("abort", onAbort);
-      resolve(executionOf(output));
+      resolve(executionOf(stopped === undefined || output.status === "success" ? output : stopped));
     };
-    const onAbort = () => {
-      end(cancelled(call));
-      stop.abort(signal.reason);
+    const stopWith = (output: ToolOutput, reason: unknown) => {
+      if (stopped !== undefined) return;
+      stopped = output;
+      deadlines.cancel(deadline);
+      if (cancelGraceMs === 0) end(output);
+      // First the home, whose own grace so ends no later than ours.
+      stop.abort(reason);
+      if (cancelGraceMs > 0) deadline = deadlines.add(cancelGraceMs, end, output);
     };
-    const deadline = deadlines.add(timeoutMs, () => {
+    const onAbort = () => stopWith(cancelled(call), signal.reason);
+    let deadline = deadlines.add(timeoutMs, () => {
       const message = `${call.toolName} did not finish within ${timeoutMs} ms.`;
-      end(toolFailure("timeout", "tool_timeout", message));
-      stop.abort(new TroupeError("tool_timeout", message, { details: { timeoutMs } }));
+      const reason = new TroupeError("tool_timeout", message, { details: { timeoutMs } });
+      stopWith(toolFailure("timeout", "tool_timeout", message), reason);
     });
     listenQuietly(signal, onAbort);
     // Through a real promise: a foreign thenable may throw, or answer twice.
@@ -136,9 +152,19 @@ function settled(
   });
 }
 
+/** An answer may be more than a value: that it comes later, or that the turn ends with it. */
 function executionOf(output: ToolOutput): ToolExecution {
-  const pending = output.status === "success" ? readPendingTool(output.value) : undefined;
-  return pending === undefined ? { output, ran: true } : { output, pending, ran: true };
+  const answer = output.status === "success" ? readAnswer(output.value) : undefined;
+  switch (answer?.kind) {
+    case undefined:
+      return { output, ran: true };
+    case "pending":
+      return { output, pending: answer.pending, ran: true };
+    case "control":
+      return { output: { status: "success", value: answer.value, control: answer.control }, ran: true };
+    case "value":
+      return { output: { status: "success", value: answer.value }, ran: true };
+  }
 }
 
 function successOf(answer: unknown): ToolOutput {
@@ -150,12 +176,17 @@ function successOf(answer: unknown): ToolOutput {
 }
 
 /** Own, enumerable properties, the signal included: a tool may spread its context. */
-function homeContext({ call, sessionId, turnId }: ToolRequest, timeoutMs: number, stop: Stop): HomeContext {
+function homeContext(
+  { call, sessionId, turnId }: ToolRequest,
+  { timeoutMs, cancelGraceMs }: RegisteredTool,
+  stop: Stop,
+): HomeContext {
   return {
     callId: call.callId,
     sessionId,
     turnId,
     timeoutMs,
+    cancelGraceMs,
     get completionKey() {
       return completionKeyOf(sessionId, turnId, call.callId);
     },

@@ -12,6 +12,7 @@ export {
 export { failureOf } from "./failure.js";
 export { ToolPool, type ToolPoolOptions, type ToolPoolStats } from "./pool.js";
 export {
+  DEFAULT_CANCEL_GRACE_MS,
   DEFAULT_TOOL_TIMEOUT_MS,
   type RegisteredTool,
   registerTool,

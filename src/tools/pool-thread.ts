@@ -2,7 +2,7 @@ import { completionKeyOf, messageOf, TroupeError } from "../kernel/index.js";
 import { checkTool, type ToolContext, type ToolDefinition } from "../plugin/index.js";
 import { encodeError, importDefault } from "../wire/index.js";
 import { describeTool } from "./describe.js";
-import type { PoolAnswer, PoolTask } from "./pool-protocol.js";
+import { type PoolAnswer, type PoolTask, STOP_CELL } from "./pool-protocol.js";
 import { runHere } from "./run-here.js";
 
 /** A pool thread's side: imports the tool's module and runs it. Errors leave as data, so that their codes survive. */
@@ -16,6 +16,8 @@ export async function runPoolTask(task: PoolTask): Promise<PoolAnswer> {
     return { ok: true, value };
   } catch (thrown) {
     return { ok: false, error: encodeError(thrown) };
+  } finally {
+    if (task.kind === "run") release(task.stop);
   }
 }
 
@@ -34,8 +36,8 @@ async function load(module: string): Promise<ToolDefinition> {
   }
 }
 
-/** Nobody aborts this signal: a call that is to stop has its thread stopped. Made only for a tool that looks at it. */
-function contextOf({ sessionId, turnId, callId }: PoolTask & { kind: "run" }): ToolContext {
+/** The signal is made only for a tool that looks at it. */
+function contextOf({ sessionId, turnId, callId, stop }: PoolTask & { kind: "run" }): ToolContext {
   let signal: AbortSignal | undefined;
   return {
     sessionId,
@@ -45,8 +47,31 @@ function contextOf({ sessionId, turnId, callId }: PoolTask & { kind: "run" }): T
       return completionKeyOf(sessionId, turnId, callId);
     },
     get signal() {
-      signal ??= new AbortController().signal;
+      signal ??= signalOf(stop);
       return signal;
     },
   };
+}
+
+/** TypeScript's lib of our target does not know it yet; Node 20 does. */
+const { waitAsync } = Atomics as unknown as {
+  waitAsync(cell: Int32Array, index: number, value: number): { readonly value: "not-equal" | Promise<unknown> };
+};
+
+/** A signal that aborts when the pool says so in the shared cell. */
+function signalOf(stop: Int32Array): AbortSignal {
+  const controller = new AbortController();
+  const look = () => {
+    if (Atomics.load(stop, 0) === STOP_CELL.stopped) controller.abort();
+  };
+  const { value: changed } = waitAsync(stop, 0, STOP_CELL.running);
+  if (changed instanceof Promise) changed.then(look);
+  else look();
+  return controller.signal;
+}
+
+/** Nobody watches the cell of a call that is over. */
+function release(stop: Int32Array): void {
+  Atomics.compareExchange(stop, 0, STOP_CELL.running, STOP_CELL.over);
+  Atomics.notify(stop, 0);
 }

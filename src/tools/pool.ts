@@ -1,9 +1,9 @@
 import type { ResourceLimits } from "node:worker_threads";
-import { type Json, TroupeError } from "../kernel/index.js";
-import { Deadlines, decodeError } from "../wire/index.js";
+import { aborted, type Json, TroupeError } from "../kernel/index.js";
+import { type Deadline, Deadlines, decodeError } from "../wire/index.js";
 import type { ToolDescription } from "./describe.js";
 import type { HomeContext, ToolHome } from "./dispatch.js";
-import type { PoolAnswer, PoolTask } from "./pool-protocol.js";
+import { type PoolAnswer, type PoolTask, STOP_CELL } from "./pool-protocol.js";
 import { PoolThreads } from "./pool-threads.js";
 import type { RegisteredTool } from "./registry.js";
 import { Slots } from "./slots.js";
@@ -25,12 +25,19 @@ export interface ToolPoolStats {
   readonly lost: number;
 }
 
+/** When a task is to stop: told at the abort, its thread stopped when the grace is over. */
+interface Ending {
+  readonly signal: AbortSignal;
+  readonly graceMs: number;
+}
+
 const DESCRIBE_MS = 30_000;
 const DEFAULT_LIMITS: ResourceLimits = { maxOldGenerationSizeMb: 256 };
 
 /**
- * Runs tool modules on threads of their own, one task per thread at a time. Aborting a call stops its thread, so a tool
- * that loops for ever costs its own call and nothing else. Threads start when first needed and stop when idle.
+ * Runs tool modules on threads of their own, one task per thread at a time. A call that is aborted and does not end in
+ * its grace has its thread stopped, so a tool that loops for ever costs its own call and nothing else. Threads start when
+ * first needed and stop when idle.
  *
  * A thread is not a sandbox: it keeps a tool's crash, loop or memory away from others, not its malice.
  *
@@ -65,18 +72,25 @@ export class ToolPool implements ToolHome, AsyncDisposable {
       ),
     );
     try {
-      const described = await this.#submit({ kind: "describe", module: moduleUrl }, controller.signal);
+      const ending = { signal: controller.signal, graceMs: 0 };
+      const described = await this.#submit({ kind: "describe", module: moduleUrl }, ending);
       return described as ToolDescription; // the pool thread's answer to "describe"
     } finally {
       this.#deadlines.cancel(deadline);
     }
   }
 
-  run(tool: RegisteredTool, args: Json, { sessionId, turnId, callId, signal }: HomeContext): Promise<unknown> {
+  run(
+    tool: RegisteredTool,
+    args: Json,
+    { sessionId, turnId, callId, signal, cancelGraceMs: graceMs }: HomeContext,
+  ): Promise<unknown> {
     if (tool.home.kind !== "pool") {
       return Promise.reject(new TroupeError("tool_unavailable", `${tool.spec.name} is not a tool of the pool.`));
     }
-    return this.#submit({ kind: "run", module: tool.home.module, args, sessionId, turnId, callId }, signal);
+    const { module } = tool.home;
+    const stop = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+    return this.#submit({ kind: "run", module, args, sessionId, turnId, callId, stop }, { signal, graceMs });
   }
 
   stats(): ToolPoolStats {
@@ -99,11 +113,11 @@ export class ToolPool implements ToolHome, AsyncDisposable {
     return this.close();
   }
 
-  async #submit(task: PoolTask, signal: AbortSignal): Promise<unknown> {
+  async #submit(task: PoolTask, ending: Ending): Promise<unknown> {
     if (this.#closing !== undefined) throw poolClosed();
-    await this.#slots.take(signal);
+    await this.#slots.take(ending.signal);
     try {
-      const answer = await this.#post(task, signal);
+      const answer = await this.#post(task, ending);
       if (answer.ok) return answer.value;
       throw decodeError(answer.error);
     } finally {
@@ -111,11 +125,14 @@ export class ToolPool implements ToolHome, AsyncDisposable {
     }
   }
 
-  async #post(task: PoolTask, signal: AbortSignal): Promise<PoolAnswer> {
+  async #post(task: PoolTask, ending: Ending): Promise<PoolAnswer> {
     const threads = this.#threads?.broken === false ? this.#threads : await this.#start();
     if (this.#closing !== undefined) throw poolClosed();
+    const { signal } = ending;
+    if (signal.aborted) throw aborted(signal);
+    const { kill, over } = this.#stopping(task, ending);
     try {
-      const answer = await threads.run(task, signal);
+      const answer = await threads.run(task, kill);
       this.#completed++;
       return answer;
     } catch (error) {
@@ -123,7 +140,30 @@ export class ToolPool implements ToolHome, AsyncDisposable {
       if (this.#closing !== undefined) throw poolClosed();
       this.#lost++;
       throw error;
+    } finally {
+      over();
     }
+  }
+
+  /** Tells the task when it is to stop. `kill` aborts when it has not by the end of its grace. */
+  #stopping(task: PoolTask, { signal, graceMs }: Ending): { kill: AbortSignal; over: () => void } {
+    const killer = new AbortController();
+    const kill = () => killer.abort(signal.reason);
+    let grace: Deadline | undefined;
+    const onAbort = () => {
+      if (task.kind === "run") {
+        Atomics.store(task.stop, 0, STOP_CELL.stopped);
+        Atomics.notify(task.stop, 0);
+      }
+      if (graceMs === 0) kill();
+      else grace = this.#deadlines.add(graceMs, kill);
+    };
+    const over = () => {
+      signal.removeEventListener("abort", onAbort);
+      if (grace !== undefined) this.#deadlines.cancel(grace);
+    };
+    signal.addEventListener("abort", onAbort, { once: true });
+    return { kill: killer.signal, over };
   }
 
   /** Calls that come together share one start. */

@@ -3,6 +3,8 @@ import { checkToolName, compileSchema, type ToolPolicy } from "../plugin/index.j
 import type { ToolDescription } from "./describe.js";
 
 export const DEFAULT_TOOL_TIMEOUT_MS = 60_000;
+/** How long a tool that was told to stop may still finish. */
+export const DEFAULT_CANCEL_GRACE_MS = 50;
 
 /** Where a tool's code runs: the host application's thread, its plugin's worker, or the tool pool. */
 export type ToolHomeRef =
@@ -14,6 +16,7 @@ export interface RegisteredTool extends ToolPolicy {
   readonly spec: ToolSpec;
   readonly home: ToolHomeRef;
   readonly timeoutMs: number;
+  readonly cancelGraceMs: number;
   /** In no catalog until an overlay names it by id, wherefore it may share its name with another tool. */
   readonly onDemand?: boolean;
   /** The schema the model was shown when an authority words the tool itself; arguments must fit both. */
@@ -32,6 +35,7 @@ export function registerTool(name: string, described: ToolDescription, home: Too
     spec: { ...(id !== undefined && { id }), name, description, inputSchema },
     home,
     timeoutMs: described.timeoutMs ?? DEFAULT_TOOL_TIMEOUT_MS,
+    cancelGraceMs: described.cancelGraceMs ?? DEFAULT_CANCEL_GRACE_MS,
     ...(retry && { retry }),
     ...(maxConcurrent && { maxConcurrent }),
     ...(argumentProjection !== undefined && { argumentProjection }),

@@ -1,5 +1,5 @@
 import { type Json, TroupeError } from "../kernel/index.js";
-import { type Parsed, parseEagerly, type ToolContext, type ToolDefinition } from "../plugin/index.js";
+import { type Parsed, parseEagerly, sealAnswer, type ToolContext, type ToolDefinition } from "../plugin/index.js";
 import { plainResult } from "./result.js";
 
 /**
@@ -27,7 +27,12 @@ function execute(definition: ToolDefinition, parsed: Parsed, ctx: ToolContext): 
     );
   }
   const returned = definition.execute(parsed.value, ctx);
-  return isThenable(returned) ? Promise.resolve(returned).then(plainResult) : plainResult(returned);
+  return isThenable(returned) ? Promise.resolve(returned).then(answerOf) : answerOf(returned);
+}
+
+/** As it can travel, and without passing for something the tool did not mean. */
+function answerOf(returned: unknown): Json {
+  return sealAnswer(returned, plainResult(returned));
 }
 
 /** Promises of other libraries count too: a tool may return a query builder. */

@@ -256,7 +256,9 @@ export class Lane {
       this.#bySignal.set(signal, calls);
       const onAbort = () => {
         for (const id of [...calls]) {
-          if (this.#pending.get(id)?.options.cooperative === true) this.#post(STOP, id, 0, 0);
+          const { cooperative, graceMs = 0 } = this.#pending.get(id)?.options ?? NO_OPTIONS;
+          if (cooperative === true) this.#post(STOP, id, 0, 0);
+          else if (graceMs > 0) this.#askToStop(id, graceMs, signal);
           else this.#abandon(id, aborted(signal));
         }
       };
@@ -265,6 +267,15 @@ export class Lane {
       signal.addEventListener("abort", onAbort, { once: true });
     }
     return ids;
+  }
+
+  /** The other side may still answer within the grace. */
+  #askToStop(id: number, graceMs: number, signal: AbortSignal): void {
+    const pending = this.#pending.get(id);
+    if (pending === undefined) return;
+    this.#post(STOP, id, 0, 0);
+    if (pending.deadline !== undefined) this.#deadlines.cancel(pending.deadline);
+    pending.deadline = this.#deadlines.add(graceMs, () => this.#abandon(id, aborted(signal)));
   }
 
   #abandon(id: number, error: TroupeError): void {
@@ -304,6 +315,8 @@ export interface LaneCallOptions {
   readonly signal?: AbortSignal | undefined;
   /** An abort is a request: the other side's signal aborts, and its answer still counts. */
   readonly cooperative?: boolean;
+  /** The same for so long: after an abort and this time the call rejects. Default 0. */
+  readonly graceMs?: number;
 }
 
 /** Answers one call; may return a promise. `call.signal` aborts when the caller gave up. */

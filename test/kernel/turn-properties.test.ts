@@ -129,7 +129,12 @@ function answerTo(asked: Asked, { directives, parts, reason, fails, next, syncs,
     }
     case "tools":
       return ANSWER.tools(
-        asked.calls.map((call) => ({ ...call, output: { status: "success", value: call.callId }, durationMs: 1 })),
+        asked.calls.map((call) => ({
+          ...call,
+          output: { status: "success", value: call.callId, ...(ends && { control: { kind: "finish", value: 42 } }) },
+          durationMs: 1,
+          completed: 0,
+        })),
         directives,
       );
     case "checkpoint":

@@ -359,7 +359,7 @@ describe("tool calls", () => {
   });
 
   it("have their results in one message, failures and cancellations in words", () => {
-    const base = { toolName: "look", args: {}, durationMs: 1 };
+    const base = { toolName: "look", args: {}, durationMs: 1, completed: 0 };
     const { state } = turnAfter([
       ...TO.model,
       ANSWER.model(call("c1"), call("c2"), call("c3"), call("c4")),
@@ -487,6 +487,7 @@ describe("the limit of model calls", () => {
   const LIMIT = (n: number) => stopped("max_turns", "max_turns", `The turn reached its limit of ${n} model calls.`);
   const work = (n: number) => [ANSWER.model(call(`c${n}`)), ANSWER.tools([record(`c${n}`)])];
 
+  // turn §8.20
   it("stops the turn after the tools of the last one, with their results kept", () => {
     const step = turnAfter([...TO.model, ...work(1), ANSWER.checkpoint(), ...work(2)], { maxSteps: 2 });
     expect(step.state.outcome).toEqual(LIMIT(2));

@@ -38,7 +38,7 @@ export function response(parts: readonly Part[], reason: FinishReason = "stop"):
 }
 
 export function record(callId: string, value = "seen"): ToolRecord {
-  return { callId, toolName: "look", args: {}, output: { status: "success", value }, durationMs: 1 };
+  return { callId, toolName: "look", args: {}, output: { status: "success", value }, durationMs: 1, completed: 0 };
 }
 
 /** What code came to; nothing printed unless said otherwise. */

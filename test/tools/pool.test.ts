@@ -21,8 +21,11 @@ async function toolOf(name: string): Promise<RegisteredTool> {
 
 /** A call straight to the pool. */
 function run(tool: RegisteredTool, args: unknown = {}, signal: AbortSignal = never()) {
-  const ctx = { sessionId: "s", turnId: "t", callId: "c", completionKey: "k", timeoutMs: tool.timeoutMs, signal };
-  return pool.run(tool, args as never, ctx);
+  return pool.run(tool, args as never, contextOf(tool, signal));
+}
+
+function contextOf({ timeoutMs, cancelGraceMs }: RegisteredTool, signal: AbortSignal = never()) {
+  return { sessionId: "s", turnId: "t", callId: "c", completionKey: "k", timeoutMs, cancelGraceMs, signal };
 }
 
 /** A call as the session makes it. */
@@ -118,7 +121,7 @@ describe("a tool in the pool", () => {
     );
   });
 
-  it("sees an empty environment and a signal that does not fire", async () => {
+  it("sees an empty environment, and a signal that has not fired", async () => {
     const tool = await toolOf("misbehave");
     expect(await run(tool, { way: "environment" })).toEqual({});
     expect(await run(tool, { way: "signal" })).toBe(false);
@@ -144,8 +147,8 @@ describe("a tool in the pool", () => {
 
   it("fails alone when it wants more memory than a thread has", async () => {
     const small = new ToolPool({ entry, maxThreads: 1, resourceLimits: { maxOldGenerationSizeMb: 32 } });
-    const ctx = { sessionId: "s", turnId: "t", callId: "c", completionKey: "k", timeoutMs: 60_000, signal: never() };
     const tool = await toolOf("misbehave");
+    const ctx = contextOf(tool);
     await expect(small.run(tool, { way: "memory" }, ctx)).rejects.toMatchObject({ code: "tool_out_of_memory" });
     expect(await small.run(tool, { way: "ok" }, ctx)).toBe("ok");
     await small.close();
@@ -166,6 +169,51 @@ describe("a tool in the pool", () => {
     const tool = { ...(await toolOf("misbehave")), timeoutMs: 100 };
     expect(await execute(tool, { way: "hang" })).toEqual(failure("timeout", "tool_timeout"));
     expect(await execute({ ...tool, timeoutMs: 60_000 }, { way: "ok" })).toEqual(ok);
+  });
+});
+
+describe("a tool in the pool that is told to stop", () => {
+  const patient = async () => ({ ...(await toolOf("stops")), cancelGraceMs: 60_000 });
+
+  it.each(["listens", "looks"])("and %s may still finish within its grace, and keeps its thread", async (way) => {
+    const stops = await patient();
+    const { cell, taken } = stage();
+    const turn = new AbortController();
+    const thread = await run(stops, { way: "thread" });
+    const stopping = execute(stops, { way, cell }, turn.signal);
+    await taken();
+    turn.abort();
+    Atomics.store(cell, 0, 2);
+    expect(await stopping).toEqual({ status: "success", value: "stopped by itself" });
+    expect(await run(stops, { way: "thread" })).toBe(thread);
+  });
+
+  it("at its time limit may still finish within its grace", async () => {
+    const { cell } = stage();
+    const stops = { ...(await patient()), timeoutMs: 50 };
+    expect(await execute(stops, { way: "listens", cell })).toEqual({ status: "success", value: "stopped by itself" });
+  });
+
+  it.each(["throws", "exits"])("and %s has stopped, not failed", async (way) => {
+    const { cell, taken } = stage();
+    const turn = new AbortController();
+    const stopping = execute(await patient(), { way, cell }, turn.signal);
+    await taken();
+    turn.abort();
+    expect(await stopping).toEqual({ status: "cancelled", message: "The call of stops was cancelled." });
+    expect(pool.stats().lost).toBe(0);
+  });
+
+  it.each([0, 1])("and does not, has its thread stopped when a grace of %i ms is over", async (cancelGraceMs) => {
+    const stops = { ...(await toolOf("stops")), cancelGraceMs };
+    const { cell, taken } = stage();
+    const turn = new AbortController();
+    const thread = await run(stops, { way: "thread" });
+    const stopping = run(stops, { way: "ignores", cell }, turn.signal);
+    await taken();
+    turn.abort();
+    await expect(stopping).rejects.toMatchObject({ code: "aborted" });
+    expect(await run(stops, { way: "thread" })).not.toBe(thread);
   });
 });
 
@@ -230,7 +278,7 @@ describe("the pool", () => {
   it("runs as many calls at once as it has threads", async () => {
     const two = new ToolPool({ entry, maxThreads: 2 });
     const spin = await toolOf("spin");
-    const ctx = { sessionId: "s", turnId: "t", callId: "c", completionKey: "k", timeoutMs: 60_000, signal: never() };
+    const ctx = contextOf(spin);
     const stages = [stage(), stage()];
     const calls = stages.map(({ cell }) => two.run(spin, { cell } as never, ctx).catch((error) => error.code));
     await Promise.all(stages.map(({ taken }) => taken()));

@@ -324,6 +324,32 @@ describe("an AbortSignal", () => {
     expect(await other).toMatchObject({ code: "worker_lost" });
   });
 
+  it("of a call with a grace asks first: the answer counts until the grace is over", async () => {
+    const heard: unknown[] = [];
+    const served = deferred();
+    const serve = (method: string, payload: unknown, { signal }: ServedCall) =>
+      new Promise((resolve) => {
+        signal.addEventListener("abort", () => {
+          heard.push(payload);
+          if (method === "stops") resolve("stopped by itself");
+        });
+        if (payload === "last") served.resolve();
+      });
+    const { left } = lanePair({}, { serve });
+    const controller = new AbortController();
+    const { signal } = controller;
+    const stops = left.call("stops", "first", { signal, graceMs: 60_000 });
+    const never = rejection(left.call("never", "second", { signal, graceMs: 1 }));
+    const other = rejection(left.call("never", "last", { signal }));
+    await served.promise;
+    controller.abort();
+    expect(await stops).toBe("stopped by itself");
+    expect(await never).toMatchObject({ code: "aborted" });
+    expect(await other).toMatchObject({ code: "aborted" });
+    expect(left.pending).toBe(0);
+    expect(heard.sort()).toEqual(["first", "last", "second"]);
+  });
+
   it("that aborts while the answer is on its way settles the call once", async () => {
     const { left } = lanePair({}, { serve: double });
     const controller = new AbortController();
