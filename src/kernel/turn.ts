@@ -109,8 +109,19 @@ export type TurnEvent =
     }
   /** `usage`: the model did answer, and something spoiled the answer afterwards. */
   | { readonly type: "model_failed"; readonly issue: TurnIssue; readonly usage?: Usage }
-  | { readonly type: "code_done"; readonly result: CodeResult; readonly directives: TurnDirectives }
-  | { readonly type: "tools_done"; readonly records: readonly ToolRecord[]; readonly directives: TurnDirectives }
+  /** `issue`, here and below: the turn cannot go on from it. */
+  | {
+      readonly type: "code_done";
+      readonly result: CodeResult;
+      readonly directives: TurnDirectives;
+      readonly issue?: TurnIssue;
+    }
+  | {
+      readonly type: "tools_done";
+      readonly records: readonly ToolRecord[];
+      readonly directives: TurnDirectives;
+      readonly issue?: TurnIssue;
+    }
   /** `inputs`: what waited for this checkpoint. */
   | {
       readonly type: "checkpoint_done";
@@ -180,9 +191,9 @@ export function stepTurn(state: TurnState, event: TurnEvent): TurnStep {
       if (event.type === "model_failed") return onModelFailed(state, event);
       return event.type === "model_done" ? onResponse(state, event) : ignore(state);
     case "tools":
-      return event.type === "tools_done" ? onTools(state, event.records, event.directives) : ignore(state);
+      return event.type === "tools_done" ? onTools(state, event) : ignore(state);
     case "code":
-      return event.type === "code_done" ? onCode(state, event.result, event.directives) : ignore(state);
+      return event.type === "code_done" ? onCode(state, event) : ignore(state);
     case "checkpoint":
       if (event.type === "checkpoint_failed") return stopWith(state, "runtime_error", event.issue);
       return event.type === "checkpoint_done" ? onCheckpoint(state, event) : ignore(state);
@@ -317,13 +328,14 @@ function complete(
 }
 
 /** What the code printed is the model's next reading, unless the code itself gave the answer. */
-function onCode(before: TurnState, result: CodeResult, directives: TurnDirectives): TurnStep {
+function onCode(before: TurnState, { result, directives, issue }: Extract<TurnEvent, { type: "code_done" }>): TurnStep {
   const text = renderCodeResult(result);
   const ran = { ...before, toolCalls: [...before.toolCalls, ...result.toolCalls] };
   const observed = append(ran, "user", [{ type: "text", text }], { kind: "protocol" });
   const { state, effects } = applyDirectives(observed, directives);
   if (directives.abort !== undefined) return abort(state, directives.abort, effects);
   if (state.cancel !== undefined) return cancelled(state, effects);
+  if (issue !== undefined) return stop(state, "runtime_error", issue, effects);
   // A tool that ends the turn does so wherever it was called.
   const end = turnEndOf(result.toolCalls);
   if (end !== undefined) return endByTool(state, end, effects);
@@ -350,7 +362,10 @@ function afterWork(before: TurnState, fruitful: boolean, effects: readonly TurnE
   };
 }
 
-function onTools(before: TurnState, records: readonly ToolRecord[], directives: TurnDirectives): TurnStep {
+function onTools(
+  before: TurnState,
+  { records, directives, issue }: Extract<TurnEvent, { type: "tools_done" }>,
+): TurnStep {
   const parts: Part[] = records.map(({ callId, toolName, output, modelText }) => ({
     type: "tool_result",
     callId,
@@ -364,6 +379,7 @@ function onTools(before: TurnState, records: readonly ToolRecord[], directives: 
   const { state, effects } = applyDirectives(withResults, directives);
   if (directives.abort !== undefined) return abort(state, directives.abort, effects);
   if (state.cancel !== undefined) return cancelled(state, effects);
+  if (issue !== undefined) return stop(state, "runtime_error", issue, effects);
   const end = turnEndOf(records);
   if (end !== undefined) return endByTool(state, end, effects);
   const fruitful = records.some(({ output }) => output.status === "success");

@@ -15,7 +15,14 @@ import type { Commit } from "./state.js";
 /** One thing to write. A batch of them is one transaction. */
 export type StoreWrite =
   | { readonly kind: "commit"; readonly commit: Commit }
-  | { readonly kind: "record"; readonly entry: JournalEntry; readonly at: number };
+  | { readonly kind: "record"; readonly entry: JournalEntry; readonly at: number }
+  | ({ readonly kind: "clear" } & JournalClearing);
+
+/** A turn came to nothing: what it recorded is forgotten. */
+export interface JournalClearing {
+  readonly sessionId: string;
+  readonly expectedRevision: number;
+}
 
 export interface CommitReceipt {
   readonly revision: number;
@@ -87,6 +94,8 @@ function planWrite(facts: WriteFacts, write: StoreWrite, budget: CommitBudget): 
       return planCommit(facts, write.commit, budget);
     case "record":
       return planRecord(facts, write, budget);
+    case "clear":
+      return planClear(facts, write);
   }
 }
 
@@ -105,15 +114,24 @@ function planCommit(facts: WriteFacts, commit: Commit, budget: CommitBudget): Pl
   }
 }
 
+function planClear(facts: WriteFacts, clearing: JournalClearing): Planned {
+  const { sessionId, expectedRevision } = clearing;
+  const actual = facts.head(sessionId)?.head.revision ?? 0;
+  if (actual !== expectedRevision) throw headConflict(sessionId, clearing, actual);
+  return { receipt: { replayed: false }, changes: clearingOf(facts, sessionId) };
+}
+
+function clearingOf(facts: WriteFacts, sessionId: string): Change[] {
+  const sequences = facts.journal(sessionId).map(({ sequence }) => sequence);
+  return sequences.length === 0 ? [] : [{ kind: "clear_journal", sessionId, sequences }];
+}
+
 function changesOf(facts: WriteFacts, commit: Commit, stored: StoredHead): Change[] {
   const { sessionId } = stored.head;
   const changes: Change[] = [];
   if (commit.segment !== undefined) changes.push({ kind: "put_segment", ...commit.segment });
   for (const { hash, bytes } of commit.components) changes.push({ kind: "put_component", hash, bytes });
-  if (commit.clearsJournal === true) {
-    const sequences = facts.journal(sessionId).map(({ sequence }) => sequence);
-    if (sequences.length > 0) changes.push({ kind: "clear_journal", sessionId, sequences });
-  }
+  if (commit.clearsJournal === true) changes.push(...clearingOf(facts, sessionId));
   changes.push({ kind: "put_head", stored });
   return changes;
 }
@@ -228,7 +246,11 @@ function recordTooLarge({ sessionId, key }: JournalEntry, bytes: number, budget:
   );
 }
 
-function replayMismatch(row: JournalRow, { sessionId, turnId, key, hash, envelope }: JournalEntry): TroupeError {
+/** Another request under the key of one that was recorded, and where the two differ. */
+export function replayMismatch(
+  row: JournalRow,
+  { sessionId, turnId, key, hash, envelope }: Pick<JournalEntry, "sessionId" | "turnId" | "key" | "hash" | "envelope">,
+): TroupeError {
   const paths = row.envelope === undefined || envelope === undefined ? [] : pathsBetween(row.envelope, envelope);
   const where = paths.length === 0 ? "" : ` They differ at ${paths.join(", ")}.`;
   return new TroupeError(

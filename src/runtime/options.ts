@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { isAbsolute, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -64,6 +65,11 @@ export interface TroupeOptions {
   readonly tools?: Readonly<Record<string, ToolDefinition<any> | PoolToolEntry>>;
   /** Default `{ memory: true }`: gone with the process. */
   readonly store?: StoreOptions;
+  /**
+   * Writes turns down as they go, so that a crash costs nothing that was done: they are taken up again by the next worker
+   * or the next process. Default: with a store that has a path.
+   */
+  readonly journal?: boolean;
   /** The first part of every system prompt. */
   readonly instructions?: string;
   /** The host's share of every system prompt: a template, and what stands in its slots. */
@@ -112,6 +118,8 @@ export interface ResolvedOptions {
   readonly hostToolSpecs: readonly (ToolPolicy & { readonly spec: ToolSpec })[];
   readonly poolTools: readonly (ToolPolicy & { readonly name: string; readonly module: string })[];
   readonly store: StoreOptions;
+  readonly journal: boolean;
+  readonly runtimeId: string;
   readonly hookDispatch: "sequential" | "concurrent";
   readonly standardProtocol: boolean;
   readonly onTrace: ((event: TraceEvent) => void) | undefined;
@@ -127,6 +135,9 @@ export function resolveOptions(options: TroupeOptions): ResolvedOptions {
   if (typeof options !== "object" || options === null) throw invalid("createTroupe takes an options object");
   const hookDeadlineMs = positive(options.hookDeadlineMs, 5_000, "hookDeadlineMs");
   const tools = resolveTools(options.tools ?? {});
+  const store = resolveStore(options.store ?? { memory: true });
+  const { journal = "path" in store } = options;
+  if (typeof journal !== "boolean") throw invalid("journal must be true or false");
   const { onTrace, protocol, development = process.env.NODE_ENV !== "production" } = options;
   if (onTrace !== undefined && typeof onTrace !== "function") throw invalid("onTrace must be a function");
   return {
@@ -142,7 +153,9 @@ export function resolveOptions(options: TroupeOptions): ResolvedOptions {
     onTrace,
     development,
     ...tools,
-    store: resolveStore(options.store ?? { memory: true }),
+    store,
+    journal,
+    runtimeId: randomUUID(),
     hookDispatch: resolveDispatch(options.hookDispatch),
     config: checkConfig({
       ...DEFAULT_CONFIG,

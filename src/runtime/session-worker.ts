@@ -35,6 +35,8 @@ import { Thread } from "./threads.js";
 
 const PAUSE_MS = 50;
 const MAX_FAILED_STARTS = 5;
+/** More often than a worker takes up a turn that kills it: by then it has ended that turn. */
+const MAX_AGAIN = 8;
 const CLOSE_GRACE_MS = 5_000;
 
 export interface SessionWorkerParts {
@@ -63,6 +65,8 @@ export class SessionWorker {
   #closed = false;
   /** Turns that wait for the worker, by key. */
   readonly #unsent = new Map<number, { cancelled?: string; listened?: true }>();
+  /** What the callers of journaled turns want, by key, for whoever takes them up again. */
+  readonly #wishes = new Map<number, { listened: boolean; cancelled?: string }>();
   #received = 0;
   restarts = 0;
   /** Resolves when the current lane has closed; everything it carried has arrived by then. */
@@ -114,6 +118,8 @@ export class SessionWorker {
           hookDispatch: options.hookDispatch,
           config: options.config,
           mailboxLimit: options.mailboxLimit,
+          journals: options.journal,
+          runtimeId: options.runtimeId,
           standardProtocol: options.standardProtocol,
           tracing: options.onTrace !== undefined,
           development: options.development,
@@ -163,17 +169,50 @@ export class SessionWorker {
   }
 
   turn(call: TurnCall): Promise<TurnResult> {
+    if (this.#parts.options.journal) return this.#turnToTheEnd(call);
+    return this.#send(call);
+  }
+
+  #send(call: TurnCall): Promise<TurnResult> {
     if (this.#lane !== undefined) return this.#lane.call<TurnResult>("turn", call);
     return this.#turnWhenReady(call);
   }
 
+  /** What a lost worker was doing is written down: its successor is asked for the same turn, and takes it up again. */
+  async #turnToTheEnd([key, sessionId, input, listen, extras]: TurnCall): Promise<TurnResult> {
+    const wishes: { listened: boolean; cancelled?: string } = { listened: listen };
+    this.#wishes.set(key, wishes);
+    try {
+      for (let again = 0; ; again++) {
+        try {
+          const sent = this.#send([key, sessionId, input, wishes.listened, extras, again > 0]);
+          if (again > 0 && wishes.cancelled !== undefined) this.#tellCancelled(key, wishes.cancelled);
+          return await sent;
+        } catch (error) {
+          const lost = error instanceof TroupeError && error.code === "worker_lost";
+          if (!lost || this.#closed || again >= MAX_AGAIN) throw error;
+        }
+      }
+    } finally {
+      this.#wishes.delete(key);
+    }
+  }
+
   listen(key: number): void {
+    const wishes = this.#wishes.get(key);
+    if (wishes !== undefined) wishes.listened = true;
     const waiting = this.#unsent.get(key);
     if (waiting === undefined) this.#lane?.note("listen", key);
     else waiting.listened = true;
   }
 
   cancel(key: number, reason: string): void {
+    const wishes = this.#wishes.get(key);
+    if (wishes !== undefined) wishes.cancelled ??= reason;
+    this.#tellCancelled(key, reason);
+  }
+
+  #tellCancelled(key: number, reason: string): void {
     const waiting = this.#unsent.get(key);
     if (waiting === undefined) this.#lane?.note("cancel", [key, reason] satisfies CancelNote);
     else waiting.cancelled = reason;

@@ -47,6 +47,11 @@ export class StoreWorker {
     return this.#thread.caller.to.stats(undefined);
   }
 
+  /** Sessions whose last turn was begun and not finished. */
+  unfinished(): Promise<readonly string[]> {
+    return this.#thread.caller.to.unfinished(undefined);
+  }
+
   async close(): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     const patience = new Promise<void>((resolve) => {

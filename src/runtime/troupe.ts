@@ -109,6 +109,7 @@ export class Troupe implements AsyncDisposable {
   #store: StoreWorker | undefined;
   #nextTurn = 1;
   #closing: Promise<void> | undefined;
+  #resuming: Promise<void> | undefined;
 
   /** Use {@link createTroupe}. */
   constructor(options: ResolvedOptions) {
@@ -154,6 +155,15 @@ export class Troupe implements AsyncDisposable {
       this.#sessionWorkers.push(this.#newSessionWorker(index));
     }
     await all(this.#sessionWorkers.map((worker) => worker.start()));
+    if (this.#options.journal) this.#resuming = this.#resumeUnfinished().catch(ignore);
+  }
+
+  /** Opens the sessions whose last turn was not finished, so that it is; a session that cannot be opened waits for its host. */
+  async #resumeUnfinished(): Promise<void> {
+    for (const id of await this.#openStore().unfinished()) {
+      if (this.#closing !== undefined) return;
+      await this.session(id).catch(ignore);
+    }
   }
 
   /** Opens a session, or resumes it when the store knows it. Options are for plugins, and for this opening. */
@@ -251,6 +261,7 @@ export class Troupe implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
+    await this.#resuming;
     await this.#drain();
     for (const { observer } of [...this.#observers.values()]) observer.end();
     await Promise.all(this.#sessionWorkers.map((worker) => worker.close()));

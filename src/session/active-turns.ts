@@ -1,4 +1,4 @@
-import type { Activity } from "../kernel/index.js";
+import { type Activity, TroupeError } from "../kernel/index.js";
 
 const KEPT_ACTIVITIES = 1024;
 
@@ -21,6 +21,11 @@ export class ActiveTurn {
 
   cancel(reason: string): void {
     this.#controller.abort(reason);
+  }
+
+  /** Leaves the turn as its journal has it. */
+  suspend(): void {
+    this.#controller.abort(suspension());
   }
 
   /** Nobody listens: nothing crosses, but the last activities are kept for somebody who comes late. */
@@ -46,6 +51,18 @@ export class ActiveTurn {
     for (const activity of this.#kept) this.#send(activity);
     this.#kept = [];
   }
+}
+
+/** The reason of a signal that ends a turn here, but not for good. */
+export function suspension(): TroupeError {
+  return new TroupeError(
+    "turn_suspended",
+    "The runtime is closing. The turn is kept, and goes on when its session is opened again.",
+  );
+}
+
+export function isSuspended({ reason }: AbortSignal): boolean {
+  return reason instanceof TroupeError && reason.code === "turn_suspended";
 }
 
 /** Two neighbouring deltas of one block are one longer delta. */

@@ -11,12 +11,15 @@ import {
   TroupeError,
   type TurnResult,
 } from "../kernel/index.js";
+import type { ActiveTurn } from "./active-turns.js";
 import { NO_EXTRAS } from "./admission.js";
 import { compactSession } from "./compact.js";
 import { configureSession } from "./configure.js";
-import { runTurn } from "./logical-turn.js";
+import type { UnfinishedTurn } from "./journal.js";
+import { resumeTurn, runTurn } from "./logical-turn.js";
 import { needsItsTurn, type OperationRequest, runOperation } from "./operations.js";
 import type { ConfigReceipt, OperationReceipt, SessionInfo, SessionState, TurnExtras } from "./protocol.js";
+import { ResumedTurn } from "./resumed-turn.js";
 import type { InputRequest, Session } from "./session.js";
 
 /** What waits for its place: a turn, or an operation that needs the session to itself. */
@@ -49,7 +52,8 @@ const sessionMachine = setup({
     ),
     park: fromPromise<void, { session: Session }>(async ({ input }) => {
       try {
-        await input.session.save();
+        // A turn that was left in the middle begins again from what the last one stored.
+        if (!input.session.suspended) await input.session.save();
       } finally {
         input.session.close();
       }
@@ -135,6 +139,7 @@ export class SessionActor {
   readonly #onActivity: (activity: Activity) => void;
   readonly #opened: Promise<Session>;
   readonly #ended: Promise<void>;
+  #resumed: ResumedTurn | undefined;
 
   /** `open` makes the session: from the store, or from a fork's snapshot. */
   constructor(id: string, options: SessionActorOptions) {
@@ -155,6 +160,7 @@ export class SessionActor {
           opened(session);
           // What waited when the session was last closed begins as soon as it is open.
           session.inputs.onAdded = () => this.#takeInputsSoon();
+          if (session.unfinished !== undefined) this.#resume(session, session.unfinished);
           if (session.inputs.waitForTurn) this.#takeInputsSoon();
           return session;
         },
@@ -204,13 +210,56 @@ export class SessionActor {
     input: string,
     options: { readonly emit: (activity: Activity) => void; readonly signal: AbortSignal },
     extras: TurnExtras = NO_EXTRAS,
+    call?: string,
   ): Promise<TurnResult> {
     const { signal } = options;
     const emit = (activity: Activity) => {
       options.emit(activity);
       this.#onActivity(activity);
     };
-    return this.#post((session) => runTurn(session, { input, emit, signal, extras }));
+    return this.#post((session) =>
+      runTurn(session, { input, emit, signal, extras, ...(call !== undefined && { call }) }),
+    );
+  }
+
+  /**
+   * A turn whose worker was lost under it: the one that is taken up again from the journal, or the turn anew when it had
+   * not begun. One that was stored, and whose answer alone was lost, is not run again.
+   */
+  async turnAgain(input: string, turn: ActiveTurn, extras: TurnExtras, call: string): Promise<TurnResult> {
+    const session = await this.#opened;
+    const resumed = this.#resumed;
+    if (resumed?.call === call) {
+      resumed.attach(turn);
+      return resumed.result;
+    }
+    if (session.storedCall(call)) {
+      throw new TroupeError("turn_result_lost", "The turn is stored, but its result was lost with its worker.", {
+        details: { sessionId: this.id, turnIndex: session.turnIndex },
+      });
+    }
+    return this.turn(input, turn, extras, call);
+  }
+
+  /** Takes up a turn that a crash left behind, before anything else. */
+  #resume(session: Session, unfinished: UnfinishedTurn): void {
+    const turn = new ResumedTurn(unfinished.start.call);
+    this.#resumed = turn;
+    const emit = (activity: Activity) => {
+      turn.emit(activity);
+      this.#onActivity(activity);
+    };
+    const run = async () => {
+      session.unfinished = undefined;
+      await turn.settle(() => resumeTurn(session, unfinished, { emit, signal: turn.signal }));
+      this.#resumed = undefined;
+    };
+    this.#actor.getSnapshot().context.mailbox.unshift({ run, reject: (error) => turn.reject(error) });
+  }
+
+  /** Leaves the turn that was taken up again as its journal has it. */
+  suspend(): void {
+    this.#resumed?.suspend();
   }
 
   /** Changes the configuration, in its place between turns. */
@@ -266,7 +315,8 @@ export class SessionActor {
       const input = taken.map(({ text }) => text).join("\n\n");
       const whole = taken.some(({ parts }) => parts !== undefined);
       const extras = whole ? { parts: taken.flatMap(partsOfInput) } : NO_EXTRAS;
-      await runTurn(session, { input, emit: this.#onActivity, signal: UNHEARD.signal, extras });
+      const inputIds = taken.map(({ id }) => id);
+      await runTurn(session, { input, emit: this.#onActivity, signal: UNHEARD.signal, extras, inputIds });
     };
     this.#post(perform).catch(ignore);
   }

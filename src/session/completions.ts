@@ -7,6 +7,11 @@ const deadlines = new Deadlines();
 /** Tool calls of a session whose answer comes from outside, by completion key. */
 export class Completions {
   readonly #waiting = new Map<string, { readonly toolName: string; readonly end: (output: ToolOutput) => void }>();
+  /** Calls of a turn that is yet to be taken up again, and answers that came before it was. */
+  readonly #expected = new Map<string, ToolOutput | undefined>();
+
+  /** Keys whose answer is being kept. */
+  readonly #answering = new Set<string>();
 
   /** Waits for the answer, the deadline or the turn's abort, whichever comes first. Never rejects. */
   wait(
@@ -19,6 +24,9 @@ export class Completions {
   ): Promise<ToolOutput> {
     // A model that names two calls of a step alike would leave the first waiting for ever.
     if (this.#waiting.has(key)) return Promise.resolve(taken(toolName));
+    const early = this.#expected.get(key);
+    this.#expected.delete(key);
+    if (early !== undefined) return Promise.resolve(early);
     return new Promise((resolve) => {
       const end = (output: ToolOutput) => {
         this.#waiting.delete(key);
@@ -36,25 +44,41 @@ export class Completions {
     });
   }
 
-  /** Gives the answer; the first one counts. */
-  complete(key: string, output: ToolOutput): void {
-    const waiting = this.#waiting.get(key);
-    if (waiting === undefined) {
-      throw new TroupeError(
-        "completion_unknown",
-        "No tool call waits under this key: it was completed, ended, or never was.",
-        {
-          details: { key },
-        },
-      );
+  /** A call will wait under this key. */
+  expect(key: string): void {
+    this.#expected.set(key, undefined);
+  }
+
+  /** Gives the answer, once it is kept; the first one counts. */
+  async complete(key: string, output: ToolOutput, keep: () => Promise<unknown>): Promise<void> {
+    const waits = this.#waiting.has(key) || (this.#expected.has(key) && this.#expected.get(key) === undefined);
+    if (!waits || this.#answering.has(key)) throw unknownKey(key);
+    this.#answering.add(key);
+    try {
+      await keep();
+      const waiting = this.#waiting.get(key);
+      if (waiting !== undefined) waiting.end(output);
+      else if (this.#expected.has(key)) this.#expected.set(key, output);
+      else throw unknownKey(key);
+    } finally {
+      this.#answering.delete(key);
     }
-    waiting.end(output);
   }
 
   /** Nobody will answer any more: the runtime closes. Also ends the waiting of calls that a cancelled turn waits for. */
   close(): void {
     for (const { toolName, end } of [...this.#waiting.values()]) end(cancelled(toolName));
   }
+}
+
+/** An answer's place in the journal of its turn. */
+export function answerKeyOf(completionKey: string): string {
+  return `answer:${completionKey}`;
+}
+
+function unknownKey(key: string): TroupeError {
+  const message = "No tool call waits under this key: it was completed, ended, or never was.";
+  return new TroupeError("completion_unknown", message, { details: { key } });
 }
 
 function cancelled(toolName: string): ToolOutput {

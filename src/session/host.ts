@@ -8,6 +8,7 @@ import { PhaseProbe } from "../trace/index.js";
 import { decode, encode, importDefault, Lane, moving, type Served, serve } from "../wire/index.js";
 import { ActiveTurn } from "./active-turns.js";
 import { SessionActor } from "./actor.js";
+import { NO_EXTRAS } from "./admission.js";
 import type { HostRelay, HostRelayMethod } from "./host-relay.js";
 import { callHost, serveHostCall } from "./host-services.js";
 import { InlineLink } from "./inline-link.js";
@@ -75,7 +76,7 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
     inputs: async ({ sessionId }) => (await configured().session(sessionId)).inputs.untaken,
     cancelInput: async ({ sessionId, named }) => (await configured().session(sessionId)).cancelInput(named),
     completeTool: async ({ sessionId, key, output }) =>
-      (await configured().session(sessionId)).completions.complete(key, output),
+      (await configured().session(sessionId)).completeTool(key, output),
     observe: async ({ sessionId, reader, cursor }) => {
       await configured().session(sessionId);
       return configured().observe(sessionId, reader, cursor);
@@ -151,6 +152,7 @@ class SessionHost {
       mailboxLimit: setup.mailboxLimit,
       limits: new ToolLimits(),
       relay: this.#relay,
+      journals: setup.journals,
       trace: { listening: setup.tracing, emit: (event) => this.#lane.note("trace", event satisfies TraceNote) },
     };
   }
@@ -240,7 +242,10 @@ class SessionHost {
     const actors = [...this.#sessions.values()];
     for (const actor of actors) actor.leave();
     const hurry = setTimeout(() => {
-      for (const turn of this.#turns.values()) turn.cancel("The runtime is closing.");
+      // With a journal a turn is not lost by closing: it goes on when its session is next opened.
+      for (const turn of this.#turns.values())
+        this.#setup.journals ? turn.suspend() : turn.cancel("The runtime is closing.");
+      for (const actor of actors) actor.suspend();
       for (const actor of actors) actor.session?.completions.close();
       for (const stop of this.#stops) stop.abort(new TroupeError("closed", "The runtime is closing."));
     }, drainMs);
@@ -291,12 +296,16 @@ class SessionHost {
     }
   }
 
-  async #turn([key, sessionId, input, listening, extras]: TurnCall) {
+  async #turn([key, sessionId, input, listening, extras, again]: TurnCall) {
     const send = (activity: ActivityNote[1]) => this.#lane.note("activity", [key, activity] satisfies ActivityNote);
     const turn = new ActiveTurn({ listening, send });
     this.#turns.set(key, turn);
     try {
-      return await this.actor(sessionId).turn(input, turn, extras);
+      const actor = this.actor(sessionId);
+      if (!this.#setup.journals) return await actor.turn(input, turn, extras);
+      const call = `${this.#setup.runtimeId}:${key}`;
+      if (again !== true) return await actor.turn(input, turn, extras, call);
+      return await actor.turnAgain(input, turn, extras ?? NO_EXTRAS, call);
     } finally {
       this.#finished++;
       this.#turns.delete(key);

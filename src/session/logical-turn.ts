@@ -1,9 +1,10 @@
 import { asTroupeError, frameTaskOf, type TurnConfig, type TurnResult } from "../kernel/index.js";
-import { admit, textParts } from "./admission.js";
+import { admit, NO_EXTRAS, textParts } from "./admission.js";
+import { MAX_RESUMED, type UnfinishedTurn } from "./journal.js";
 import type { Session } from "./session.js";
-import type { TurnRequest } from "./turn-context.js";
+import { issueOf, type TurnRequest } from "./turn-context.js";
 import { turnKeyOf } from "./turn-keys.js";
-import { runOneTurn } from "./turn-run.js";
+import { runOneTurn, type TurnBeginning } from "./turn-run.js";
 
 /** How often what a host asked for may move to another frame. */
 export const MAX_FRAME_SWITCHES = 16;
@@ -17,26 +18,65 @@ export async function runTurn(session: Session, request: TurnRequest): Promise<T
   const admitted = await admit(session, input, extras);
   const name = extras.key === undefined ? undefined : turnKeyOf(extras.key, admitted);
   const known = name === undefined ? undefined : await session.turnNamed(name);
-  if (known !== undefined) return known;
-  let result = await runOneTurn(session, request, { ...admitted, name });
-  if (result.outcome.type !== "frame_switch") return result;
+  return known ?? runInFrames(session, request, { ...admitted, name });
+}
+
+/** Takes a turn up again that a crash left behind: it runs as it did then, and does nothing twice that it had done. */
+export async function resumeTurn(
+  session: Session,
+  unfinished: UnfinishedTurn,
+  { emit, signal }: Pick<TurnRequest, "emit" | "signal">,
+): Promise<TurnResult> {
+  const { input, parts, extras = NO_EXTRAS, blobs, inputIds, call } = unfinished.start;
+  for (const bytes of blobs) session.blobs.keep(bytes);
+  session.inputs.takeThese(inputIds);
+  const name = extras.key === undefined ? undefined : turnKeyOf(extras.key, { parts });
+  if (name !== undefined) await session.turnNamed(name);
+  const request = { input, emit, signal, extras, inputIds, ...(call !== undefined && { call }) };
+  return runInFrames(session, request, { ...modelOrEnd(session, unfinished), parts, name, unfinished });
+}
+
+/** A turn whose worker died with it again and again is what killed it, and one whose model is gone cannot go on. */
+function modelOrEnd(
+  session: Session,
+  { start, resumed }: UnfinishedTurn,
+): Pick<TurnBeginning, "model"> & { stopped?: NonNullable<TurnConfig["stopped"]> } {
+  const ended = (issue: NonNullable<TurnConfig["stopped"]>["issue"]) => ({
+    model: session.modelNamed(""),
+    stopped: { reason: "runtime_error" as const, issue },
+  });
+  if (resumed >= MAX_RESUMED) {
+    const message = `The turn's worker died with it ${resumed + 1} times.`;
+    return ended({ kind: "runtime", code: "turn_poisoned", message });
+  }
+  try {
+    return { model: session.modelNamed(start.extras.model) };
+  } catch (error) {
+    return ended(issueOf("runtime", "model_unknown", error));
+  }
+}
+
+type Beginning = Omit<TurnBeginning, "history">;
+
+async function runInFrames(session: Session, request: TurnRequest, beginning: Beginning): Promise<TurnResult> {
+  let result = await runOneTurn(session, request, beginning);
   const before: TurnResult[] = [];
-  for (;;) {
+  while (result.outcome.type === "frame_switch") {
     // The task waits with the session: should this process end here, the next turn begins with it all the same.
     const task = session.inputs.takeOne(frameTaskOf(result.turnId));
-    if (task === undefined) return withBefore(result, before);
+    if (task === undefined) break;
     before.push(result);
-    const stopped = before.length === MAX_FRAME_SWITCHES ? TOO_OFTEN : undefined;
-    const { model } = admitted;
-    const parts = stopped === undefined ? textParts(task.text) : [];
+    const { model, name } = beginning;
+    const next = { ...request, input: task.text, inputIds: [task.id] };
+    const tooOften = before.length === MAX_FRAME_SWITCHES;
+    const how = tooOften ? { parts: [], stopped: TOO_OFTEN } : { parts: textParts(task.text) };
     try {
-      const next = { ...request, input: task.text };
-      result = await runOneTurn(session, next, { model, parts, name, ...(stopped && { stopped }) });
+      result = await runOneTurn(session, next, { model, name, ...how });
     } catch (error) {
-      return withBefore(unfinished(result, error), before.slice(0, -1));
+      return withBefore(unfinishedAfter(result, error), before.slice(0, -1));
     }
-    if (result.outcome.type !== "frame_switch") return withBefore(result, before);
   }
+  return withBefore(result, before);
 }
 
 const TOO_OFTEN: NonNullable<TurnConfig["stopped"]> = {
@@ -53,7 +93,7 @@ function withBefore(result: TurnResult, before: readonly TurnResult[]): TurnResu
 }
 
 /** What is stored is stored: that the next frame's turn failed is told with the last one that did not. */
-function unfinished(result: TurnResult, error: unknown): TurnResult {
+function unfinishedAfter(result: TurnResult, error: unknown): TurnResult {
   const { code, message } = asTroupeError(error, "turn_failed");
   return { ...result, issues: [...result.issues, { kind: "runtime", code, message }] };
 }

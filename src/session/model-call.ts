@@ -1,6 +1,7 @@
 import {
   type Activity,
   asTroupeError,
+  type Json,
   type ModelRequest,
   type ModelResponse,
   type Owned,
@@ -9,9 +10,10 @@ import {
   type Usage,
 } from "../kernel/index.js";
 import { type Model, streamWithRetry } from "../model/index.js";
-import type { TurnFacts } from "../plugin/index.js";
+import type { HookKind, TurnFacts } from "../plugin/index.js";
 import type { Blobs } from "./blobs.js";
 import type { SessionHooks } from "./hooks.js";
+import type { TurnJournal } from "./journal.js";
 import { readResponseTransform } from "./read-answers.js";
 import { StreamPump } from "./stream.js";
 
@@ -21,6 +23,8 @@ export interface ModelCall {
   readonly request: ModelRequest;
   /** Where the attachments of the conversation are, when it has any. */
   readonly attachments: Blobs | undefined;
+  /** Where the answer is kept before anybody builds on it. */
+  readonly journal: TurnJournal | undefined;
   readonly hooks: SessionHooks;
   readonly facts: TurnFacts & { readonly step: number };
   readonly emit: (activity: Activity) => void;
@@ -51,11 +55,38 @@ export async function callModel(call: ModelCall): Promise<ModelOutcome> {
   try {
     const request =
       call.attachments === undefined ? call.request : await withAttachments(call.request, call.attachments);
-    const { response, aborted } = await stream({ ...call, request }, pump, stop?.signal);
+    const answer = () => stream({ ...call, request }, pump, stop?.signal);
+    const { response, aborted } = await (call.journal === undefined ? answer() : paidOnce(call, call.journal, answer));
     return { response: await respond(call, response), aborted };
   } catch (error) {
     return { error: asTroupeError(error, "model_failed"), cost: pump.cost };
   }
+}
+
+/** A paid answer is durable before a hook sees it or a tool runs for it; the last one is stored with the turn itself. */
+function paidOnce(
+  { model, request: { step, system, tools, turn }, hooks }: ModelCall,
+  journal: TurnJournal,
+  answer: () => Promise<Answer>,
+): Promise<Answer> {
+  const envelope = { model: model.id, system, tools: tools.map(({ name }) => name), turn: turn as unknown as Json };
+  const isBuiltOn = ({ response: { parts } }: Answer) =>
+    SEEN_BY.some((kind) => hooks.has(kind)) || parts.some(({ type }) => type !== "text");
+  return journal.once(`model:${step}`, envelope, answer, isBuiltOn);
+}
+
+/** Hooks that see an answer, or come between it and the commit. */
+const SEEN_BY: readonly HookKind[] = [
+  "assistant_response",
+  "stream_finished",
+  "checkpoint",
+  "after_turn",
+  "turn_finalized",
+];
+
+interface Answer {
+  readonly response: ModelResponse;
+  readonly aborted: boolean;
 }
 
 async function withAttachments(request: ModelRequest, blobs: Blobs): Promise<ModelRequest> {
@@ -66,7 +97,7 @@ async function stream(
   { model, request, facts, emit, signal }: ModelCall,
   pump: StreamPump,
   stop: AbortSignal | undefined,
-): Promise<{ response: ModelResponse; aborted: boolean }> {
+): Promise<Answer> {
   const { step } = facts;
   try {
     const events = streamWithRetry(model, request, {

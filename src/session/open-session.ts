@@ -17,6 +17,7 @@ import {
   type ToolState,
   TroupeError,
   toolIdOf,
+  turnIdOf,
 } from "../kernel/index.js";
 import {
   type Contributions,
@@ -37,6 +38,7 @@ import {
   type StoredAuthority,
   turnKeyComponent,
 } from "./components.js";
+import { awaitedCalls, unfinishedTurn } from "./journal.js";
 import { describeCaptured } from "./plugin-instance.js";
 import { newSlot, type PluginLink, type PluginSlot } from "./plugin-link.js";
 import type { SessionMaking, SessionPluginOptions } from "./protocol.js";
@@ -230,6 +232,7 @@ async function restore(services: SessionServices, { id, head, reader, pluginOpti
       inputs: new SessionInputs(deferMissed((await reader.value<readonly PendingInput[]>(COMPONENT.inputs)) ?? [])),
     });
     await protocol.restore(() => session.view(), await reader.bytes(COMPONENT.execution));
+    if (services.journals) await findUnfinished(session);
     await announceRestored(session, head === undefined);
     const changed = protocol.materialize({
       pluginOptions: new PluginOptions(authority.pluginOptions),
@@ -244,6 +247,15 @@ async function restore(services: SessionServices, { id, head, reader, pluginOpti
     });
     throw error;
   }
+}
+
+/** The turn a crash left behind, if one did; its calls that wait for an answer can be answered at once. */
+async function findUnfinished(session: Session): Promise<void> {
+  const rows = await session.services.store.journal(session.id);
+  if (rows.length === 0) return;
+  session.unfinished = unfinishedTurn(rows, turnIdOf(session.turnIndex + 1));
+  if (session.unfinished === undefined) return;
+  for (const key of awaitedCalls(session.id, session.unfinished)) session.completions.expect(key);
 }
 
 /** What an older release did not store is as the runtime's options say. */

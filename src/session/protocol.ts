@@ -74,6 +74,10 @@ export interface SessionWorkerSetup {
   /** What sessions are configured with until somebody says otherwise. */
   readonly config: SessionConfig;
   readonly mailboxLimit: number;
+  /** Turns are written down as they go. */
+  readonly journals: boolean;
+  /** One for each runtime: names its calls. */
+  readonly runtimeId: string;
   /** No plugin of the options is the protocol: the standard one is. */
   readonly standardProtocol: boolean;
   /** Somebody takes traces. */
@@ -253,6 +257,8 @@ export type TurnCall = readonly [
   input: string,
   listen: boolean,
   extras?: TurnExtras | undefined,
+  /** Asked before, of a worker that was lost. */
+  again?: boolean,
 ];
 export type CancelNote = readonly [key: number, reason: string];
 /** What a session's child has used; counted in the session's ledger. */

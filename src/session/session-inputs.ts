@@ -57,6 +57,11 @@ export class SessionInputs {
     return this.#take(claimAtCheckpoint(this.untaken, turnId, checkpoint));
   }
 
+  /** The inputs a turn had taken before a crash. */
+  takeThese(inputIds: readonly string[]): void {
+    if (inputIds.length > 0) this.#take(this.untaken.filter(({ id }) => inputIds.includes(id)));
+  }
+
   /** One input, for the turn it was left for. */
   takeOne(inputId: string): PendingInput | undefined {
     const [input] = this.#take(this.untaken.filter(({ id }) => id === inputId));

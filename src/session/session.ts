@@ -25,22 +25,25 @@ import {
   type PromptLayer,
   type SessionConfig,
   segmentId,
+  type ToolOutput,
   TroupeError,
   type TurnResult,
   type TurnSummary,
+  turnIdOf,
   type Usage,
 } from "../kernel/index.js";
 import type { Model } from "../model/index.js";
 import type { SessionView } from "../plugin/index.js";
-import type { StoreClient } from "../store/index.js";
+import { type StoreClient, sealEnvelope } from "../store/index.js";
 import type { SessionTools, ToolHomes, ToolLimits } from "../tools/index.js";
 import { encode } from "../wire/index.js";
 import { Blobs, haveAttachments, storedParts } from "./blobs.js";
 import { SessionCatalog } from "./catalog.js";
-import { Completions } from "./completions.js";
+import { answerKeyOf, Completions } from "./completions.js";
 import { applyComponents, ChangedComponents, COMPONENT, ComponentReader, pluginComponent } from "./components.js";
 import { SessionHooks } from "./hooks.js";
 import type { HostRelay, TraceSink } from "./host-relay.js";
+import type { JournalWriter, UnfinishedTurn } from "./journal.js";
 import type { PluginSlot } from "./plugin-link.js";
 import type { MessageRange, OperationReceipt } from "./protocol.js";
 import type { SessionInputs } from "./session-inputs.js";
@@ -64,6 +67,8 @@ export interface SessionServices {
   /** To other sessions and the host, by way of the main thread. */
   readonly relay: HostRelay;
   readonly trace: TraceSink;
+  /** Turns are written down as they go, and taken up again after a crash. */
+  readonly journals: boolean;
 }
 
 /** What a fork takes along: references to what is stored, and the bytes of what is not. */
@@ -131,6 +136,8 @@ export class Session {
   readonly created = new Set<string>();
   /** Set while a turn runs. */
   running: RunningTurn | undefined;
+  /** A turn a crash left behind, until it is taken up again. */
+  unfinished: UnfinishedTurn | undefined;
   #config: SessionConfig;
   #head: Head | undefined;
   #history: Message[] | undefined;
@@ -159,6 +166,14 @@ export class Session {
     this.#turnKeys = new TurnKeys(parts.services.store);
     this.#head = parts.head;
     this.catalog = new SessionCatalog(this);
+  }
+
+  /** Its turn was left in the middle, as its journal has it. */
+  suspended = false;
+
+  /** Was the last thing stored the turn of this call? */
+  storedCall(call: string): boolean {
+    return this.#head?.operation === turnOperation(call, this.turnIndex);
   }
 
   /** A commit failed: the session must be opened again before it can go on. */
@@ -272,14 +287,20 @@ export class Session {
   }
 
   /** Stores a turn in one atomic write and adopts it; resolves when it is durable. */
-  async commit(summary: TurnSummary, messages: readonly Message[], name?: TurnKey): Promise<number> {
+  async commit(
+    summary: TurnSummary,
+    messages: readonly Message[],
+    { name, call }: { readonly name?: TurnKey | undefined; readonly call?: string | undefined } = {},
+  ): Promise<number> {
     const written = await this.#write((previous, revision) => {
       if (name !== undefined)
         this.#changed.set(...this.#turnKeys.keep(name, { ...summary, sessionId: this.id, revision }));
       const inputs = this.inputs.pending.length === 0 ? undefined : this.inputs.settled();
       if (inputs !== undefined) this.#inputsChanged(inputs);
       return {
+        ...(call !== undefined && { exactOperation: turnOperation(call, summary.turnIndex) }),
         operation: `turn:${summary.turnId}`,
+        clearsJournal: this.services.journals,
         ...(messages.length > 0 && {
           segment: { id: segmentId(this.id, revision), parent: previous?.leaf ?? null, messages },
         }),
@@ -349,6 +370,31 @@ export class Session {
     if (nodes.length > 0) await this.append({ nodes }, origin);
     else if (this.#hasChanges()) await this.store("operation");
     if (captured.status === "rejected") throw captured.reason;
+  }
+
+  /** Writes down something the running turn did; resolves when it is durable. */
+  async record(entry: Parameters<JournalWriter>[0]): Promise<unknown> {
+    while (this.#writing !== undefined) await this.#writing.catch(ignore);
+    return this.services.store.record({ ...entry, sessionId: this.id, expectedRevision: this.revision });
+  }
+
+  /** Answers a tool call that waits for it; resolves when the answer cannot be lost any more. */
+  completeTool(key: string, output: ToolOutput): Promise<void> {
+    const { turnId } = this.running ?? this.unfinished ?? {};
+    return this.completions.complete(key, output, async () => {
+      if (!this.services.journals || turnId === undefined) return;
+      await this.record({ turnId, key: answerKeyOf(key), ...sealEnvelope(null), bytes: encode(output) });
+    });
+  }
+
+  /** A turn was refused: nothing of it is to be taken up again. */
+  async clearJournal(): Promise<void> {
+    if (!this.services.journals) return;
+    while (this.#writing !== undefined) await this.#writing.catch(ignore);
+    await this.services.store
+      .clearJournal({ sessionId: this.id, expectedRevision: this.revision })
+      // Whatever keeps the store from it keeps it from the next write too, and that one tells.
+      .catch(ignore);
   }
 
   /** Stores what changed beside the history, also for a session that was never stored. */
@@ -545,7 +591,9 @@ export class Session {
   async #writeNow(plan: (previous: Head | undefined, revision: number) => WritePlan): Promise<Head> {
     const previous = this.#head;
     const revision = this.revision + 1;
-    const { operation, segment, head: changes, adopted } = plan(previous, revision);
+    const planned = plan(previous, revision);
+    const { segment, head: changes, clearsJournal = false, adopted } = planned;
+    const { exactOperation = `${planned.operation}:${randomUUID()}` } = planned;
     const components = this.#changes();
     const slots = this.#unsavedSlots();
     const blobs = this.blobs.unsaved();
@@ -563,13 +611,14 @@ export class Session {
       ...(Object.keys(ledger).length > 0 && { ledger }),
       revision,
       components: applied.components,
-      operation: `${operation}:${randomUUID()}`,
+      operation: exactOperation,
     };
     const commit: Commit = {
       head,
       expectedRevision: revision - 1,
       ...(segment !== undefined && { segment: { id: segment.id, bytes: encode(segment) } }),
       components: blobs.length === 0 ? applied.bytes : [...applied.bytes, ...blobs],
+      ...(clearsJournal && { clearsJournal }),
     };
     try {
       await this.services.store.commit(commit);
@@ -615,6 +664,10 @@ function layersOf({ prompt: host }: SessionServices, { prompt: own }: SessionCon
   return [...(host === undefined ? [] : [host]), ...(own === null ? [] : [own])];
 }
 
+function turnOperation(call: string, turnIndex: number): string {
+  return `turn:${call}:${turnIdOf(turnIndex)}`;
+}
+
 interface KeptReceipt {
   readonly key: string;
   readonly name: string;
@@ -626,8 +679,11 @@ const MAX_RECEIPTS = 64;
 /** What one write changes beside the components. */
 interface WritePlan {
   readonly operation: string;
+  /** Names the operation once and for all; otherwise it is one of its own. */
+  readonly exactOperation?: string;
   readonly segment?: { readonly id: string; readonly parent: string | null; readonly messages: readonly Message[] };
   readonly head?: Partial<Head>;
+  readonly clearsJournal?: boolean;
   /** What else becomes true with it, at once. */
   readonly adopted?: () => void;
 }

@@ -24,6 +24,8 @@ import {
 } from "../kernel/index.js";
 import type { PendingTool, TurnFacts } from "../plugin/index.js";
 import { executeTool, type ToolExecution, type ToolLookup } from "../tools/index.js";
+import { answerKeyOf } from "./completions.js";
+import type { TurnJournal } from "./journal.js";
 import { performAtTool, trace } from "./perform.js";
 import type { Session } from "./session.js";
 
@@ -36,6 +38,8 @@ export interface ToolBatch {
   readonly brokenArgs: Readonly<Record<string, string>>;
   readonly signal: AbortSignal;
   readonly emit: (activity: Activity) => void;
+  /** Where finished calls are kept, and under which name this batch's are. */
+  readonly journal?: { readonly entries: TurnJournal; readonly batch: string };
 }
 
 export interface ToolBatchResult {
@@ -129,18 +133,42 @@ class BatchRun {
     const retry = catalog.get(call.toolName)?.retry;
     for (let attempt = 1; ; attempt++) {
       const started = performance.now();
-      const { ran, output, pending } = await this.#execute(call);
+      const { ran, output, pending, at } = await this.#executeOnce(call, attempt);
       // A call that never got to its tool has no result to review.
       if (!ran) return output;
-      const answer = pending === undefined ? this.#withFrame(output) : await this.#answered(call, pending);
+      const answer = pending === undefined ? this.#withFrame(output) : await this.#answered(call, pending, at);
       const reviewed = await this.#review(call, answer, performance.now() - started);
       const delayMs =
         pending === undefined && !this.#signal.aborted ? delayBeforeRetry(retry, attempt, reviewed) : undefined;
       if (delayMs === undefined || reviewed.status !== "failure") return exhaustedRetries(retry, attempt, reviewed);
       const { callId, toolName } = call;
       emit({ type: "tool_call_retry", callId, toolName, attempt, code: reviewed.failure.code, delayMs });
-      await sleep(delayMs, undefined, { signal: this.#signal }).catch(ignore);
+      await this.#sleep(call, attempt, delayMs);
     }
+  }
+
+  /** A finished call is not made again when the turn is taken up again. One that was cancelled is not finished. */
+  async #executeOnce(call: ToolCall, attempt: number): Promise<ToolExecution & { readonly at: number }> {
+    const { journal } = this.#batch;
+    if (journal === undefined) return { ...(await this.#execute(call)), at: NOW };
+    const { toolName, args } = call;
+    const key = `${journal.batch}:${call.callId}:${attempt}`;
+    const found = journal.entries.find<ToolExecution>(key, { toolName, args });
+    if (found !== undefined) return { ...found.value, at: found.at };
+    const done = await this.#execute(call);
+    if (done.ran && done.output.status !== "cancelled")
+      await journal.entries.record(key, { toolName, args }, { ...done, callId: call.callId });
+    return { ...done, at: NOW };
+  }
+
+  /** A pause that was begun before a crash ends when it would have. */
+  async #sleep({ callId }: ToolCall, attempt: number, delayMs: number): Promise<void> {
+    const { journal } = this.#batch;
+    const key = `${journal?.batch}:${callId}:${attempt}:sleep`;
+    const found = journal?.entries.find(key, delayMs);
+    if (journal !== undefined && found === undefined) await journal.entries.record(key, delayMs, null);
+    const leftMs = found === undefined ? delayMs : Math.max(0, found.at + delayMs - Date.now());
+    await sleep(leftMs, undefined, { signal: this.#signal }).catch(ignore);
   }
 
   async #execute(call: ToolCall): Promise<ToolExecution> {
@@ -174,11 +202,17 @@ class BatchRun {
     }
   }
 
-  /** Waits for the answer from outside. */
-  #answered({ callId, toolName }: ToolCall, pending: PendingTool): Promise<ToolOutput> {
-    const { session, facts, emit } = this.#batch;
-    const { announcement = null } = pending;
+  /** Waits for the answer from outside. `at`: since when, if not since now. */
+  #answered({ callId, toolName }: ToolCall, given: PendingTool, at: number): Promise<ToolOutput> {
+    const { session, facts, emit, journal } = this.#batch;
+    const { announcement = null, deadlineMs } = given;
     const key = completionKeyOf(facts.sessionId, facts.turnId, callId);
+    const known = journal?.entries.find<ToolOutput>(answerKeyOf(key), null);
+    if (known !== undefined) return Promise.resolve(known.value);
+    const pending =
+      deadlineMs === undefined || at === NOW
+        ? given
+        : { ...given, deadlineMs: Math.max(1, at + deadlineMs - Date.now()) };
     const answer = session.completions.wait(key, { toolName, pending, signal: this.#signal });
     emit({ type: "tool_call_pending", callId, toolName, key, announcement });
     return answer;
@@ -288,6 +322,9 @@ function problemIn(text: string): string {
     return messageOf(error);
   }
 }
+
+/** A call that was made in this life of the turn. */
+const NOW = -1;
 
 function ignore(): void {}
 

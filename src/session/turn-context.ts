@@ -24,6 +24,10 @@ export interface TurnRequest {
   readonly signal: AbortSignal;
   /** What the host brought along besides. */
   readonly extras: TurnExtras;
+  /** Whose call it is, when it is a host's. */
+  readonly call?: string;
+  /** The inputs that waited and begin it. */
+  readonly inputIds?: readonly string[];
 }
 
 /** What the model is given in one turn beside the turn's own messages: the history, the system prompt, the tools. */

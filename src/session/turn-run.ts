@@ -12,6 +12,7 @@ import {
   startTurn,
   stepTurn,
   summarise,
+  TroupeError,
   type TurnDirective,
   type TurnDirectives,
   type TurnEffect,
@@ -19,6 +20,7 @@ import {
   type TurnIssue,
   type TurnResult,
   type TurnState,
+  toolFailure,
   turnIdOf,
   type Usage,
   untilAborted,
@@ -33,13 +35,16 @@ import {
   type StreamEnd,
   type TurnFacts,
 } from "../plugin/index.js";
+import { isSuspended } from "./active-turns.js";
 import type { Admitted } from "./admission.js";
 import { haveAttachments } from "./blobs.js";
 import type { TurnCatalog } from "./catalog.js";
 import { callHost } from "./host-services.js";
+import { TurnJournal, type UnfinishedTurn } from "./journal.js";
 import { callModel } from "./model-call.js";
 import { performDirectives } from "./perform.js";
 import type { HookOptions } from "./plugin-link.js";
+import type { TurnExtras } from "./protocol.js";
 import { readFrameSwitch } from "./read-protocol.js";
 import { runCode } from "./run-code.js";
 import type { RunningTurn, Session } from "./session.js";
@@ -54,11 +59,15 @@ export async function runOneTurn(
   beginning: Omit<TurnBeginning, "history">,
 ): Promise<TurnResult> {
   const run = new TurnRun(session, request, { ...beginning, history: await session.history() });
+  if (session.services.journals) run.begin(beginning);
   session.running = run;
   try {
     return await run.run();
   } catch (error) {
     session.inputs.turnFailed();
+    // What was refused is not taken up again after a crash.
+    if (isSuspended(request.signal)) session.suspended = true;
+    else if (!session.stale) await session.clearJournal();
     throw error;
   } finally {
     session.running = undefined;
@@ -67,6 +76,8 @@ export async function runOneTurn(
 
 export interface TurnBeginning extends Admitted {
   readonly name: TurnKey | undefined;
+  /** Set when a crash left the turn behind. */
+  readonly unfinished?: UnfinishedTurn;
   readonly history: readonly Message[];
 }
 
@@ -77,6 +88,8 @@ class TurnRun implements RunningTurn {
   readonly #context: TurnContext;
   readonly #model: Model;
   readonly #name: TurnKey | undefined;
+  readonly #journal: TurnJournal | undefined;
+  #checkpoints = 0;
   #state: TurnState;
   #effects: readonly TurnEffect[];
   #frameSwitch: FrameSwitch | undefined;
@@ -84,7 +97,11 @@ class TurnRun implements RunningTurn {
   #revision = 0;
   stored = false;
 
-  constructor(session: Session, request: TurnRequest, { model, parts, stopped, name, history }: TurnBeginning) {
+  constructor(
+    session: Session,
+    request: TurnRequest,
+    { model, parts, stopped, name, unfinished, history }: TurnBeginning,
+  ) {
     const { config, protocol } = session;
     const turnIndex = session.turnIndex + 1;
     this.#session = session;
@@ -93,6 +110,8 @@ class TurnRun implements RunningTurn {
     this.#name = name;
     this.#facts = { sessionId: session.id, turnId: turnIdOf(turnIndex), turnIndex };
     this.#context = new TurnContext(session, this.#facts, request, history);
+    if (session.services.journals)
+      this.#journal = new TurnJournal(this.#facts, (entry) => session.record(entry), unfinished);
     const first = startTurn({
       ...this.#facts,
       input: parts,
@@ -103,6 +122,18 @@ class TurnRun implements RunningTurn {
     });
     this.#state = first.state;
     this.#effects = first.effects;
+  }
+
+  /** Writes down what is begun, so that it can be begun again. */
+  begin({ parts, unfinished }: Omit<TurnBeginning, "history">): void {
+    const { input, extras, call, inputIds = [] } = this.#request;
+    const blobs = this.#session.blobs.unsaved().map(({ bytes }) => bytes);
+    const written =
+      unfinished === undefined
+        ? this.#journal?.begin({ call, input, parts, extras: plainExtras(extras), blobs, inputIds })
+        : this.#journal?.resume(unfinished.resumed);
+    // What is recorded next fails for the same reason, and is waited for.
+    written?.catch(ignore);
   }
 
   get turnId(): string {
@@ -142,6 +173,8 @@ class TurnRun implements RunningTurn {
   /** A cancellation during the effect comes before its answer, so the machine decides with both in hand. */
   #step(answer: TurnEvent): void {
     const { signal } = this.#request;
+    // Left as it is, for whoever opens the session next.
+    if (isSuspended(signal)) throw signal.reason;
     const state = signal.aborted
       ? stepTurn(this.#state, { type: "cancel", reason: cancelReason(signal) }).state
       : this.#state;
@@ -168,6 +201,7 @@ class TurnRun implements RunningTurn {
       case "tools":
         return this.#tools(effect);
       case "checkpoint":
+        if (this.#journal !== undefined) return this.#journaledCheckpoint(this.#journal, effect.checkpoint);
         if (hooks.has("checkpoint")) return this.#checkpoint(effect.checkpoint);
         return this.#checkpointDone(effect.checkpoint, NO_DIRECTIVES);
       case "after_turn":
@@ -252,22 +286,31 @@ class TurnRun implements RunningTurn {
     const { signal, extras } = this.#request;
     const { turnId } = this.#facts;
     const pluginId = protocol.ownerOf("codeExecutor");
-    const ran = await runCode({
-      executor: protocol.codeExecutor,
-      pluginId,
-      request: { language, code, acceptFinish: true },
-      context: {
-        sessionId,
-        turnId,
-        turnOptions: this.#context.protocolOptions,
-        extension: extras.extension,
-        host: this.#host(pluginId),
-        signal,
-      },
-      callIds: `code-${turnId}-${this.#state.step}`,
-      runTool: (call, stop) => this.#runTools([call], {}, stop),
-    });
-    return { type: "code_done", ...ran };
+    const execute = () =>
+      runCode({
+        executor: protocol.codeExecutor,
+        pluginId,
+        request: { language, code, acceptFinish: true },
+        context: {
+          sessionId,
+          turnId,
+          turnOptions: this.#context.protocolOptions,
+          extension: extras.extension,
+          host: this.#host(pluginId),
+          signal,
+        },
+        callIds: `code-${turnId}-${this.#state.step}`,
+        runTool: (call, stop) => this.#runTools([call], {}, stop),
+      });
+    if (this.#journal === undefined) return { type: "code_done", ...(await execute()) };
+    try {
+      const ran = await this.#journal.once(`code:${this.#state.step}`, { language, code }, execute);
+      return { type: "code_done", ...ran };
+    } catch (error) {
+      const issue = replayIssue(error);
+      const result = { observations: [], error: issue.message, toolCalls: [], durationMs: 0 };
+      return { type: "code_done", result, directives: NO_DIRECTIVES, issue };
+    }
   }
 
   /** Tools that changed since the last call are as they are now; when none did, there is nothing to wait for. */
@@ -298,6 +341,7 @@ class TurnRun implements RunningTurn {
         tools: catalog.preamble.toolSpecs,
       },
       attachments: this.#hasAttachments() ? this.#session.blobs : undefined,
+      journal: this.#journal,
       hooks,
       facts: { ...this.#facts, step },
       emit,
@@ -305,6 +349,9 @@ class TurnRun implements RunningTurn {
     });
     if ("error" in outcome) {
       const { error, cost } = outcome;
+      // A turn that cannot be written down cannot go on; one that does not repeat itself must not.
+      if (isStoreError(error)) throw error;
+      if (error.code === "replay_mismatch") return promptFailedBy(replayIssue(error));
       await this.#finishStream(step, signal.aborted ? "cancelled" : "provider_error");
       return { type: "model_failed", issue: issueOf("model", error.code, error), ...(cost && { usage: cost }) };
     }
@@ -338,7 +385,14 @@ class TurnRun implements RunningTurn {
   }
 
   async #tools({ calls, brokenArgs }: Extract<TurnEffect, { type: "tools" }>): Promise<TurnEvent> {
-    return { type: "tools_done", ...(await this.#runTools(calls, brokenArgs)) };
+    try {
+      return { type: "tools_done", ...(await this.#runTools(calls, brokenArgs)) };
+    } catch (error) {
+      const issue = replayIssue(error);
+      const output = toolFailure("internal", issue.code, issue.message);
+      const records = calls.map((call, completed) => ({ ...call, output, durationMs: 0, completed }));
+      return { type: "tools_done", records, directives: NO_DIRECTIVES, issue };
+    }
   }
 
   #runTools(
@@ -348,7 +402,37 @@ class TurnRun implements RunningTurn {
   ): Promise<ToolBatchResult> {
     const { emit } = this.#request;
     const { catalog } = this.#context;
-    return runToolBatch({ session: this.#session, facts: this.#facts, catalog, calls, brokenArgs, signal, emit });
+    const { step } = this.#state;
+    return runToolBatch({
+      session: this.#session,
+      facts: this.#facts,
+      catalog,
+      calls,
+      brokenArgs,
+      signal,
+      emit,
+      ...(this.#journal && { journal: { entries: this.#journal, batch: `tools:${step}` } }),
+    });
+  }
+
+  /** What a checkpoint delivered is delivered again when the turn is taken up again, and nothing else. */
+  async #journaledCheckpoint(journal: TurnJournal, checkpoint: CheckpointKind): Promise<TurnEvent> {
+    const key = `checkpoint:${this.#checkpoints++}`;
+    let found: { readonly value: CheckpointDone } | undefined;
+    try {
+      found = journal.find<CheckpointDone>(key, checkpoint);
+    } catch (error) {
+      return { type: "checkpoint_failed", issue: replayIssue(error) };
+    }
+    if (found !== undefined) {
+      this.#session.inputs.takeThese((found.value.inputs ?? []).map(({ id }) => id));
+      return found.value;
+    }
+    const event = this.#session.hooks.has("checkpoint")
+      ? await this.#checkpoint(checkpoint)
+      : this.#checkpointDone(checkpoint, NO_DIRECTIVES);
+    if (event.type === "checkpoint_done" && deliversSomething(event)) await journal.record(key, checkpoint, event);
+    return event;
   }
 
   async #checkpoint(checkpoint: CheckpointKind): Promise<TurnEvent> {
@@ -387,7 +471,10 @@ class TurnRun implements RunningTurn {
     for (const pluginId of hooks.takeUnrevised()) this.#addIssue(unrevised(pluginId));
     if (protocol.codeExecutor !== undefined)
       await this.#orIssue("execution_capture_failed", () => this.#session.captureExecution());
-    this.#revision = await this.#session.commit(summary, this.#state.messages, this.#name);
+    this.#revision = await this.#session.commit(summary, this.#state.messages, {
+      name: this.#name,
+      call: this.#request.call,
+    });
     const frame = this.#frameSwitch ?? frameSwitchOf(summary.toolCalls);
     if (frame !== undefined && summary.outcome.type === "frame_switch") await this.#enterFrame(frame);
     return { type: "committed" };
@@ -426,6 +513,35 @@ class TurnRun implements RunningTurn {
     return { type: "delivered", issues: await this.#session.hooks.announce("turn_persisted", facts) };
   }
 }
+
+/** The turn does not do what it did before the crash: it is stopped and says where. Anything else refuses it. */
+function replayIssue(error: unknown): TurnIssue {
+  if (!(error instanceof TroupeError) || error.code !== "replay_mismatch") throw error;
+  return { kind: "runtime", code: error.code, message: error.message };
+}
+
+function promptFailedBy(issue: TurnIssue): TurnEvent {
+  return { type: "prompt_failed", issue };
+}
+
+const STORE_CODES: readonly string[] = ["store_write_failed", "store_closed", "head_conflict", "commit_too_large"];
+
+function isStoreError({ code }: TroupeError): boolean {
+  return STORE_CODES.includes(code);
+}
+
+type CheckpointDone = Extract<TurnEvent, { type: "checkpoint_done" }>;
+
+function deliversSomething({ directives, inputs = [] }: CheckpointDone): boolean {
+  return inputs.length > 0 || directives !== NO_DIRECTIVES;
+}
+
+/** Without what the journal keeps beside them: items are parts by then. */
+function plainExtras({ items: _items, parts: _parts, ...extras }: TurnExtras): TurnExtras {
+  return extras;
+}
+
+function ignore(): void {}
 
 function unrevised(pluginId: string): TurnIssue {
   const message = `The state of plugin ${pluginId} changed, but its snapshotRevision did not: the change is not stored.`;

@@ -3,6 +3,7 @@ import type {
   Commit,
   CommitReceipt,
   Head,
+  JournalClearing,
   JournalEntry,
   JournalReceipt,
   JournalRow,
@@ -104,6 +105,11 @@ export class StoreClient {
    */
   record(entry: JournalEntry): Promise<JournalReceipt> {
     return this.#call("record", entry);
+  }
+
+  /** Forgets what a turn recorded that came to nothing. */
+  async clearJournal(clearing: JournalClearing): Promise<void> {
+    await this.#call("clearJournal", clearing);
   }
 
   /** Commits without an answer reject with `worker_lost`; they may have been written. */

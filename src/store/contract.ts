@@ -21,6 +21,8 @@ export interface StoreReader {
   component(hash: string): Uint8Array | undefined;
   /** What the session's running turn has recorded, in order. */
   journal(sessionId: string): readonly JournalRow[];
+  /** The sessions that have a journal, each once. */
+  unfinishedIds(): Iterable<string>;
   /** Every session, in the order of the ids' UTF-8 bytes. */
   sessionIds(): Iterable<string>;
   sessionCount(): number;

@@ -39,6 +39,7 @@ import {
   sealHead,
   sealJournalRow,
   sealOf,
+  sessionOfJournalKey,
   unseal,
 } from "./records.js";
 import { countRecords, inOrder, writeFailed } from "./writes.js";
@@ -115,6 +116,11 @@ class TableReader implements LmdbReader {
   component(hash: string): Uint8Array | undefined {
     const bytes = this.#unchanging(this.#tables.components, hash);
     return bytes && openComponent(hash, bytes);
+  }
+
+  unfinishedIds(): Iterable<string> {
+    this.#refresh();
+    return journaledIds(this.#tables);
   }
 
   journal(sessionId: string): JournalRow[] {
@@ -228,6 +234,10 @@ class LmdbBackend implements StoreBackend {
     return bytes && openComponent(hash, bytes);
   }
 
+  unfinishedIds(): Iterable<string> {
+    return journaledIds(this.#tables);
+  }
+
   journal(sessionId: string): JournalRow[] {
     return readJournal(this.#tables, sessionId);
   }
@@ -330,6 +340,12 @@ function readJournal(tables: Tables, sessionId: string): JournalRow[] {
   const rows: JournalRow[] = [];
   for (const { key, value } of tables.journal.getRange(journalRange(sessionId))) rows.push(openJournalRow(key, value));
   return inOrder(sessionId, rows);
+}
+
+function journaledIds(tables: Tables): Set<string> {
+  const ids = new Set<string>();
+  for (const key of tables.journal.getKeys()) ids.add(sessionOfJournalKey(key));
+  return ids;
 }
 
 function countOf(table: Table): number {

@@ -96,6 +96,10 @@ class MemoryBackend implements StoreBackend {
     return this.#components.get(hash);
   }
 
+  unfinishedIds(): Iterable<string> {
+    return this.#journals.keys();
+  }
+
   journal(sessionId: string): readonly JournalRow[] {
     return this.#journals.get(sessionId) ?? [];
   }

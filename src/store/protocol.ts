@@ -3,6 +3,7 @@ import type {
   Commit,
   CommitReceipt,
   Head,
+  JournalClearing,
   JournalEntry,
   JournalReceipt,
   JournalRow,
@@ -21,6 +22,8 @@ export interface LoadedSession {
 export interface StoreCalls {
   readonly commit: { readonly ask: Commit; readonly answer: CommitReceipt };
   readonly record: { readonly ask: JournalEntry; readonly answer: JournalReceipt };
+  readonly clearJournal: { readonly ask: JournalClearing; readonly answer: JournalReceipt };
+  readonly unfinished: { readonly ask: null; readonly answer: readonly string[] };
   readonly journal: { readonly ask: string; readonly answer: readonly JournalRow[] };
   readonly load: { readonly ask: string; readonly answer: LoadedSession | null };
   readonly head: { readonly ask: string; readonly answer: Head | null };
@@ -59,6 +62,8 @@ export type StoreService = {
   /** Serves one more session worker. */
   readonly attach: (argument: { readonly port: MessagePort }) => void;
   readonly stats: (nothing?: undefined) => StoreStats;
+  /** Sessions whose last turn was begun and not finished. */
+  readonly unfinished: (nothing?: undefined) => readonly string[];
   /** Writes what is waiting, answers it, closes everything; the thread then ends by itself. */
   readonly close: (nothing?: undefined) => Promise<void>;
 };

@@ -3,6 +3,7 @@ import type { MessagePort } from "node:worker_threads";
 import {
   type Commit,
   type CommitReceipt,
+  type JournalClearing,
   type JournalEntry,
   type JournalReceipt,
   type StoreWrite,
@@ -29,7 +30,7 @@ export class StoreServer {
   readonly #lanes = new Set<Lane>();
   #waiting: WaitingWrite[] = [];
   #scheduled: NodeJS.Immediate | undefined;
-  readonly #written = { commit: 0, record: 0 };
+  readonly #written = { commit: 0, record: 0, clear: 0 };
   #closed: Promise<void> | undefined;
 
   constructor(backend: StoreBackend) {
@@ -51,6 +52,10 @@ export class StoreServer {
     return { ...this.#backend.writes, commits, recorded, sessions: this.#backend.sessionCount() };
   }
 
+  unfinished(): readonly string[] {
+    return [...this.#backend.unfinishedIds()];
+  }
+
   /** Writes and answers what is waiting, then closes the lanes and the backend. */
   close(): Promise<void> {
     this.#closed ??= this.#shutDown();
@@ -70,6 +75,8 @@ export class StoreServer {
     switch (method) {
       case "commit":
         return this.#enqueue<CommitReceipt>({ kind: "commit", commit: payload as Commit });
+      case "clearJournal":
+        return this.#enqueue<JournalReceipt>({ kind: "clear", ...(payload as JournalClearing) });
       case "record":
         return this.#enqueue<JournalReceipt>({ kind: "record", entry: payload as JournalEntry, at: Date.now() });
     }

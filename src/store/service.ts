@@ -29,6 +29,7 @@ export function storeService({ onClosed }: { readonly onClosed: () => void }): S
     },
     attach: ({ port }) => opened().attach(port),
     stats: () => opened().stats(),
+    unfinished: () => opened().unfinished(),
     async close() {
       await server?.close();
       onClosed();

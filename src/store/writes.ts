@@ -23,6 +23,7 @@ export function writeFailed(batch: readonly StoreWrite[], cause: unknown): Write
 }
 
 function sessionOf(write: StoreWrite): string {
+  if (write.kind === "clear") return write.sessionId;
   switch (write.kind) {
     case "commit":
       return write.commit.head.sessionId;

@@ -65,6 +65,7 @@ test("a commit is answered only after its transaction", async () => {
     segment: (id) => backend.segment(id),
     component: (hash) => backend.component(hash),
     journal: (id) => backend.journal(id),
+    unfinishedIds: () => backend.unfinishedIds(),
     sessionIds: () => backend.sessionIds(),
     sessionCount: () => backend.sessionCount(),
     writes: backend.writes,
