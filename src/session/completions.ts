@@ -1,12 +1,31 @@
-import { type ToolOutput, TroupeError, toolFailure } from "../kernel/index.js";
-import type { PendingTool } from "../plugin/index.js";
+import { completionKeyOf, type ToolCall, type ToolOutput, TroupeError, toolFailure } from "../kernel/index.js";
+import type { PendingTool, TurnFacts } from "../plugin/index.js";
 import { Deadlines } from "../wire/index.js";
 
 const deadlines = new Deadlines();
 
+/** The calls of a step while they run. */
+interface RunningCalls {
+  readonly facts: Pick<TurnFacts, "sessionId" | "turnId">;
+  readonly calls: readonly Pick<ToolCall, "callId">[];
+}
+
 /** Tool calls of a session whose answer comes from outside, by completion key. */
 export class Completions {
+  readonly #running = new Set<RunningCalls>();
   readonly #waiting = new Map<string, { readonly toolName: string; readonly end: (output: ToolOutput) => void }>();
+  /** Ends of running calls: of those that waited, and answers that came before their tool said that it waits. */
+  readonly #ended = new Map<string, ToolOutput>();
+
+  /** From now on these calls may be answered: whoever a tool told its key may be quicker than the tool. */
+  begin(calls: RunningCalls): void {
+    this.#running.add(calls);
+  }
+
+  end(calls: RunningCalls): void {
+    this.#running.delete(calls);
+    if (this.#ended.size > 0) for (const key of keysOf(calls)) this.#ended.delete(key);
+  }
 
   /** Waits for the answer, the deadline or the turn's abort, whichever comes first. Never rejects. */
   wait(
@@ -17,11 +36,14 @@ export class Completions {
       signal,
     }: { readonly toolName: string; readonly pending: PendingTool; readonly signal: AbortSignal },
   ): Promise<ToolOutput> {
+    const early = this.#ended.get(key);
+    if (early !== undefined) return Promise.resolve(early);
     // A model that names two calls of a step alike would leave the first waiting for ever.
     if (this.#waiting.has(key)) return Promise.resolve(taken(toolName));
     return new Promise((resolve) => {
       const end = (output: ToolOutput) => {
         this.#waiting.delete(key);
+        this.#ended.set(key, output);
         if (deadline !== undefined) deadlines.cancel(deadline);
         signal.removeEventListener("abort", onAbort);
         resolve(output);
@@ -39,7 +61,9 @@ export class Completions {
   /** Gives the answer; the first one counts. */
   complete(key: string, output: ToolOutput): void {
     const waiting = this.#waiting.get(key);
-    if (waiting === undefined) {
+    if (waiting !== undefined) waiting.end(output);
+    else if (this.#runs(key) && !this.#ended.has(key)) this.#ended.set(key, output);
+    else {
       throw new TroupeError(
         "completion_unknown",
         "No tool call waits under this key: it was completed, ended, or never was.",
@@ -48,13 +72,21 @@ export class Completions {
         },
       );
     }
-    waiting.end(output);
+  }
+
+  #runs(key: string): boolean {
+    for (const calls of this.#running) if (keysOf(calls).includes(key)) return true;
+    return false;
   }
 
   /** Nobody will answer any more: the runtime closes. Also ends the waiting of calls that a cancelled turn waits for. */
   close(): void {
     for (const { toolName, end } of [...this.#waiting.values()]) end(cancelled(toolName));
   }
+}
+
+function keysOf({ facts, calls }: RunningCalls): string[] {
+  return calls.map(({ callId }) => completionKeyOf(facts.sessionId, facts.turnId, callId));
 }
 
 function cancelled(toolName: string): ToolOutput {
