@@ -201,6 +201,27 @@ describe("a tool whose answer comes later", () => {
     expect(await reviewed(session)).toEqual([{ approved: true }]);
   });
 
+  // turn §8.59
+  test("is not asked for again, whatever it is and whatever the tool's policy", async () => {
+    let calls = 0;
+    const ask = defineTool({
+      description: "Waits for the host",
+      inputSchema: EMPTY_OBJECT,
+      retry: { policy: "idempotent", baseDelayMs: 1 },
+      execute: () => {
+        calls++;
+        return pendingTool();
+      },
+    });
+    const troupe = await start("ask", { tools: { ask } });
+    const turn = (await troupe.session("s")).turn("go");
+    const { key } = await pending(turn);
+    // Of a tool itself this is a reason to call it again.
+    await troupe.completeTool(key, { failure: { code: "tool_timeout", message: "Nobody was there." } });
+    expect(firstToolValue(await turn)).toBe("tool_timeout");
+    expect(calls).toBe(1);
+  });
+
   test("may fail, and the model reads why", async () => {
     const troupe = await start("ask");
     const turn = (await troupe.session("s")).turn("go");
