@@ -1,17 +1,36 @@
-import { type ToolOutput, TroupeError, toolFailure } from "../kernel/index.js";
-import type { PendingTool } from "../plugin/index.js";
+import { completionKeyOf, type ToolCall, type ToolOutput, TroupeError, toolFailure } from "../kernel/index.js";
+import type { PendingTool, TurnFacts } from "../plugin/index.js";
 import { Deadlines } from "../wire/index.js";
 
 const deadlines = new Deadlines();
 
+/** The calls of a step while they run. */
+interface RunningCalls {
+  readonly facts: Pick<TurnFacts, "sessionId" | "turnId">;
+  readonly calls: readonly Pick<ToolCall, "callId">[];
+}
+
 /** Tool calls of a session whose answer comes from outside, by completion key. */
 export class Completions {
+  readonly #running = new Set<RunningCalls>();
   readonly #waiting = new Map<string, { readonly toolName: string; readonly end: (output: ToolOutput) => void }>();
-  /** Calls of a turn that is yet to be taken up again, and answers that came before it was. */
-  readonly #expected = new Map<string, ToolOutput | undefined>();
+  /** Ends of running calls: of those that waited, and answers that came before their tool said that it waits. */
+  readonly #ended = new Map<string, ToolOutput>();
 
+  /** Calls of a turn that is yet to be taken up again. */
+  readonly #expected = new Set<string>();
   /** Keys whose answer is being kept. */
   readonly #answering = new Set<string>();
+
+  /** From now on these calls may be answered: whoever a tool told its key may be quicker than the tool. */
+  begin(calls: RunningCalls): void {
+    this.#running.add(calls);
+  }
+
+  end(calls: RunningCalls): void {
+    this.#running.delete(calls);
+    if (this.#ended.size > 0) for (const key of keysOf(calls)) this.#ended.delete(key);
+  }
 
   /** Waits for the answer, the deadline or the turn's abort, whichever comes first. Never rejects. */
   wait(
@@ -22,14 +41,15 @@ export class Completions {
       signal,
     }: { readonly toolName: string; readonly pending: PendingTool; readonly signal: AbortSignal },
   ): Promise<ToolOutput> {
+    this.#expected.delete(key);
+    const early = this.#ended.get(key);
+    if (early !== undefined) return Promise.resolve(early);
     // A model that names two calls of a step alike would leave the first waiting for ever.
     if (this.#waiting.has(key)) return Promise.resolve(taken(toolName));
-    const early = this.#expected.get(key);
-    this.#expected.delete(key);
-    if (early !== undefined) return Promise.resolve(early);
     return new Promise((resolve) => {
       const end = (output: ToolOutput) => {
         this.#waiting.delete(key);
+        this.#ended.set(key, output);
         if (deadline !== undefined) deadlines.cancel(deadline);
         signal.removeEventListener("abort", onAbort);
         resolve(output);
@@ -44,25 +64,34 @@ export class Completions {
     });
   }
 
-  /** A call will wait under this key. */
+  /** A call will wait under this key: it did before a crash. */
   expect(key: string): void {
-    this.#expected.set(key, undefined);
+    this.#expected.add(key);
   }
 
   /** Gives the answer, once it is kept; the first one counts. */
-  async complete(key: string, output: ToolOutput, keep: () => Promise<unknown>): Promise<void> {
-    const waits = this.#waiting.has(key) || (this.#expected.has(key) && this.#expected.get(key) === undefined);
-    if (!waits || this.#answering.has(key)) throw unknownKey(key);
+  async complete(key: string, output: ToolOutput, keep?: () => Promise<unknown>): Promise<void> {
+    if (!this.#waitsFor(key) || this.#answering.has(key)) throw unknownKey(key);
     this.#answering.add(key);
     try {
-      await keep();
+      await keep?.();
+      if (!this.#waitsFor(key)) throw unknownKey(key);
       const waiting = this.#waiting.get(key);
-      if (waiting !== undefined) waiting.end(output);
-      else if (this.#expected.has(key)) this.#expected.set(key, output);
-      else throw unknownKey(key);
+      if (waiting === undefined) this.#ended.set(key, output);
+      else waiting.end(output);
     } finally {
       this.#answering.delete(key);
     }
+  }
+
+  #waitsFor(key: string): boolean {
+    if (this.#waiting.has(key)) return true;
+    return (this.#expected.has(key) || this.#runs(key)) && !this.#ended.has(key);
+  }
+
+  #runs(key: string): boolean {
+    for (const calls of this.#running) if (keysOf(calls).includes(key)) return true;
+    return false;
   }
 
   /** Nobody will answer any more: the runtime closes. Also ends the waiting of calls that a cancelled turn waits for. */
@@ -79,6 +108,10 @@ export function answerKeyOf(completionKey: string): string {
 function unknownKey(key: string): TroupeError {
   const message = "No tool call waits under this key: it was completed, ended, or never was.";
   return new TroupeError("completion_unknown", message, { details: { key } });
+}
+
+function keysOf({ facts, calls }: RunningCalls): string[] {
+  return calls.map(({ callId }) => completionKeyOf(facts.sessionId, facts.turnId, callId));
 }
 
 function cancelled(toolName: string): ToolOutput {

@@ -35,9 +35,16 @@ export async function runCode(run: CodeRun): Promise<{ result: CodeResult; direc
   const signal = AbortSignal.any([run.context.signal, stop.signal]);
   const batches: Promise<ToolBatchResult>[] = [];
   let ended = false;
+  let completed = 0;
+  /** Each call is a batch of its own; among the calls of the code it has its place, too. */
+  const placed = (result: ToolBatchResult): ToolBatchResult => ({
+    ...result,
+    records: result.records.map((record) => ({ ...record, completed: completed++ })),
+  });
   const callTool = async (toolName: string, args: JsonObject): Promise<ToolOutput> => {
     if (ended || signal.aborted) return TOO_LATE;
-    const batch = run.runTool({ callId: `${run.callIds}-${batches.length + 1}`, toolName, args }, signal);
+    const callId = `${run.callIds}-${batches.length + 1}`;
+    const batch = run.runTool({ callId, toolName, args }, signal).then(placed);
     batches.push(batch);
     const { records, directives } = await batch;
     if (directives.abort !== undefined)

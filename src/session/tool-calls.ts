@@ -50,8 +50,13 @@ export interface ToolBatchResult {
 
 /** Prepares the calls one after another in call order, runs what may run at once, returns the results in call order. */
 export async function runToolBatch(batch: ToolBatch): Promise<ToolBatchResult> {
-  const run = new BatchRun(batch);
-  return run.run();
+  const { completions } = batch.session;
+  completions.begin(batch);
+  try {
+    return await new BatchRun(batch).run();
+  } finally {
+    completions.end(batch);
+  }
 }
 
 type Prepared = { readonly call: ToolCall; readonly decided: ToolOutput | undefined };

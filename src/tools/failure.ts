@@ -16,8 +16,17 @@ const SHOWN: Readonly<Record<string, readonly [kind: ToolFailureKind, code: stri
   unserialisable: ["execution", "tool_result_unserialisable"],
 };
 
-/** The output of a call whose home threw: its own code when that is a tool's, otherwise `tool_failed`. */
+/** The output of a call whose home threw: its own code when that is a tool's, otherwise `tool_failed`. Never throws. */
 export function failureOf(thrown: unknown): ToolOutput {
+  try {
+    return shownFailure(thrown);
+  } catch {
+    // A getter or a proxy of the tool's own.
+    return toolFailure("execution", "tool_failed", "Something was thrown that cannot be read.");
+  }
+}
+
+function shownFailure(thrown: unknown): ToolOutput {
   const message = messageOf(thrown);
   if (!(thrown instanceof TroupeError)) return toolFailure("execution", "tool_failed", message);
   const shown = Object.hasOwn(SHOWN, thrown.code) ? SHOWN[thrown.code] : undefined;

@@ -1,4 +1,12 @@
-import { createTroupe, type Session, scriptedModel, type TroupeOptions, type Turn } from "troupe";
+import {
+  createTroupe,
+  finishTurn,
+  type Session,
+  scriptedModel,
+  switchFrame,
+  type TroupeOptions,
+  type Turn,
+} from "troupe";
 import { describe, expect, test } from "vitest";
 import { openLmdbReader, readHistory } from "../../dist/src/store/index.js";
 import { decode } from "../../dist/src/wire/index.js";
@@ -218,6 +226,19 @@ describe.each(["worker", "inline"] as const)("tools called from code, with a plu
     expect((await session.turn(cell("finish x"))).outcome).toMatchObject({ value: 1 });
   });
 
+  test("that end the turn do so when the code is through, whatever the code itself ends with", async () => {
+    const leave = { ...echoTool, execute: () => switchFrame({ frameId: "second", task: "Go on." }) };
+    const done = { ...echoTool, execute: () => finishTurn({ sum: 3 }) };
+    const session = await (await withHooks({}, { tools: { leave, done } })).session("s");
+    const call = (tool: string) => cell("x = 1", `call ${tool} {"value":"a"}`, "x = 2", "finish x");
+    const finished = await session.turn(call("done"));
+    expect(finished.outcome).toEqual({ type: "finished", text: '{"sum":3}', value: { sum: 3 }, toolName: "done" });
+    const left = await session.turn(call("leave"));
+    expect(left.outcome).toEqual({ type: "frame_switch", frameId: "second", task: "Go on." });
+    expect((await session.view()).frameId).toBe("second");
+    expect((await session.turn(cell("finish x"))).outcome).toMatchObject({ value: 2 });
+  });
+
   test("at once have ids of their own and keep the order they were called in; an abort cancels the others", async () => {
     let release = () => {};
     const gate = new Promise<string>((resolve) => {
@@ -238,9 +259,9 @@ describe.each(["worker", "inline"] as const)("tools called from code, with a plu
     const troupe = await withHooks({}, { tools });
     const turn = (await troupe.session("s")).turn(cell("together slow & fast"));
     expect(await readBack(turn)).toBe("slow\nfast");
-    expect((await turn).toolCalls.map(({ callId, toolName }) => [callId, toolName])).toEqual([
-      ["code-t1-1-1", "slow"],
-      ["code-t1-1-2", "fast"],
+    expect((await turn).toolCalls.map(({ callId, toolName, completed }) => [callId, toolName, completed])).toEqual([
+      ["code-t1-1-1", "slow", 1],
+      ["code-t1-1-2", "fast", 0],
     ]);
     const aborting = await withHooks({ afterToolCall: "abort" }, { tools });
     const { outcome, toolCalls } = await (await aborting.session("s")).turn(cell("together stuck & fast"));

@@ -171,6 +171,7 @@ describe.each(["worker", "inline"] as const)("hooks of a session, in the tier %s
   });
 
   // §15.30
+  // turn §8.67
   test("a tool result projector's words are for the model: hooks, events and the record have the result itself", async () => {
     const session = await withHooks(
       "projected",
@@ -431,6 +432,7 @@ describe.each(["worker", "inline"] as const)("hooks of a session, in the tier %s
       { name: "rare", onDemand: true },
     ];
 
+    // turn §8.55
     test("bring in tools on demand, for their turn; those stand before tools of the same name", async () => {
       const gives = { tools: ["deep-echo", "rare"] };
       const session = await open("on demand", { tools: onDemand, hooks: [transform({ once: true, gives })] });

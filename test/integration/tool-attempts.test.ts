@@ -55,6 +55,7 @@ async function run(tool: ReturnType<typeof failing>["tool"]) {
 }
 
 describe("a tool that fails", () => {
+  // turn §8.57
   test("is not called again unless it has a policy", async () => {
     const { tool, calls } = failing(undefined, busy);
     const { result, retries } = await run(tool);
@@ -92,6 +93,7 @@ describe("a tool that fails", () => {
   });
 
   // §15.53
+  // turn §8.57
   test("as often as it may is marked as exhausted, after it was reviewed", async () => {
     const { tool, calls } = failing("safe", busy, busy, busy, busy);
     const { result, reviewed: seen } = await run(tool);
@@ -108,6 +110,7 @@ describe("a tool that fails", () => {
     expect(calls()).toBe(1);
   });
 
+  // turn §8.57
   test("is not called again in a turn that is cancelled", async () => {
     let calls = 0;
     const troupe = await startTroupe({
@@ -132,6 +135,7 @@ describe("a tool that fails", () => {
   });
 });
 
+// turn §8.63
 test("a tool is called no more often at once than it can take, over all sessions", async () => {
   let running = 0;
   let most = 0;
@@ -197,6 +201,27 @@ describe("a tool whose answer comes later", () => {
     expect(await reviewed(session)).toEqual([{ approved: true }]);
   });
 
+  // turn §8.59
+  test("is not asked for again, whatever it is and whatever the tool's policy", async () => {
+    let calls = 0;
+    const ask = defineTool({
+      description: "Waits for the host",
+      inputSchema: EMPTY_OBJECT,
+      retry: { policy: "idempotent", baseDelayMs: 1 },
+      execute: () => {
+        calls++;
+        return pendingTool();
+      },
+    });
+    const troupe = await start("ask", { tools: { ask } });
+    const turn = (await troupe.session("s")).turn("go");
+    const { key } = await pending(turn);
+    // Of a tool itself this is a reason to call it again.
+    await troupe.completeTool(key, { failure: { code: "tool_timeout", message: "Nobody was there." } });
+    expect(firstToolValue(await turn)).toBe("tool_timeout");
+    expect(calls).toBe(1);
+  });
+
   test("may fail, and the model reads why", async () => {
     const troupe = await start("ask");
     const turn = (await troupe.session("s")).turn("go");
@@ -239,12 +264,91 @@ describe("a tool whose answer comes later", () => {
     expect(result.toolCalls[0]?.output.status).toBe("cancelled");
   });
 
-  test("does not keep the runtime from closing", async () => {
-    const troupe = await start("ask");
+  test("and that the turn cannot do without ends it at its deadline", async () => {
+    const urgent = defineTool({
+      description: "Waits a moment",
+      inputSchema: EMPTY_OBJECT,
+      execute: () => pendingTool({ deadlineMs: 1, onTimeout: "fail_turn" }),
+    });
+    const troupe = await start("urgent", { tools: { urgent } });
+    const result = await (await troupe.session("s")).turn("go");
+    const told = { code: "tool_completion_timeout", message: "urgent was not completed within 1 ms." };
+    expect(result.outcome).toEqual({ type: "stopped", reason: "tool_error", ...told, toolName: "urgent" });
+    expect([result.modelCalls, result.issues]).toEqual([1, [{ kind: "tool", ...told }]]);
+    expect(firstToolValue(result)).toBe("tool_completion_timeout");
+  });
+
+  const waits = (onCancel: "cancel" | "wait") =>
+    defineTool({
+      description: "Waits for the host",
+      inputSchema: EMPTY_OBJECT,
+      execute: () => pendingTool({ deadlineMs: 600_000, onCancel }),
+    });
+
+  test("may keep a cancelled turn until it is there, and is recorded and reviewed", async () => {
+    const calls = ["keeps", "lets_go"].map((tool) => ({ tool, args: {} }));
+    const troupe = await start("ask", {
+      tools: { keeps: waits("wait"), lets_go: waits("cancel") },
+      model: scriptedModel({ turns: [[{ toolCalls: calls }, { text: "not cancelled" }]] }),
+    });
+    const session = await troupe.session("s");
+    const turn = session.turn("go");
+    const keys: Record<string, string> = {};
+    for await (const activity of turn) {
+      if (activity.type === "tool_call_pending") keys[activity.toolName] = activity.key;
+      if (activity.type === "tool_call_pending" && Object.keys(keys).length === 2) turn.cancel();
+      // The one that lets go has heard of it, and so has the other.
+      if (activity.type === "tool_call_finished" && activity.toolName === "lets_go")
+        await troupe.completeTool(keys.keeps as string, { value: "paid" });
+    }
+    const { outcome, toolCalls } = await turn;
+    expect(outcome).toMatchObject({ reason: "cancelled" });
+    expect(toolCalls.map(({ output }) => output)).toEqual([
+      { status: "success", value: "paid" },
+      { status: "cancelled", message: "The call of lets_go was cancelled." },
+    ]);
+    expect(toolCalls.map(({ completed }) => completed)).toEqual([1, 0]);
+    expect(await reviewed(session)).toEqual(["paid"]);
+  });
+
+  test.each([
+    ["ask", {}],
+    ["keeps", { tools: { keeps: waits("wait") } }],
+  ])("(%s) does not keep the runtime from closing", async (tool, options) => {
+    const troupe = await start(tool, options);
     const turn = (await troupe.session("s")).turn("go");
     await pending(turn);
     await troupe.close();
     expect((await turn).outcome).toMatchObject({ reason: "cancelled" });
+  });
+
+  // turn §8.62
+  test("is placed among the others of its step by when it came, not by when it was asked for", async () => {
+    const calls = ["ask", "quick", "ask"].map((tool, n) => ({ tool, args: {}, callId: `c${n}` }));
+    const troupe = await start("ask", {
+      tools: {
+        ask: waits("cancel"),
+        quick: defineTool({ description: "d", inputSchema: EMPTY_OBJECT, execute: () => "quick" }),
+      },
+      model: scriptedModel({ turns: [[{ toolCalls: calls }, { text: "done" }]] }),
+    });
+    const turn = (await troupe.session("s")).turn("go");
+    const keys: Record<string, string> = {};
+    const finished: string[] = [];
+    const answer = (callId: string) => troupe.completeTool(keys[callId] as string, { value: callId });
+    for await (const activity of turn) {
+      if (activity.type === "tool_call_pending") keys[activity.callId] = activity.key;
+      if (activity.type === "tool_call_finished") finished.push(activity.callId);
+      // The last one is asked for last and answered first.
+      if (activity.type === "tool_call_finished" && activity.callId === "c2") await answer("c0");
+      if (Object.keys(keys).length === 2 && finished.join() === "c1") await answer("c2");
+    }
+    expect(finished).toEqual(["c1", "c2", "c0"]);
+    expect((await turn).toolCalls.map(({ callId, completed }) => [callId, completed])).toEqual([
+      ["c0", 2],
+      ["c1", 0],
+      ["c2", 1],
+    ]);
   });
 });
 

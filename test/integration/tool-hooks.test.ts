@@ -85,6 +85,7 @@ describe.each(CONDITIONS)("tool hooks in the tier $tier, $hookDispatch, register
   });
 
   // §15.46
+  // turn §8.61
   test("a second look makes no session, leaves no trace and says nothing again, and is no conflict", async () => {
     const turn = turnOf(await troupe.session("again"), {
       "test.a": {
@@ -102,6 +103,7 @@ describe.each(CONDITIONS)("tool hooks in the tier $tier, $hookDispatch, register
   });
 
   // §15.46
+  // turn §8.61
   test("a second look at a result makes no session, leaves no trace and says nothing again", async () => {
     const turn = turnOf(await troupe.session("after"), {
       "test.a": {
@@ -119,6 +121,7 @@ describe.each(CONDITIONS)("tool hooks in the tier $tier, $hookDispatch, register
   });
 
   // §15.47
+  // turn §8.60
   test("two plugins that always replace the arguments fail the call, and the model is told who they are", async () => {
     const session = await troupe.session("both");
     const result = await turnOf(session, {
@@ -174,6 +177,7 @@ describe.each(CONDITIONS)("tool hooks in the tier $tier, $hookDispatch, register
   });
 
   // §15.41 §15.43
+  // turn §8.60
   test("a denial stands against a success, and of two denials that of the smaller plugin id", async () => {
     const against = await turnOf(await troupe.session("denied"), {
       "test.a": { beforeToolCall: [{ give: [shortCircuitTool("yes")] }] },
@@ -188,6 +192,7 @@ describe.each(CONDITIONS)("tool hooks in the tier $tier, $hookDispatch, register
   });
 
   // §15.41 §15.42
+  // turn §8.60
   test("an abort ends the turn whatever the other plugin says; a denial before it keeps its words", async () => {
     const success = await turnOf(await troupe.session("aborted"), {
       "test.a": { beforeToolCall: [{ give: [shortCircuitTool("yes")] }] },
@@ -208,6 +213,7 @@ describe.each(CONDITIONS)("tool hooks in the tier $tier, $hookDispatch, register
 
 describe.each(["worker", "inline"] as const)("hooks around tool calls in the tier %s", (tier) => {
   // §15.37
+  // turn §8.55
   test("are not asked about tools that nobody has or that the session may not have", async () => {
     const { echo, ran } = echoing();
     const troupe = await startTroupe({
@@ -261,6 +267,7 @@ describe.each(["worker", "inline"] as const)("hooks around tool calls in the tie
   };
 
   // §15.39
+  // turn §8.54
   test("arguments a plugin puts in must fit the tool's schema: else it is not called, and no hook after it", async () => {
     const { result, ran, afterCalls } = await one({
       "test.a": { beforeToolCall: [{ give: [replaceToolArgs({ value: 7 })] }] },

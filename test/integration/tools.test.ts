@@ -1,7 +1,17 @@
 import { scriptedModel } from "troupe";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import { collect, EMPTY_OBJECT, fixture, oneToolCall, plugin, startTroupe } from "../support/runtime.js";
+import { told } from "../support/asking.js";
+import {
+  collect,
+  EMPTY_OBJECT,
+  firstToolValue,
+  fixture,
+  oneToolCall,
+  PATIENT,
+  plugin,
+  startTroupe,
+} from "../support/runtime.js";
 
 describe("tools", () => {
   test("run in their three homes: the host's thread, the plugin's, the pool's", async () => {
@@ -27,7 +37,8 @@ describe("tools", () => {
     expect(result.toolCalls[2]?.output).toEqual({ status: "success", value: 1 });
   });
 
-  test("of one step run at once; their results come in call order", async () => {
+  // turn §8.62
+  test("of one step run at once; their results come in call order, and say in which they ended", async () => {
     const order: string[] = [];
     let open = () => {};
     const second = new Promise<void>((resolve) => {
@@ -66,7 +77,10 @@ describe("tools", () => {
     });
     const result = await (await troupe.session("s")).turn("hi");
     expect(order).toEqual(["quick", "slow"]);
-    expect(result.toolCalls.map(({ toolName }) => toolName)).toEqual(["slow", "quick"]);
+    expect(result.toolCalls.map(({ toolName, completed }) => [toolName, completed])).toEqual([
+      ["slow", 1],
+      ["quick", 0],
+    ]);
   });
 
   test("a schema's types and checks reach the host's closure", async () => {
@@ -97,6 +111,7 @@ describe("tools", () => {
     expect(toolCalls[1]?.output).toMatchObject({ failure: { kind: "invalid_request", code: "invalid_tool_args" } });
   });
 
+  // turn §8.18
   test.each([
     [
       "throws",
@@ -179,16 +194,21 @@ describe("tools", () => {
     expect(outcome.type).toBe("finished");
   });
 
-  test("arguments that are not JSON come back to the model as invalid, never as an empty object", async () => {
+  test("arguments that are not JSON come back to the model with what is wrong, never as an empty object", async () => {
     let ran = 0;
     const troupe = await startTroupe({
       tools: { tool: { description: "d", inputSchema: EMPTY_OBJECT, execute: () => ++ran } },
       model: scriptedModel({
-        turns: [[{ toolCalls: [{ tool: "tool", argsText: "{not json" }] }, { text: "{tool_result}" }]],
+        turns: [[{ toolCalls: [{ tool: "tool", argsText: '{"city": Oslo}' }] }, { text: "{tool_result}" }]],
       }),
     });
     const result = await (await troupe.session("s")).turn("hi");
-    expect(result.toolCalls[0]?.output).toMatchObject({ failure: { code: "invalid_tool_args" } });
+    expect(result.toolCalls[0]?.output).toMatchObject({
+      failure: { kind: "invalid_request", code: "invalid_tool_args" },
+    });
+    // In the words of this Node's parser.
+    expect(result.text).toMatch(/The arguments of tool are not valid JSON: Unexpected token.*O.*\. Call it again/);
+    expect(result.toolCalls[0]?.args).toBe('{"city": Oslo}');
     expect(ran).toBe(0);
   });
 
@@ -199,12 +219,92 @@ describe("tools", () => {
     expect(result.text).toContain("tool_unavailable");
   });
 
-  test("tell the host when they start and finish, also when they are refused", async () => {
-    const troupe = await startTroupe({ model: oneToolCall("missing") });
-    const activities = await collect((await troupe.session("s")).turn("hi"));
-    expect(activities.filter(({ type }) => type.startsWith("tool_call")).map(({ type }) => type)).toEqual([
-      "tool_call_started",
-      "tool_call_finished",
+  test("tell the host when they start and finish, also when they are refused before they run", async () => {
+    const number = { type: "object", properties: { n: { type: "number" } } } as const;
+    let ran = 0;
+    const tool = { description: "d", inputSchema: number, execute: () => ++ran };
+    const calls = [
+      { tool: "made_up", args: {} },
+      { tool: "hidden", args: {} },
+      { tool: "denied", args: {} },
+      { tool: "allowed", args: { n: "one" } },
+      { tool: "allowed", argsText: "{n" },
+    ];
+    const troupe = await startTroupe({
+      sessionWorkers: 1,
+      plugins: [{ module: plugin("matched-denies"), ...PATIENT }],
+      tools: { denied: tool, hidden: tool, allowed: tool },
+      model: scriptedModel({ turns: [[{ toolCalls: calls }, { text: "done" }]] }),
+    });
+    const parent = await troupe.session("s");
+    const child = await parent.fork({ id: "child", authority: { hiddenTools: ["hidden"] } });
+    const activities = await collect(child.turn("hi"));
+    const ids = calls.map((_, n) => `call_t1_0_${n}`);
+    const started = activities.flatMap((activity) => (activity.type === "tool_call_started" ? [activity] : []));
+    expect(started.map(({ callId, toolName }) => [callId, toolName])).toEqual(
+      calls.map(({ tool: name }, n) => [ids[n], name]),
+    );
+    const finished = activities.flatMap((activity) => (activity.type === "tool_call_finished" ? [activity] : []));
+    const codes = ids.map((id) => {
+      const ends = finished.filter(({ callId }) => callId === id).map(({ output }) => output);
+      return ends.map((output) => (output.status === "failure" ? output.failure.code : output.status));
+    });
+    expect(codes).toEqual([
+      ["tool_unavailable"],
+      ["tool_unavailable"],
+      ["not_today"],
+      ["invalid_tool_args"],
+      ["invalid_tool_args"],
     ]);
+    expect(ran).toBe(0);
+  });
+});
+
+describe("a tool that does what no tool should", () => {
+  const unreadable = new Proxy(new Error("hidden"), {
+    get() {
+      throw new Error("not to be read");
+    },
+  });
+  const throwing = (thrown: unknown) => ({
+    description: "Throws",
+    inputSchema: EMPTY_OBJECT,
+    execute: () => {
+      throw thrown;
+    },
+  });
+
+  // turn §8.66
+  test("fails its call and nothing else: it is recorded, and the session runs its next turn", async () => {
+    const troupe = await startTroupe({
+      sessionWorkers: 1,
+      toolThreads: 1,
+      plugins: [{ module: plugin("counter"), ...PATIENT }],
+      tools: {
+        throws_nothing: throwing(undefined),
+        throws_null: throwing(null),
+        throws_unreadable: throwing(unreadable),
+        throws_in_pool: { module: fixture("tools/throws.mjs") },
+        exits_in_pool: { module: fixture("tools/exits.mjs") },
+      },
+      model: fixture("models/told.mjs"),
+    });
+    const session = await troupe.session("s");
+    const { revision } = await session.info();
+    const ends = {
+      throws_nothing: "tool_failed",
+      throws_null: "tool_failed",
+      throws_unreadable: "tool_failed",
+      throws_in_pool: "tool_failed",
+      exits_in_pool: "tool_worker_lost",
+      boom: "tool_worker_lost",
+    };
+    for (const [tool, code] of Object.entries(ends)) {
+      const result = await session.turn(told({ call: tool }, { say: "Never mind." }));
+      expect([tool, firstToolValue(result)]).toEqual([tool, code]);
+      expect([result.outcome.type, result.text]).toEqual(["finished", "Never mind."]);
+      expect((await session.turn("next")).text).toBe("You said: next");
+    }
+    expect((await session.info()).revision).toBe(revision + 12);
   });
 });

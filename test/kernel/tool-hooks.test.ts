@@ -81,12 +81,14 @@ const OK: ToolOutput = { status: "success", value: "original" };
 
 describe("before a tool call", () => {
   // §15.41
+  // turn §8.60
   test("a denial stands whether the success comes before or after it", async () => {
     expect(code((await inspect(["a", () => [deny("no")]], ["b", () => [succeed(1)]])).output)).toBe("no");
     expect(code((await inspect(["a", () => [succeed(1)]], ["b", () => [deny("no")]])).output)).toBe("no");
   });
 
   // §15.41
+  // turn §8.60
   test("an abort beats a success and a denial in both orders", async () => {
     for (const other of [succeed(1), deny("no")]) {
       expect((await inspect(["a", () => [abort("stop")]], ["b", () => [other]])).terminal?.value.kind).toBe(
@@ -105,6 +107,7 @@ describe("before a tool call", () => {
   });
 
   // §15.43
+  // turn §8.60
   test("of equal denials the smaller plugin id wins, in either order of registration", async () => {
     expect(code((await inspect(["a", () => [deny("of a")]], ["b", () => [deny("of b")]])).output)).toBe("of a");
     expect(code((await inspect(["b", () => [deny("of b")]], ["a", () => [deny("of a")]])).output)).toBe("of a");
@@ -118,6 +121,7 @@ describe("before a tool call", () => {
   });
 
   // §15.44
+  // turn §8.60
   test("a conflict is told once, in the name of the later plugin", async () => {
     const { conflicts } = await inspect(["a", () => [deny("no")]], ["b", () => [succeed(1)]]);
     expect(conflicts).toEqual([
@@ -149,6 +153,7 @@ describe("before a tool call", () => {
   });
 
   // §15.46
+  // turn §8.61
   test("a second look repeats no side effect, takes no success and makes no conflict", async () => {
     const { effects, output, conflicts } = await inspect(
       ["a", (args) => (args === "new" ? [emit("again"), succeed("again")] : [emit("once")])],
@@ -160,6 +165,7 @@ describe("before a tool call", () => {
   });
 
   // §15.47
+  // turn §8.60
   test("two plugins that always replace are a typed conflict that names both", async () => {
     const always = (args: Json) => () => [replace(args)];
     await expect(inspect(["a", always("A")], ["b", always("B")])).rejects.toMatchObject({
@@ -307,6 +313,7 @@ describe("after a tool call", () => {
   });
 
   // §15.49
+  // turn §8.61
   test("a policy denies a secret in a replaced result, whether it stands before or after the replacer", async () => {
     const secret = (output: ToolOutput) => output.status === "success" && output.value === "secret";
     const policy: Plugin<ToolOutput, AfterToolDirective> = ["p", (output) => (secret(output) ? [deny("leak")] : [])];

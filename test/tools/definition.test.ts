@@ -44,6 +44,10 @@ describe("checkToolDefinition", () => {
     expect(checkToolDefinition("hello", tool)).toBe(tool);
   });
 
+  it("accepts a tool that wants no grace", () => {
+    expect(() => checkToolDefinition("hello", { ...tool, cancelGraceMs: 0 })).not.toThrow();
+  });
+
   it("accepts a Standard Schema that is a function", () => {
     const inputSchema = Object.assign(() => {}, { "~standard": z.object({})["~standard"] });
     expect(() => checkToolDefinition("hello", { ...tool, inputSchema })).not.toThrow();
@@ -58,6 +62,8 @@ describe("checkToolDefinition", () => {
     ["no execute", "hello", { ...tool, execute: "hello" }, "Tool hello: execute must be a function, not string"],
     ["a time limit of zero", "hello", { ...tool, timeoutMs: 0 }, "Tool hello: timeoutMs must be"],
     ["a time limit no timer holds", "hello", { ...tool, timeoutMs: 2 ** 31 }, "Tool hello: timeoutMs must be"],
+    ["a grace below zero", "hello", { ...tool, cancelGraceMs: -1 }, "Tool hello: cancelGraceMs must be"],
+    ["a grace no timer holds", "hello", { ...tool, cancelGraceMs: 2 ** 31 }, "Tool hello: cancelGraceMs must be"],
   ])("refuses %s", (_, name, definition, message) => {
     expect(() => checkToolDefinition(name, definition)).toThrow(
       expect.objectContaining({ code: "invalid_tool", message: expect.stringContaining(message) }),

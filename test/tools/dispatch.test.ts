@@ -111,6 +111,14 @@ describe("a tool call that succeeds", () => {
   });
 });
 
+// turn §8.56
+it("gives a tool arguments its schema does not know, unless the schema forbids them", async () => {
+  expect(await call((_tool, args) => args, { args: { n: 1, unknown: "but welcome" } })).toEqual({
+    status: "success",
+    value: { n: 1, unknown: "but welcome" },
+  });
+});
+
 describe("whether the tool ran at all", () => {
   it("is said of every end: there is nothing to review of a call that never got to its tool", async () => {
     const ran = async (run: ToolHome["run"], options?: Options) => (await execution(run, options)).ran;
@@ -203,6 +211,7 @@ describe("a tool call that is answered with more than a value", () => {
 describe("a tool call that is refused", () => {
   const never: ToolHome["run"] = () => expect.unreachable();
 
+  // turn §8.55
   it("names a tool that does not exist", async () => {
     const { output } = await executeTool({
       registry: new ToolRegistry([]),
@@ -244,6 +253,7 @@ describe("a tool call that is refused", () => {
     );
   });
 
+  // turn §8.55
   it("is of a hidden tool, which is not even looked up", async () => {
     expect(await lookup({ get: () => expect.unreachable(), whyNot: () => expect.unreachable() }, ["weather"])).toEqual(
       failure("unavailable", "tool_unavailable", "There is no tool called weather."),
@@ -274,6 +284,7 @@ describe("a tool call that is refused", () => {
     },
   );
 
+  // turn §8.54
   it("has arguments that do not fit", async () => {
     expect(await call(never, { args: { n: "x" } })).toEqual(
       failure("invalid_request", "invalid_tool_args", "The arguments do not fit the tool's schema: n must be number."),
@@ -325,6 +336,16 @@ describe("a tool call whose home throws", () => {
     ["any error", new RangeError("too far"), failure("execution", "tool_failed", "too far")],
     ["a string", "no", failure("execution", "tool_failed", "no")],
     ["nothing at all", undefined, failure("execution", "tool_failed", "undefined")],
+    ["null", null, failure("execution", "tool_failed", "null")],
+    [
+      "what cannot be read",
+      Object.defineProperty(new Error(), "message", {
+        get() {
+          throw new Error("no");
+        },
+      }),
+      failure("execution", "tool_failed", "Something was thrown that cannot be read."),
+    ],
     ["a code of its own", new TroupeError("tool_quota", "used up"), failure("execution", "tool_quota", "used up")],
     ["a code that is no tool's", new TroupeError("mailbox_full", "full"), failure("execution", "tool_failed", "full")],
     [
