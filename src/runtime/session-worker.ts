@@ -165,7 +165,7 @@ export class SessionWorker {
   cancel(key: number, reason: string): void {
     const waiting = this.#unsent.get(key);
     if (waiting === undefined) this.#lane?.note("cancel", [key, reason] satisfies CancelNote);
-    else waiting.cancelled = reason;
+    else waiting.cancelled ??= reason;
   }
 
   /** Usage of a session's child, for its ledger. */
