@@ -254,14 +254,14 @@ export class SessionWorker {
     await this.#thread?.terminate();
   }
 
-  /** Cancels what still runs, stores the sessions and stops the thread. */
-  async close(): Promise<void> {
+  /** Lets what still runs finish for so long, then cancels it; stores the sessions and stops the thread. */
+  async close({ drainMs }: { readonly drainMs: number }): Promise<void> {
     this.#closed = true;
     await this.#ready.catch(ignore);
     const thread = this.#thread;
     if (thread === undefined) return;
     const closed = this.#laneClosed;
-    await thread.caller.to.shutdown({ drainMs: 0 }, { deadlineMs: CLOSE_GRACE_MS }).then(
+    await thread.caller.to.shutdown({ drainMs }, { deadlineMs: drainMs + CLOSE_GRACE_MS }).then(
       // The lane's last answers may arrive behind the word that everything is done: it ends after them.
       () => closed,
       ignore,

@@ -242,9 +242,9 @@ export class Troupe implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    await this.#drain();
+    const drainMs = await this.#drain();
     for (const { observer } of [...this.#observers.values()]) observer.end();
-    await Promise.all(this.#sessionWorkers.map((worker) => worker.close()));
+    await Promise.all(this.#sessionWorkers.map((worker) => worker.close({ drainMs })));
     await Promise.all([...this.#pluginWorkers.values()].map((worker) => worker.close()));
     await this.#store?.close();
     this.#directory.clear();
@@ -252,17 +252,21 @@ export class Troupe implements AsyncDisposable {
 
   /**
    * Lets the turns that were asked for finish, and the sessions that are closing close. Waited for here and not on the
-   * workers: the word to stop travels past the lanes and would overtake turns that are still on their way.
+   * workers: the word to stop travels past the lanes and would overtake turns that are still on their way. What is left
+   * of the time is for turns that only the workers know of: those that waiting inputs began.
    */
-  async #drain(): Promise<void> {
+  async #drain(): Promise<number> {
+    const { drainMs } = this.#options;
     const underWay = [...this.#turns.values(), ...this.#directory.moves()];
-    if (underWay.length === 0) return;
+    if (underWay.length === 0) return drainMs;
+    const started = performance.now();
     let timer: NodeJS.Timeout | undefined;
     const enough = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, this.#options.drainMs);
+      timer = setTimeout(resolve, drainMs);
     });
     await Promise.race([Promise.allSettled(underWay), enough]);
     clearTimeout(timer);
+    return Math.max(0, drainMs - (performance.now() - started));
   }
 
   #newSessionWorker(index: number): SessionWorker {

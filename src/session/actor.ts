@@ -123,6 +123,8 @@ export interface SessionActorOptions {
   readonly mailboxLimit: number;
   /** Told of everything that happens in the session's turns, whoever asked for them. */
   readonly onActivity: (activity: Activity) => void;
+  /** Runs what no caller can cancel, with a signal that aborts when the runtime closes. */
+  readonly stoppable: <T>(run: (signal: AbortSignal) => Promise<T>) => Promise<T>;
 }
 
 /** Our own reference to a session's actor; nothing outside this file knows XState. */
@@ -131,6 +133,7 @@ export class SessionActor {
   readonly #actor;
   readonly #mailboxLimit: number;
   readonly #onActivity: (activity: Activity) => void;
+  readonly #stoppable: SessionActorOptions["stoppable"];
   readonly #opened: Promise<Session>;
   readonly #ended: Promise<void>;
 
@@ -139,6 +142,7 @@ export class SessionActor {
     this.id = id;
     this.#mailboxLimit = options.mailboxLimit;
     this.#onActivity = options.onActivity;
+    this.#stoppable = options.stoppable;
     let opened: (session: Session) => void = ignore;
     let failed: (error: unknown) => void = ignore;
     this.#opened = new Promise<Session>((resolve, reject) => {
@@ -240,7 +244,9 @@ export class SessionActor {
     const opened = await this.#opened;
     if (!needsItsTurn(opened, request)) return (await runOperation(opened, request)).receipt;
     const { receipt, repeated } = await this.#post((session) => runOperation(session, request));
-    if (!repeated) for (const input of receipt.turns) this.turn(input, UNHEARD).catch(ignore);
+    if (repeated) return receipt;
+    for (const input of receipt.turns)
+      this.#stoppable((signal) => this.turn(input, { emit: ignore, signal })).catch(ignore);
     return receipt;
   }
 
@@ -258,14 +264,14 @@ export class SessionActor {
     const { context, status } = this.#actor.getSnapshot();
     const idle = status === "active" && !context.leaving && context.mailbox.length === 0 && this.state === "idle";
     if (!idle || context.session?.inputs.waitForTurn !== true) return;
-    const perform = async (session: Session) => {
+    const perform = async (session: Session, signal: AbortSignal) => {
       const text = session.inputs
         .takeForTurn()
         .map((input) => input.text)
         .join("\n\n");
-      await runTurn(session, { input: text, emit: this.#onActivity, signal: UNHEARD.signal });
+      await runTurn(session, { input: text, emit: this.#onActivity, signal, keepsInputs: true });
     };
-    this.#post(perform).catch(ignore);
+    this.#stoppable((signal) => this.#post((session) => perform(session, signal))).catch(ignore);
   }
 
   #checkIntake(): void {
@@ -322,8 +328,5 @@ export class SessionActor {
     };
   }
 }
-
-/** A turn nobody waits for: an operation asked for it. */
-const UNHEARD = { emit: ignore, signal: new AbortController().signal };
 
 function ignore(): void {}

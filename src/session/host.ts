@@ -98,7 +98,7 @@ class SessionHost {
   readonly #pool: ToolPool;
   readonly #sessions = new Map<string, SessionActor>();
   readonly #turns = new Map<number, ActiveTurn>();
-  /** Operations, and host services under way: told to stop when the runtime closes. */
+  /** Operations, host services and turns nobody holds: told to stop when the runtime closes. */
   readonly #stops = new Set<AbortController>();
   #finished = 0;
   #closing = false;
@@ -257,6 +257,7 @@ class SessionHost {
       open,
       mailboxLimit: this.#services.mailboxLimit,
       onActivity: (activity) => this.#observations.tell(sessionId, activity),
+      stoppable: (run) => this.#stoppable(undefined, run),
     });
     this.#sessions.set(sessionId, actor);
     actor.ended().then(() => {

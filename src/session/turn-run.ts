@@ -23,6 +23,7 @@ import {
   type TurnIssue,
   type TurnResult,
   type TurnState,
+  type TurnSummary,
   turnIdOf,
   type Usage,
   untilAborted,
@@ -54,6 +55,8 @@ export interface TurnRequest {
   readonly input: string;
   readonly emit: (activity: Activity) => void;
   readonly signal: AbortSignal;
+  /** It began with inputs that waited, and nobody holds it: stopped halfway it is refused, and they wait on. */
+  readonly keepsInputs?: boolean;
   /** For the protocol, laid over the session's own. */
   readonly protocolOptions?: ProtocolTurnOptions;
   readonly protocolExtension?: Json;
@@ -178,6 +181,7 @@ class TurnRun implements RunningTurn {
         if (hooks.has("checkpoint")) return this.#checkpoint(effect.checkpoint);
         return this.#checkpointDone(effect.checkpoint, NO_DIRECTIVES);
       case "after_turn":
+        if (this.#request.keepsInputs && isCancelled(effect.summary)) throw this.#request.signal.reason;
         if (hooks.has("after_turn") || hooks.has("turn_finalized")) return this.#afterTurn(effect);
         return { type: "after_turn_done", directives: NO_DIRECTIVES, issues: [] };
       case "commit":
@@ -521,6 +525,10 @@ function issueOf(kind: TurnIssue["kind"], code: string, error: unknown): TurnIss
   const { message, details } = asTroupeError(error, code);
   const { pluginId } = details;
   return { kind, code, message, ...(typeof pluginId === "string" && { pluginId }) };
+}
+
+function isCancelled({ outcome }: TurnSummary): boolean {
+  return outcome.type === "stopped" && outcome.reason === "cancelled";
 }
 
 function cancelReason(signal: AbortSignal): string {
