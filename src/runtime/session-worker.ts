@@ -7,6 +7,7 @@ import type {
   HostToolCall,
   ObservedNote,
   OperationReceipt,
+  OrderedMethod,
   PluginSetup,
   RelayCall,
   SessionInfo,
@@ -20,7 +21,7 @@ import type {
   UsageNote,
 } from "../session/index.js";
 import { runHere } from "../tools/index.js";
-import { type CallOptions, Lane, type ServedCall, workerLost } from "../wire/index.js";
+import { Lane, type LaneCallOptions, type ServedCall, workerLost } from "../wire/index.js";
 import type { ResolvedOptions } from "./options.js";
 import { Thread } from "./threads.js";
 
@@ -185,19 +186,18 @@ export class SessionWorker {
     return (await this.#service()).adopt({ sessionId, snapshot, making }, { transfer: [snapshot.buffer] });
   }
 
-  /** A call about a session that needs its place in the mailbox, and so may take as long as the turns before it. */
-  async inMailbox<
-    M extends "setConfig" | "compact" | "append" | "extend" | "hostCall" | "addInput" | "inputs" | "cancelInput",
-  >(
+  /**
+   * A call about a session that keeps its place among the session's turns, and so may take as long as those before it.
+   * A turn leaves a microtask after it was asked for: so does this.
+   */
+  async inOrder<M extends OrderedMethod>(
     method: M,
     argument: Parameters<SessionWorkerService[M]>[0],
+    options?: LaneCallOptions,
   ): Promise<Awaited<ReturnType<SessionWorkerService[M]>>> {
-    const service = await this.#service();
-    const call = service[method] as (
-      argument: unknown,
-      options: CallOptions,
-    ) => Promise<Awaited<ReturnType<SessionWorkerService[M]>>>;
-    return call(argument, { deadlineMs: Number.POSITIVE_INFINITY });
+    await undefined;
+    if (this.#lane === undefined) await this.#whenReady();
+    return this.#liveLane().call<Awaited<ReturnType<SessionWorkerService[M]>>>(method, argument, options);
   }
 
   async view(sessionId: string): Promise<SessionView> {
@@ -224,13 +224,12 @@ export class SessionWorker {
     return (await this.#service()).releaseIdle({ sessionId });
   }
 
-  /** No deadline but the caller's own: a task may be long. Cancelling one is asking it, and so it is still waited for. */
-  async operate(
+  /** Cancelling a task is asking it, and so it is still waited for. */
+  operate(
     request: Parameters<SessionWorkerService["operate"]>[0],
     signal: AbortSignal | undefined,
   ): Promise<OperationReceipt> {
-    const options = { signal, deadlineMs: Number.POSITIVE_INFINITY, cooperative: request.kind === "task" };
-    return (await this.#service()).operate(request, options);
+    return this.inOrder("operate", request, { signal, cooperative: request.kind === "task" });
   }
 
   async operations(): Promise<readonly OperationSpec[]> {

@@ -113,18 +113,18 @@ export class Troupe implements AsyncDisposable {
       turn: (id, input, extras) => this.#turn(id, input, extras),
       view: (id) => this.#use(id, (worker) => worker.view(id)),
       surface: (id) => this.#use(id, (worker) => worker.surface(id)),
-      configure: (id, change) => this.#use(id, (worker) => worker.inMailbox("setConfig", { sessionId: id, change })),
+      configure: (id, change) => this.#use(id, (worker) => worker.inOrder("setConfig", { sessionId: id, change })),
       compact: (id, instructions) =>
-        this.#use(id, (worker) => worker.inMailbox("compact", { sessionId: id, instructions })),
+        this.#use(id, (worker) => worker.inOrder("compact", { sessionId: id, instructions })),
       append: async (id, request) => {
         checkNodes(request?.nodes);
-        return this.#use(id, (worker) => worker.inMailbox("append", { sessionId: id, request }));
+        return this.#use(id, (worker) => worker.inOrder("append", { sessionId: id, request }));
       },
-      addInput: (id, input) => this.#use(id, (worker) => worker.inMailbox("addInput", { sessionId: id, ...input })),
-      inputs: (id) => this.#use(id, (worker) => worker.inMailbox("inputs", { sessionId: id })),
-      cancelInput: (id, named) => this.#use(id, (worker) => worker.inMailbox("cancelInput", { sessionId: id, named })),
+      addInput: (id, input) => this.#use(id, (worker) => worker.inOrder("addInput", { sessionId: id, ...input })),
+      inputs: (id) => this.#use(id, (worker) => worker.inOrder("inputs", { sessionId: id })),
+      cancelInput: (id, named) => this.#use(id, (worker) => worker.inOrder("cancelInput", { sessionId: id, named })),
       observe: (id, cursor) => this.#observe(id, cursor),
-      extend: (id, extension) => this.#use(id, (worker) => worker.inMailbox("extend", { sessionId: id, extension })),
+      extend: (id, extension) => this.#use(id, (worker) => worker.inOrder("extend", { sessionId: id, extension })),
       operate: (id, call, options) => this.#operate(id, call, options),
       fork: (id, fork) => this.#fork(id, fork),
       info: (id) => this.#info(id),
@@ -442,9 +442,7 @@ export class Troupe implements AsyncDisposable {
     cancelTurn: async (turn) => this.#childTurns.cancel(turn),
     turnEvents: (turn) => this.#childTurns.events(turn),
     ask: ({ sessionId, ...call }) =>
-      this.#directory.use(sessionId, ({ worker }) =>
-        this.#worker(worker).inMailbox("hostCall", { sessionId, ...call }),
-      ),
+      this.#directory.use(sessionId, ({ worker }) => this.#worker(worker).inOrder("hostCall", { sessionId, ...call })),
   };
 
   async #operate(

@@ -241,8 +241,11 @@ export class SessionActor {
 
   /** Runs an operation: a query at once, also while a turn runs; a command or task in its place. */
   async operate(request: OperationRequest): Promise<OperationReceipt> {
-    const opened = await this.#opened;
-    if (!needsItsTurn(opened, request)) return (await runOperation(opened, request)).receipt;
+    // A command or task takes its place at once. What an action is, only the open session knows.
+    if (request.kind === "query" || request.kind === "action") {
+      const opened = await this.#opened;
+      if (!needsItsTurn(opened, request)) return (await runOperation(opened, request)).receipt;
+    }
     const { receipt, repeated } = await this.#post((session) => runOperation(session, request));
     if (repeated) return receipt;
     for (const input of receipt.turns)

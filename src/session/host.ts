@@ -20,6 +20,7 @@ import type {
   HostToolCall,
   ObservedNote,
   OperationReceipt,
+  OrderedMethod,
   PluginSetup,
   RelayCall,
   SessionMaking,
@@ -47,7 +48,7 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
   };
   const service = {
     async configure(setup) {
-      host = await SessionHost.create(setup, options.toolEntry);
+      host = await SessionHost.create(setup, { toolEntry: options.toolEntry, inOrder: service });
       return { threadId, inline: host.inlineManifests };
     },
     attachPlugin: (lane) => configured().workerLink(lane.plugin)?.attach(lane),
@@ -103,7 +104,13 @@ class SessionHost {
   #finished = 0;
   #closing = false;
 
-  static async create(setup: SessionWorkerSetup, toolEntry: URL): Promise<SessionHost> {
+  static async create(
+    setup: SessionWorkerSetup,
+    {
+      toolEntry,
+      inOrder,
+    }: { readonly toolEntry: URL; readonly inOrder: Pick<Served<SessionWorkerService>, OrderedMethod> },
+  ): Promise<SessionHost> {
     const pool = new ToolPool({ entry: toolEntry, maxThreads: setup.pool.maxThreads });
     try {
       const probe = new PhaseProbe();
@@ -114,7 +121,7 @@ class SessionHost {
       const links = await makeLinks(setup, { probe, host: gate, development: setup.development });
       checkPluginIds(links);
       const surfaces = new Surfaces(links, await otherTools(setup, pool), setup.hookDispatch);
-      host = new SessionHost({ setup, pool, probe, model, surfaces });
+      host = new SessionHost({ setup, pool, probe, model, surfaces, inOrder });
       return host;
     } catch (error) {
       await pool.close();
@@ -128,6 +135,7 @@ class SessionHost {
     readonly probe: PhaseProbe;
     readonly model: SessionServices["model"];
     readonly surfaces: Surfaces;
+    readonly inOrder: Pick<Served<SessionWorkerService>, OrderedMethod>;
   }) {
     const { setup, surfaces } = parts;
     this.#setup = setup;
@@ -136,7 +144,11 @@ class SessionHost {
     this.#links = surfaces.links;
     this.#lane = new Lane(setup.mainPort, {
       name: "The main thread",
-      serve: (_method, payload) => this.#turn(payload as TurnCall),
+      serve: (method, payload, call) => {
+        if (method === "turn") return this.#turn(payload as TurnCall);
+        // Both sides of the lane are typed by OrderedMethod.
+        return parts.inOrder[method as OrderedMethod](payload as never, call.signal);
+      },
       onNote: (topic, payload) => this.#note(topic, payload),
     });
     this.#services = {

@@ -11,6 +11,7 @@ export type {
   HostToolCall,
   ObservedNote,
   OperationReceipt,
+  OrderedMethod,
   PluginSetup,
   RelayCall,
   SessionInfo,

@@ -203,13 +203,25 @@ export type SessionWorkerService = {
   shutdown(argument: { readonly drainMs: number }): Promise<void>;
 };
 
+/** What is asked of a session on the lane, because it must keep its place among the turns asked for before and after it. */
+export type OrderedMethod =
+  | "setConfig"
+  | "compact"
+  | "append"
+  | "extend"
+  | "hostCall"
+  | "addInput"
+  | "inputs"
+  | "cancelInput"
+  | "operate";
+
 /** What a turn brings along for its protocol. */
 export interface TurnExtras {
   readonly options?: ProtocolTurnOptions;
   readonly extension?: Json;
 }
 
-/** What the main thread says on the lane. Call: `turn`. Notes: `listen`, `cancel`, `usage`. */
+/** What the main thread says on the lane. Calls: `turn`, and {@link OrderedMethod}s. Notes: `listen`, `cancel`, `usage`. */
 export type TurnCall = readonly [
   key: number,
   sessionId: string,

@@ -131,9 +131,9 @@ describe("the reference turn with a tool of the host, and something said into it
     session = started.session;
     return counted(started.troupe, () => started.session.turn(INPUT));
   }
-  // On the lane the tool's call and the result; by Comlink the receipt of what was said. The first write keeps it (head
+  // The tool's call, the receipt of what was said, and the result. The first write keeps it (head
   // and list), the second is the turn with the list settled: it is empty then, and no record.
-  const costs = { hooks: HOOKS, main: [2, 1], store: { commits: 2, transactions: 2, records: 4 } };
+  const costs = { hooks: HOOKS, main: [3, 0], store: { commits: 2, transactions: 2, records: 4 } };
 
   test.each<[string, Variant, readonly [number, number]]>([
     ["inline", { tier: "inline" }, NO_TRIP],
