@@ -471,17 +471,17 @@ class TurnRun implements RunningTurn {
     return { type: "committed" };
   }
 
-  /** The turn is stored in the frame it was asked in; the next one finds the new frame. */
-  async #enterFrame({ frameId, initialNodes = [] }: FrameSwitch): Promise<void> {
-    await this.#orIssue("frame_switch_failed", () =>
-      this.#session.openFrame({
-        frameId,
-        reason: "switch",
-        nodes: initialNodes,
-        origin: { kind: "protocol" },
-      }),
-    );
-    this.#revision = this.#session.revision;
+  /**
+   * The turn is stored in the frame it was asked in; the next one finds the new frame. Whatever goes wrong now is an
+   * issue of a turn that is stored, and never says that it is not.
+   */
+  async #enterFrame({ frameId, initialNodes: nodes = [] }: FrameSwitch): Promise<void> {
+    try {
+      await this.#session.openFrame({ frameId, reason: "switch", nodes, origin: { kind: "protocol" } });
+      this.#revision = this.#session.revision;
+    } catch (error) {
+      this.#addIssue(issueOf("plugin", "frame_switch_failed", error));
+    }
   }
 
   /** A capture that fails keeps the last good state and costs the turn nothing but an issue. */
