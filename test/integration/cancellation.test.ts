@@ -67,6 +67,28 @@ describe("cancelling a turn", () => {
     ]);
   });
 
+  // turn §8.50
+  test("in the middle of its answer leaves nothing of it: neither in the result nor in the history", async () => {
+    const troupe = await startTroupe({ sessionWorkers: 1, model: OBEYS, plugins: [LINGERS] });
+    const session = await troupe.session("s");
+    const turn = session.turn("say Half an |<hang>");
+    const seen: string[] = [];
+    for await (const activity of turn) {
+      if (activity.type !== "text_delta") continue;
+      seen.push(activity.text);
+      turn.cancel();
+    }
+    const { text, modelCalls, outcome } = await turn;
+    expect([seen, text, modelCalls, outcome.type]).toEqual([["Half an "], "", 0, "stopped"]);
+    expect(await historyOf(session)).toEqual(["t1.0 user: say Half an |<hang>"]);
+    // The next answer is read without the half one before it.
+    const { conversation } = JSON.parse((await session.turn("show")).text);
+    expect(conversation).toEqual([
+      ["user", "say Half an |<hang>"],
+      ["user", "show"],
+    ]);
+  });
+
   // turn §8.86
   test("has one reason: what was streamed, what is stored and what plugins are told", async () => {
     const troupe = await startTroupe({

@@ -174,6 +174,7 @@ describe("whatever the world answers, a turn", () => {
     );
   });
 
+  // turn §8.21
   it("numbers its messages in order and only ever adds to them", () => {
     fc.assert(
       fc.property(game, (played) => {
@@ -188,6 +189,7 @@ describe("whatever the world answers, a turn", () => {
     );
   });
 
+  // turn §8.21
   it("replays to the same states from the same events, kept and read back after any of them", () => {
     fc.assert(
       fc.property(game, (played) => {

@@ -1,5 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { NO_DIRECTIVES, NO_USAGE, startTurn, type TurnEvent, type TurnPhase } from "../../src/kernel/index.js";
+import {
+  NO_DIRECTIVES,
+  NO_USAGE,
+  startTurn,
+  summarise,
+  type TurnEvent,
+  type TurnPhase,
+} from "../../src/kernel/index.js";
 import {
   ANSWER,
   aborting,
@@ -383,12 +390,14 @@ describe("the model's answer", () => {
     expect(state.step).toBe(1);
   });
 
+  // turn §8.15
   it("that is empty stops the turn with empty_response", () => {
     const expected = stopped("provider_error", "empty_response", "The model answered with nothing.");
     expect(turnAfter([...TO.model, ANSWER.model()]).state.outcome).toEqual(expected);
     expect(turnAfter([...TO.model, ANSWER.model(text(""))]).state.outcome).toEqual(expected);
   });
 
+  // turn §8.15
   it("may be empty right after a tool: it had nothing to add", () => {
     const { state } = turnAfter([...TO.after_work, ANSWER.checkpoint(), ANSWER.model(), ANSWER.checkpoint()]);
     expect(state.phase).toBe("after_turn");
@@ -400,6 +409,7 @@ describe("the model's answer", () => {
     expect(outcomeOf(ANSWER.model({ type: "reasoning", text: "hm" }))).toEqual({ type: "finished", text: "" });
   });
 
+  // turn §8.51
   it("is the text of all its parts, without the reasoning", () => {
     expect(outcomeOf(ANSWER.model(text("a"), { type: "reasoning", text: "hm" }, text("b")))).toEqual({
       type: "finished",
@@ -416,6 +426,7 @@ describe("the model's answer", () => {
     ).toBe("before_completion");
   });
 
+  // turn §8.16
   it("that fails stops the turn with the reason of the failure", () => {
     const issue = { kind: "model", code: "model_unavailable", message: "503" } as const;
     const { state } = turnAfter([...TO.model, { type: "model_failed", issue }]);
@@ -439,6 +450,7 @@ describe("the limit of model calls", () => {
   const LIMIT = (n: number) => stopped("max_turns", "max_turns", `The turn reached its limit of ${n} model calls.`);
   const work = (n: number) => [ANSWER.model(call(`c${n}`)), ANSWER.tools([record(`c${n}`)])];
 
+  // turn §8.12
   it("stops the turn after the tools of the last one, with their results kept", () => {
     const step = turnAfter([...TO.model, ...work(1), ANSWER.checkpoint(), ...work(2)], { maxSteps: 2 });
     expect(step.state.outcome).toEqual(LIMIT(2));
@@ -452,6 +464,7 @@ describe("the limit of model calls", () => {
     ]);
   });
 
+  // turn §8.12
   it("does not touch a turn that answers with its last call", () => {
     const { state } = turnAfter(
       [...TO.model, ...work(1), ANSWER.checkpoint(), ANSWER.model(text("done")), ANSWER.checkpoint()],
@@ -472,6 +485,7 @@ describe("the limit of model calls", () => {
 });
 
 describe("a message injected before completion", () => {
+  // turn §8.11
   it("reopens the turn; only the last answer is its text", () => {
     const reopened = turnAfter([...TO.before_completion, ANSWER.checkpoint(injected("p", "are you sure?"))]);
     expect(reopened.state.outcome).toBeUndefined();
@@ -573,6 +587,7 @@ describe("a cancellation", () => {
     expect(state.issues).toEqual([]);
   });
 
+  // turn §8.50
   it("drops an answer of the model that came too late, but counts what it cost", () => {
     const { state } = turnAfter([...TO.model, ANSWER.cancel(), ANSWER.model(call("c1"))]);
     expect(linesOf(state)).toEqual(["user: hello"]);
@@ -771,6 +786,7 @@ describe("a protocol that gives the turn's answer a value", () => {
 describe("a prompt that is made anew for every model call", () => {
   const work = (n: number) => [ANSWER.model(call(`c${n}`)), ANSWER.tools([record(`c${n}`)]), ANSWER.checkpoint()];
 
+  // turn §8.7
   it("is asked for before each, until it says that it stays", () => {
     const events = [
       ANSWER.beforeTurn(),
@@ -821,6 +837,15 @@ describe("after_turn", () => {
     expect(step.effects).toMatchObject([
       { type: "commit", summary: { outcome: { type: "stopped", reason: "provider_error" }, text: "", modelCalls: 0 } },
     ]);
+  });
+});
+
+describe("the summary of a turn", () => {
+  // turn §8.52
+  it("that was left before it had an outcome says that it failed, not that it finished", () => {
+    const summary = summarise(turnAt("tools").state);
+    expect(summary.outcome).toEqual(stopped("runtime_error", "no_outcome", "The turn has no outcome."));
+    expect([summary.text, summary.modelCalls, summary.usage]).toEqual(["", 1, USAGE]);
   });
 });
 
