@@ -68,6 +68,8 @@ export interface TurnState {
   readonly fruitless: number;
   /** How often plugins took an answer back to work on. */
   readonly reopened: number;
+  /** What the model asked for and nobody has answered yet. */
+  readonly work: Extract<TurnEffect, { type: "tools" | "code" }> | undefined;
   /** The prompt is made anew for every model call. */
   readonly syncsPrompt: boolean;
   /** A cancellation that has not been acted on yet. */
@@ -158,6 +160,7 @@ export function startTurn(config: TurnConfig): TurnStep {
     checkpoint: undefined,
     fruitless: 0,
     reopened: 0,
+    work: undefined,
     syncsPrompt: false,
     cancel: undefined,
     deferred: [],
@@ -230,6 +233,31 @@ export function summarise(state: TurnState): TurnSummary {
   };
 }
 
+/** What a state waits for. A turn that goes on from a stored state asks for exactly this again, and once. */
+export function outstanding(state: TurnState): Exclude<TurnEffect, { type: "emit" }> | undefined {
+  switch (state.phase) {
+    case "before_turn":
+    case "prompt":
+      return { type: state.phase };
+    case "before_model":
+    case "model":
+      return { type: state.phase, step: state.step };
+    case "tools":
+    case "code":
+      return state.work;
+    case "checkpoint":
+      // The phase is never entered without saying which.
+      return { type: "checkpoint", checkpoint: state.checkpoint as CheckpointKind };
+    case "after_turn":
+    case "commit":
+    case "deliver":
+      return { type: state.phase, summary: summarise(state) };
+    case "done":
+    case "failed":
+      return undefined;
+  }
+}
+
 function onBeforeTurn(state: TurnState, directives: TurnDirectives): TurnStep {
   const { state: next, effects } = applyDirectives(state, directives);
   if (directives.abort !== undefined) return abort(next, directives.abort, effects);
@@ -292,14 +320,16 @@ function onResponse(
   const answered = parts.length === 0 ? state : append(state, "assistant", parts);
   switch (next.kind) {
     case "tools":
-      effects.push({ type: "tools", calls: next.calls, brokenArgs: next.brokenArgs });
-      return { state: { ...answered, phase: "tools" }, effects };
+      return startWork(answered, { type: "tools", calls: next.calls, brokenArgs: next.brokenArgs }, effects);
     case "code":
-      effects.push({ type: "code", language: next.language, code: next.code });
-      return { state: { ...answered, phase: "code" }, effects };
+      return startWork(answered, { type: "code", language: next.language, code: next.code }, effects);
     case "finish":
       return complete(answered, next, effects);
   }
+}
+
+function startWork(state: TurnState, work: NonNullable<TurnState["work"]>, effects: readonly TurnEffect[]): TurnStep {
+  return { state: { ...state, phase: work.type, work }, effects: [...effects, work] };
 }
 
 /** An answer that nobody can use any more was still given, and is paid for. */
@@ -330,7 +360,7 @@ function complete(
 /** What the code printed is the model's next reading, unless the code itself gave the answer. */
 function onCode(before: TurnState, { result, directives, issue }: Extract<TurnEvent, { type: "code_done" }>): TurnStep {
   const text = renderCodeResult(result);
-  const ran = { ...before, toolCalls: [...before.toolCalls, ...result.toolCalls] };
+  const ran = { ...before, work: undefined, toolCalls: [...before.toolCalls, ...result.toolCalls] };
   const observed = append(ran, "user", [{ type: "text", text }], { kind: "protocol" });
   const { state, effects } = applyDirectives(observed, directives);
   if (directives.abort !== undefined) return abort(state, directives.abort, effects);
@@ -374,7 +404,7 @@ function onTools(
     text: modelText ?? renderToolOutput(output),
   }));
   // Every call has its result before anything else happens, so the history stays acceptable to every provider.
-  const worked = { ...before, toolCalls: [...before.toolCalls, ...records] };
+  const worked = { ...before, work: undefined, toolCalls: [...before.toolCalls, ...records] };
   const withResults = parts.length === 0 ? worked : append(worked, "tool", parts);
   const { state, effects } = applyDirectives(withResults, directives);
   if (directives.abort !== undefined) return abort(state, directives.abort, effects);

@@ -16,6 +16,7 @@ import type {
   MessageRange,
   ObservedNote,
   OperationReceipt,
+  OrderedMethod,
   PluginSetup,
   RelayCall,
   SessionInfo,
@@ -29,7 +30,7 @@ import type {
   UsageNote,
 } from "../session/index.js";
 import { runHere } from "../tools/index.js";
-import { type CallOptions, Lane, type ServedCall, workerLost } from "../wire/index.js";
+import { Lane, type LaneCallOptions, type ServedCall, workerLost } from "../wire/index.js";
 import type { ResolvedOptions } from "./options.js";
 import { Thread } from "./threads.js";
 
@@ -215,7 +216,7 @@ export class SessionWorker {
   #tellCancelled(key: number, reason: string): void {
     const waiting = this.#unsent.get(key);
     if (waiting === undefined) this.#lane?.note("cancel", [key, reason] satisfies CancelNote);
-    else waiting.cancelled = reason;
+    else waiting.cancelled ??= reason;
   }
 
   /** Usage of a session's child, for its ledger. */
@@ -235,28 +236,18 @@ export class SessionWorker {
     return (await this.#service()).adopt({ sessionId, snapshot, making }, { transfer: [snapshot.buffer] });
   }
 
-  /** A call about a session that needs its place in the mailbox, and so may take as long as the turns before it. */
-  async inMailbox<
-    M extends
-      | "setConfig"
-      | "refreshTools"
-      | "compact"
-      | "append"
-      | "extend"
-      | "hostCall"
-      | "addInput"
-      | "inputs"
-      | "cancelInput",
-  >(
+  /**
+   * A call about a session that keeps its place among the session's turns, and so may take as long as those before it.
+   * A turn leaves a microtask after it was asked for: so does this.
+   */
+  async inOrder<M extends OrderedMethod>(
     method: M,
     argument: Parameters<SessionWorkerService[M]>[0],
+    options?: LaneCallOptions,
   ): Promise<Awaited<ReturnType<SessionWorkerService[M]>>> {
-    const service = await this.#service();
-    const call = service[method] as (
-      argument: unknown,
-      options: CallOptions,
-    ) => Promise<Awaited<ReturnType<SessionWorkerService[M]>>>;
-    return call(argument, { deadlineMs: Number.POSITIVE_INFINITY });
+    await undefined;
+    if (this.#lane === undefined) await this.#whenReady();
+    return this.#liveLane().call<Awaited<ReturnType<SessionWorkerService[M]>>>(method, argument, options);
   }
 
   async view(sessionId: string): Promise<SessionView> {
@@ -287,13 +278,12 @@ export class SessionWorker {
     return (await this.#service()).releaseIdle({ sessionId });
   }
 
-  /** No deadline but the caller's own: a task may be long. Cancelling one is asking it, and so it is still waited for. */
-  async operate(
+  /** Cancelling a task is asking it, and so it is still waited for. */
+  operate(
     request: Parameters<SessionWorkerService["operate"]>[0],
     signal: AbortSignal | undefined,
   ): Promise<OperationReceipt> {
-    const options = { signal, deadlineMs: Number.POSITIVE_INFINITY, cooperative: request.kind === "task" };
-    return (await this.#service()).operate(request, options);
+    return this.inOrder("operate", request, { signal, cooperative: request.kind === "task" });
   }
 
   async operations(): Promise<readonly OperationSpec[]> {
@@ -317,14 +307,14 @@ export class SessionWorker {
     await this.#thread?.terminate();
   }
 
-  /** Cancels what still runs, stores the sessions and stops the thread. */
-  async close(): Promise<void> {
+  /** Lets what still runs finish for so long, then cancels it; stores the sessions and stops the thread. */
+  async close({ drainMs }: { readonly drainMs: number }): Promise<void> {
     this.#closed = true;
     await this.#ready.catch(ignore);
     const thread = this.#thread;
     if (thread === undefined) return;
     const closed = this.#laneClosed;
-    await thread.caller.to.shutdown({ drainMs: 0 }, { deadlineMs: CLOSE_GRACE_MS }).then(
+    await thread.caller.to.shutdown({ drainMs }, { deadlineMs: drainMs + CLOSE_GRACE_MS }).then(
       // The lane's last answers may arrive behind the word that everything is done: it ends after them.
       () => closed,
       ignore,

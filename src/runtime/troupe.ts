@@ -119,22 +119,22 @@ export class Troupe implements AsyncDisposable {
       view: (id) => this.#use(id, (worker) => worker.view(id)),
       messages: (id, range) => this.#use(id, (worker) => worker.conversation(id, range)),
       surface: (id) => this.#use(id, (worker) => worker.surface(id)),
-      configure: (id, change) => this.#use(id, (worker) => worker.inMailbox("setConfig", { sessionId: id, change })),
-      refreshTools: (id) => this.#use(id, (worker) => worker.inMailbox("refreshTools", { sessionId: id })),
+      configure: (id, change) => this.#use(id, (worker) => worker.inOrder("setConfig", { sessionId: id, change })),
+      refreshTools: (id) => this.#use(id, (worker) => worker.inOrder("refreshTools", { sessionId: id })),
       compact: (id, instructions) =>
-        this.#use(id, (worker) => worker.inMailbox("compact", { sessionId: id, instructions })),
+        this.#use(id, (worker) => worker.inOrder("compact", { sessionId: id, instructions })),
       append: async (id, request) => {
         checkNodes(request?.nodes);
-        return this.#use(id, (worker) => worker.inMailbox("append", { sessionId: id, request }));
+        return this.#use(id, (worker) => worker.inOrder("append", { sessionId: id, request }));
       },
       addInput: async (id, input, options) => {
         const { text, items } = admitInput(input, this.#options.attachments);
-        return this.#use(id, (worker) => worker.inMailbox("addInput", { sessionId: id, text, items, ...options }));
+        return this.#use(id, (worker) => worker.inOrder("addInput", { sessionId: id, text, items, ...options }));
       },
-      inputs: (id) => this.#use(id, (worker) => worker.inMailbox("inputs", { sessionId: id })),
-      cancelInput: (id, named) => this.#use(id, (worker) => worker.inMailbox("cancelInput", { sessionId: id, named })),
+      inputs: (id) => this.#use(id, (worker) => worker.inOrder("inputs", { sessionId: id })),
+      cancelInput: (id, named) => this.#use(id, (worker) => worker.inOrder("cancelInput", { sessionId: id, named })),
       observe: (id, cursor) => this.#observe(id, cursor),
-      extend: (id, extension) => this.#use(id, (worker) => worker.inMailbox("extend", { sessionId: id, extension })),
+      extend: (id, extension) => this.#use(id, (worker) => worker.inOrder("extend", { sessionId: id, extension })),
       operate: (id, call, options) => this.#operate(id, call, options),
       fork: (id, fork) => this.#fork(id, fork),
       info: (id) => this.#info(id),
@@ -262,9 +262,9 @@ export class Troupe implements AsyncDisposable {
 
   async #close(): Promise<void> {
     await this.#resuming;
-    await this.#drain();
+    const drainMs = await this.#drain();
     for (const { observer } of [...this.#observers.values()]) observer.end();
-    await Promise.all(this.#sessionWorkers.map((worker) => worker.close()));
+    await Promise.all(this.#sessionWorkers.map((worker) => worker.close({ drainMs })));
     await Promise.all([...this.#pluginWorkers.values()].map((worker) => worker.close()));
     await this.#store?.close();
     this.#directory.clear();
@@ -272,17 +272,21 @@ export class Troupe implements AsyncDisposable {
 
   /**
    * Lets the turns that were asked for finish, and the sessions that are closing close. Waited for here and not on the
-   * workers: the word to stop travels past the lanes and would overtake turns that are still on their way.
+   * workers: the word to stop travels past the lanes and would overtake turns that are still on their way. What is left
+   * of the time is for turns that only the workers know of: those that waiting inputs began.
    */
-  async #drain(): Promise<void> {
+  async #drain(): Promise<number> {
+    const { drainMs } = this.#options;
     const underWay = [...this.#turns.values(), ...this.#directory.moves()];
-    if (underWay.length === 0) return;
+    if (underWay.length === 0) return drainMs;
+    const started = performance.now();
     let timer: NodeJS.Timeout | undefined;
     const enough = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, this.#options.drainMs);
+      timer = setTimeout(resolve, drainMs);
     });
     await Promise.race([Promise.allSettled(underWay), enough]);
     clearTimeout(timer);
+    return Math.max(0, drainMs - (performance.now() - started));
   }
 
   #newSessionWorker(index: number): SessionWorker {
@@ -472,9 +476,7 @@ export class Troupe implements AsyncDisposable {
     cancelTurn: async (turn) => this.#childTurns.cancel(turn),
     turnEvents: (turn) => this.#childTurns.events(turn),
     ask: ({ sessionId, ...call }) =>
-      this.#directory.use(sessionId, ({ worker }) =>
-        this.#worker(worker).inMailbox("hostCall", { sessionId, ...call }),
-      ),
+      this.#directory.use(sessionId, ({ worker }) => this.#worker(worker).inOrder("hostCall", { sessionId, ...call })),
   };
 
   async #operate(

@@ -129,6 +129,8 @@ export interface SessionActorOptions {
   readonly mailboxLimit: number;
   /** Told of everything that happens in the session's turns, whoever asked for them. */
   readonly onActivity: (activity: Activity) => void;
+  /** Runs what no caller can cancel, with a signal that aborts when the runtime closes. */
+  readonly stoppable: <T>(run: (signal: AbortSignal) => Promise<T>) => Promise<T>;
 }
 
 /** Our own reference to a session's actor; nothing outside this file knows XState. */
@@ -137,6 +139,7 @@ export class SessionActor {
   readonly #actor;
   readonly #mailboxLimit: number;
   readonly #onActivity: (activity: Activity) => void;
+  readonly #stoppable: SessionActorOptions["stoppable"];
   readonly #opened: Promise<Session>;
   readonly #ended: Promise<void>;
   #resumed: ResumedTurn | undefined;
@@ -146,6 +149,7 @@ export class SessionActor {
     this.id = id;
     this.#mailboxLimit = options.mailboxLimit;
     this.#onActivity = options.onActivity;
+    this.#stoppable = options.stoppable;
     let opened: (session: Session) => void = ignore;
     let failed: (error: unknown) => void = ignore;
     this.#opened = new Promise<Session>((resolve, reject) => {
@@ -286,10 +290,15 @@ export class SessionActor {
 
   /** Runs an operation: a query at once, also while a turn runs; a command or task in its place. */
   async operate(request: OperationRequest): Promise<OperationReceipt> {
-    const opened = await this.#opened;
-    if (!needsItsTurn(opened, request)) return (await runOperation(opened, request)).receipt;
+    // A command or task takes its place at once. What an action is, only the open session knows.
+    if (request.kind === "query" || request.kind === "action") {
+      const opened = await this.#opened;
+      if (!needsItsTurn(opened, request)) return (await runOperation(opened, request)).receipt;
+    }
     const { receipt, repeated } = await this.#post((session) => runOperation(session, request));
-    if (!repeated) for (const input of receipt.turns) this.turn(input, UNHEARD).catch(ignore);
+    if (repeated) return receipt;
+    for (const input of receipt.turns)
+      this.#stoppable((signal) => this.turn(input, { emit: ignore, signal })).catch(ignore);
     return receipt;
   }
 
@@ -310,15 +319,15 @@ export class SessionActor {
     const { context, status } = this.#actor.getSnapshot();
     const idle = status === "active" && !context.leaving && context.mailbox.length === 0 && this.state === "idle";
     if (!idle || context.session?.inputs.waitForTurn !== true) return;
-    const perform = async (session: Session) => {
+    const perform = async (session: Session, signal: AbortSignal) => {
       const taken = session.inputs.takeForTurn();
       const input = taken.map(({ text }) => text).join("\n\n");
       const whole = taken.some(({ parts }) => parts !== undefined);
       const extras = whole ? { parts: taken.flatMap(partsOfInput) } : NO_EXTRAS;
       const inputIds = taken.map(({ id }) => id);
-      await runTurn(session, { input, emit: this.#onActivity, signal: UNHEARD.signal, extras, inputIds });
+      await runTurn(session, { input, emit: this.#onActivity, signal, extras, inputIds, keepsInputs: true });
     };
-    this.#post(perform).catch(ignore);
+    this.#stoppable((signal) => this.#post((session) => perform(session, signal))).catch(ignore);
   }
 
   #checkIntake(): void {
@@ -375,8 +384,5 @@ export class SessionActor {
     };
   }
 }
-
-/** A turn nobody waits for: an operation asked for it. */
-const UNHEARD = { emit: ignore, signal: new AbortController().signal };
 
 function ignore(): void {}

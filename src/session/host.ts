@@ -21,6 +21,7 @@ import type {
   HostToolCall,
   ObservedNote,
   OperationReceipt,
+  OrderedMethod,
   PluginSetup,
   RelayCall,
   SessionMaking,
@@ -48,7 +49,7 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
   };
   const service = {
     async configure(setup) {
-      host = await SessionHost.create(setup, options.toolEntry);
+      host = await SessionHost.create(setup, { toolEntry: options.toolEntry, inOrder: service });
       return { threadId, inline: host.inlineManifests };
     },
     attachPlugin: (lane) => configured().workerLink(lane.plugin)?.attach(lane),
@@ -101,12 +102,18 @@ class SessionHost {
   readonly #pool: ToolPool;
   readonly #sessions = new Map<string, SessionActor>();
   readonly #turns = new Map<number, ActiveTurn>();
-  /** Operations, and host services under way: told to stop when the runtime closes. */
+  /** Operations, host services and turns nobody holds: told to stop when the runtime closes. */
   readonly #stops = new Set<AbortController>();
   #finished = 0;
   #closing = false;
 
-  static async create(setup: SessionWorkerSetup, toolEntry: URL): Promise<SessionHost> {
+  static async create(
+    setup: SessionWorkerSetup,
+    {
+      toolEntry,
+      inOrder,
+    }: { readonly toolEntry: URL; readonly inOrder: Pick<Served<SessionWorkerService>, OrderedMethod> },
+  ): Promise<SessionHost> {
     const pool = new ToolPool({ entry: toolEntry, maxThreads: setup.pool.maxThreads });
     try {
       const probe = new PhaseProbe();
@@ -117,7 +124,7 @@ class SessionHost {
       const links = await makeLinks(setup, { probe, host: gate, development: setup.development });
       checkPluginIds(links);
       const surfaces = new Surfaces(links, await otherTools(setup, pool), setup.hookDispatch);
-      host = new SessionHost({ setup, pool, probe, models, surfaces });
+      host = new SessionHost({ setup, pool, probe, models, surfaces, inOrder });
       return host;
     } catch (error) {
       await pool.close();
@@ -131,6 +138,7 @@ class SessionHost {
     readonly probe: PhaseProbe;
     readonly models: SessionServices["models"];
     readonly surfaces: Surfaces;
+    readonly inOrder: Pick<Served<SessionWorkerService>, OrderedMethod>;
   }) {
     const { setup, surfaces } = parts;
     this.#setup = setup;
@@ -139,7 +147,11 @@ class SessionHost {
     this.#links = surfaces.links;
     this.#lane = new Lane(setup.mainPort, {
       name: "The main thread",
-      serve: (_method, payload) => this.#turn(payload as TurnCall),
+      serve: (method, payload, call) => {
+        if (method === "turn") return this.#turn(payload as TurnCall);
+        // Both sides of the lane are typed by OrderedMethod.
+        return parts.inOrder[method as OrderedMethod](payload as never, call.signal);
+      },
       onNote: (topic, payload) => this.#note(topic, payload),
     });
     this.#services = {
@@ -266,6 +278,7 @@ class SessionHost {
       open,
       mailboxLimit: this.#services.mailboxLimit,
       onActivity: (activity) => this.#observations.tell(sessionId, activity),
+      stoppable: (run) => this.#stoppable(undefined, run),
     });
     this.#sessions.set(sessionId, actor);
     actor.ended().then(() => {

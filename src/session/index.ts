@@ -12,6 +12,7 @@ export type {
   MessageRange,
   ObservedNote,
   OperationReceipt,
+  OrderedMethod,
   PluginSetup,
   RelayCall,
   SessionInfo,

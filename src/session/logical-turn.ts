@@ -61,7 +61,7 @@ type Beginning = Omit<TurnBeginning, "history">;
 async function runInFrames(session: Session, request: TurnRequest, beginning: Beginning): Promise<TurnResult> {
   let result = await runOneTurn(session, request, beginning);
   const before: TurnResult[] = [];
-  while (result.outcome.type === "frame_switch") {
+  while (result.outcome.type === "frame_switch" && !session.stale) {
     // The task waits with the session: should this process end here, the next turn begins with it all the same.
     const task = session.inputs.takeOne(frameTaskOf(result.turnId));
     if (task === undefined) break;

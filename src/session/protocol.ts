@@ -228,6 +228,19 @@ export type SessionWorkerService = {
   shutdown(argument: { readonly drainMs: number }): Promise<void>;
 };
 
+/** What is asked of a session on the lane, because it must keep its place among the turns asked for before and after it. */
+export type OrderedMethod =
+  | "setConfig"
+  | "refreshTools"
+  | "compact"
+  | "append"
+  | "extend"
+  | "hostCall"
+  | "addInput"
+  | "inputs"
+  | "cancelInput"
+  | "operate";
+
 /** What a turn brings along beside its text. */
 export interface TurnExtras {
   /** The input, when it is more than a text. */
@@ -250,7 +263,7 @@ export interface TurnExtras {
   readonly extension?: Json;
 }
 
-/** What the main thread says on the lane. Call: `turn`. Notes: `listen`, `cancel`, `usage`. */
+/** What the main thread says on the lane. Calls: `turn`, and {@link OrderedMethod}s. Notes: `listen`, `cancel`, `usage`. */
 export type TurnCall = readonly [
   key: number,
   sessionId: string,

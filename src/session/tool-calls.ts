@@ -235,6 +235,8 @@ class BatchRun {
       );
       return typeof projected === "string" ? projected : renderToolOutput(output);
     } catch (error) {
+      // One that nobody waits for any more did not fail.
+      if (this.#batch.signal.aborted) return renderToolOutput(output);
       return `[Tool result could not be shown]\n${asTroupeError(error, "hook_failed").message}`;
     }
   }

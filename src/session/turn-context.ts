@@ -28,6 +28,8 @@ export interface TurnRequest {
   readonly call?: string;
   /** The inputs that waited and begin it. */
   readonly inputIds?: readonly string[];
+  /** Nobody holds it: stopped halfway it is refused, and its inputs wait on. */
+  readonly keepsInputs?: boolean;
 }
 
 /** What the model is given in one turn beside the turn's own messages: the history, the system prompt, the tools. */

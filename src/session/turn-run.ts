@@ -20,6 +20,7 @@ import {
   type TurnIssue,
   type TurnResult,
   type TurnState,
+  type TurnSummary,
   toolFailure,
   turnIdOf,
   type Usage,
@@ -205,6 +206,7 @@ class TurnRun implements RunningTurn {
         if (hooks.has("checkpoint")) return this.#checkpoint(effect.checkpoint);
         return this.#checkpointDone(effect.checkpoint, NO_DIRECTIVES);
       case "after_turn":
+        if (this.#request.keepsInputs && isCancelled(effect.summary)) throw this.#request.signal.reason;
         if (hooks.has("after_turn") || hooks.has("turn_finalized")) return this.#afterTurn(effect);
         return { type: "after_turn_done", directives: NO_DIRECTIVES, issues: [] };
       case "commit":
@@ -480,18 +482,18 @@ class TurnRun implements RunningTurn {
     return { type: "committed" };
   }
 
-  /** The turn is stored in the frame it was asked in; the next one finds the new frame. */
-  async #enterFrame({ frameId, task, initialNodes = [] }: FrameSwitch): Promise<void> {
-    await this.#orIssue("frame_switch_failed", () =>
-      this.#session.openFrame({
-        frameId,
-        reason: "switch",
-        nodes: initialNodes,
-        origin: { kind: "protocol" },
-        task: { id: frameTaskOf(this.#facts.turnId), text: task },
-      }),
-    );
-    this.#revision = this.#session.revision;
+  /**
+   * The turn is stored in the frame it was asked in; the next one finds the new frame. Whatever goes wrong now is an
+   * issue of a turn that is stored, and never says that it is not.
+   */
+  async #enterFrame({ frameId, task, initialNodes: nodes = [] }: FrameSwitch): Promise<void> {
+    const waits = { id: frameTaskOf(this.#facts.turnId), text: task };
+    try {
+      await this.#session.openFrame({ frameId, reason: "switch", nodes, origin: { kind: "protocol" }, task: waits });
+      this.#revision = this.#session.revision;
+    } catch (error) {
+      this.#addIssue(issueOf("plugin", "frame_switch_failed", error));
+    }
   }
 
   /** A capture that fails keeps the last good state and costs the turn nothing but an issue. */
@@ -546,6 +548,10 @@ function ignore(): void {}
 function unrevised(pluginId: string): TurnIssue {
   const message = `The state of plugin ${pluginId} changed, but its snapshotRevision did not: the change is not stored.`;
   return { kind: "plugin", code: "plugin_state_unrevised", message, pluginId };
+}
+
+function isCancelled({ outcome }: TurnSummary): boolean {
+  return outcome.type === "stopped" && outcome.reason === "cancelled";
 }
 
 function cancelReason(signal: AbortSignal): string {

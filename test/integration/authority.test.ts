@@ -110,6 +110,7 @@ describe.each(["worker", "inline"] as const)("the authority of a fork, with plug
     expect((await again.view()).parentSessionId).toBe("parent");
   });
 
+  // turn §8.72
   test("hides what any generation hid, and no generation brings it back", async () => {
     const path = await tempFolder();
     const first = await createTroupe(options(path));

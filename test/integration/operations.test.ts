@@ -2,11 +2,11 @@ import { createTroupe, type Session, scriptedModel, type Troupe } from "troupe";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openLmdbReader, readHistory } from "../../dist/src/store/index.js";
 import { told } from "../support/asking.js";
-import { fixture, plugin, refusalOf, startTroupe, tempFolder, until } from "../support/runtime.js";
+import { fixture, PATIENT, plugin, refusalOf, startTroupe, tempFolder, until } from "../support/runtime.js";
 
 describe.each(["worker", "inline"] as const)("operations of a plugin in the tier %s", (tier) => {
   const withNotes = (options = {}) =>
-    startTroupe({ sessionWorkers: 1, plugins: [{ module: plugin("notes"), tier }], ...options });
+    startTroupe({ sessionWorkers: 1, plugins: [{ module: plugin("notes"), tier, ...PATIENT }], ...options });
 
   // §15.69
   test("are listed by name, with their kind and schema", async () => {
@@ -128,7 +128,7 @@ describe.each(["worker", "inline"] as const)("operations of a plugin in the tier
 });
 
 describe.each(["worker", "inline"] as const)("what operations of a plugin in the tier %s come to", (tier) => {
-  const plugins = [{ module: plugin("ledger"), tier }];
+  const plugins = [{ module: plugin("ledger"), tier, ...PATIENT }];
   let troupe: Troupe;
   beforeAll(async () => {
     troupe = await createTroupe({ sessionWorkers: 1, drainMs: 500, plugins, model: fixture("models/told.mjs") });

@@ -310,7 +310,7 @@ describe("execution state", () => {
     expect((await again.turn(cell("finish x"))).outcome).toEqual({ type: "finished", text: "done" });
   });
 
-  // §15.82
+  // §15.82 turn §8.42: unlike there, the turn is stored all the same
   test("that cannot be captured keeps what was stored, is an issue of the turn, and is captured when it can be", async () => {
     const path = await tempFolder();
     const troupe = await startCalc({ store: { path } });
@@ -336,6 +336,19 @@ describe("execution state", () => {
     expect((await session.view()).components.execution).not.toBe(kept);
     await session.close();
     expect((await (await troupe.session("s")).turn(cell("finish x"))).outcome).toMatchObject({ value: 2 });
+  });
+
+  // turn §8.43
+  test("is the session's and not the frame's: leaving for another frame keeps it, and so does being refused one", async () => {
+    const troupe = await startCalc();
+    const session = await troupe.session("s");
+    await session.turn(cell("x = 7"));
+    const kept = (await session.view()).components.execution;
+    expect((await session.turn("switch second")).outcome.type).toBe("frame_switch");
+    expect((await session.turn("switch main")).outcome).toMatchObject({ code: "before_llm_call_failed" });
+    expect((await session.view()).components.execution).toBe(kept);
+    await session.close();
+    expect((await (await troupe.session("s")).turn(cell("finish x"))).outcome).toMatchObject({ value: 7 });
   });
 
   // §15.82
@@ -804,6 +817,7 @@ describe("a driver", () => {
     expect((await (await troupe.session("s")).turn("hi")).text).toBe("Result: x");
   });
 
+  // turn §8.7
   test.each([
     [false, 1],
     [true, 3],

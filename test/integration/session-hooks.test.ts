@@ -77,7 +77,7 @@ describe.each(["worker", "inline"] as const)("hooks of a session, in the tier %s
   const labels = async (session: Session, pluginId = FIRST) => (await calls(session, pluginId)).map(([label]) => label);
 
   describe("before the turn", () => {
-    // §15.18
+    // §15.18 turn §8.24
     test("a message and an abort in one answer: the model is not called, the message is stored", async () => {
       const session = await withHooks("abort", {
         name: "beforeTurn",
@@ -159,7 +159,7 @@ describe.each(["worker", "inline"] as const)("hooks of a session, in the tier %s
     expect((await asked(await open("gate closed", { hooks }, closing))).system).toBe("Host.");
   });
 
-  // §15.29 (running only the hook again comes with the journal)
+  // §15.29 (running only the hook again comes with the journal) turn §8.82
   test("a response hook that fails leaves the completion paid: its usage is counted and the turn stored", async () => {
     const session = await withHooks("paid", { name: "assistantResponse", once: true, fails: "no" });
     const result = await session.turn("say something");
@@ -323,7 +323,7 @@ describe.each(["worker", "inline"] as const)("hooks of a session, in the tier %s
     });
   });
 
-  // §15.32
+  // §15.32 turn §8.90
   test("lifecycle hooks run at the same time; one that fails stops no other and undoes nothing", async () => {
     const session = await troupe.session("meet");
     const result = await session.turn("say hello");
@@ -366,6 +366,7 @@ describe.each(["worker", "inline"] as const)("hooks of a session, in the tier %s
       expect((await session.view()).messageCount).toBe(2);
     });
 
+    // turn §8.48
     test("are told how much there is, and make a context of places in it and of messages of their own", async () => {
       const talk = await open("talk");
       for (const word of ["one", "two"]) await talk.turn(`say ${word}`);
@@ -689,6 +690,7 @@ describe.each(["worker", "inline"] as const)("hooks of a session, in the tier %s
       expect(await times()).toBe(2);
     });
 
+    // turn §8.7
     test("is asked again in the middle of a turn whose tools change", async () => {
       const changing = { tools: [{ name: "drop", drops: ["dig"] }], hooks: [{ name: "toolCatalogContributor" }] };
       const session = await open("changes", changing);

@@ -142,6 +142,7 @@ describe("a session", () => {
     expect(conversation.map(([role]: [string]) => role)).toEqual(["user", "assistant", "user"]);
   });
 
+  // turn §8.16
   test("a model that fails ends the turn with a typed outcome, and the session lives on", async () => {
     const troupe = await startTroupe({
       model: scriptedModel({

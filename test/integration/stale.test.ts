@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { openLmdb } from "../../dist/src/store/index.js";
 import { plugin, refusalOf, startTroupe, tempFolder } from "../support/runtime.js";
 
+// turn §8.38
 test("a session whose commit was refused is opened anew: the next turn goes on from what is stored", async () => {
   const path = await tempFolder();
   const troupe = await startTroupe({ sessionWorkers: 1, store: { path }, plugins: [{ module: plugin("counter") }] });

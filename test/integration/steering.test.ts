@@ -1,6 +1,15 @@
 import { type Activity, createTroupe, defineTool, type Session, scriptedModel, type Turn } from "troupe";
 import { describe, expect, test } from "vitest";
-import { EMPTY_OBJECT, fixture, plugin, refusalOf, startTroupe, tempFolder, until } from "../support/runtime.js";
+import {
+  EMPTY_OBJECT,
+  fixture,
+  PATIENT,
+  plugin,
+  refusalOf,
+  startTroupe,
+  tempFolder,
+  until,
+} from "../support/runtime.js";
 
 /** A tool the test opens like a gate, so that it knows where the turn is. */
 function gate() {
@@ -33,7 +42,7 @@ const userTexts = async (session: Session) => {
   const { messages } = await session.query<{ messages: string[] }>("conversation");
   return messages;
 };
-const plugins = [{ module: plugin("conversation") }];
+const plugins = [{ module: plugin("conversation"), ...PATIENT }];
 
 describe("an input that is said into a running turn", () => {
   // turn §8.27
@@ -79,7 +88,7 @@ describe("an input that is said into a running turn", () => {
       sessionWorkers: 1,
       tools: { gate: tool },
       model,
-      plugins: [...plugins, { module: plugin("scriptable"), options: { checkpoint: "abort" } }],
+      plugins: [...plugins, { module: plugin("scriptable"), options: { checkpoint: "abort" }, ...PATIENT }],
     });
     const session = await troupe.session("s");
     const turn = session.turn("go");
@@ -154,7 +163,7 @@ describe("an input that waits for the next turn", () => {
   test("waits again when its turn is refused, and is not tried in a circle", async () => {
     const troupe = await startTroupe({
       sessionWorkers: 1,
-      plugins: [{ module: plugin("scriptable"), options: { beforeTurn: "throw" } }],
+      plugins: [{ module: plugin("scriptable"), options: { beforeTurn: "throw" }, ...PATIENT }],
     });
     const session = await troupe.session("s");
     const { id } = await session.enqueue("patience");

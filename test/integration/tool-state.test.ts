@@ -46,6 +46,7 @@ describe.each(["worker", "inline"] as const)("tool state that a plugin changes b
     ...(path !== undefined && { store: { path } }),
   });
 
+  // turn §8.69
   test("shows in the next model call of the same turn, is stored with the turn, and is there after reopening", async () => {
     const path = await tempFolder();
     const first = await createTroupe(options(path));
@@ -99,7 +100,7 @@ describe.each(["worker", "inline"] as const)("tool state that a plugin changes b
     expect((await again.view()).toolGeneration).toBe(5);
   });
 
-  // §15.61
+  // §15.61 turn §8.71
   test("from a stale generation is refused; otherwise it is one further, and stored before the command is answered", async () => {
     const path = await tempFolder();
     const first = await createTroupe(options(path));
@@ -148,7 +149,7 @@ describe.each(["worker", "inline"] as const)("tool state that a plugin changes b
     expect((await play(again, { tool: "wrench" })).outputs).toEqual(["the host's wrench"]);
   });
 
-  // §15.63 §15.64
+  // §15.63 §15.64 turn §8.70
   test("keeps tools whose plugin is away as orphans, and has them back with the membership they had", async () => {
     const path = await tempFolder();
     const first = await createTroupe(options(path));

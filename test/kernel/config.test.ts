@@ -49,6 +49,7 @@ describe("changeConfig", () => {
     );
   });
 
+  // turn §8.12
   it.each<[string, object, string]>([
     ["a setting nobody knows", { maxStep: 3 }, "there is no setting maxStep"],
     ["instructions that are no text", { instructions: 7 }, "instructions must be a string"],

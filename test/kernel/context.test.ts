@@ -61,6 +61,7 @@ describe("contextMessages", () => {
     expect(idsOf(contextMessages(prepared({ from: 0, to: 3 }), history, "t1"))).toEqual(["m0", "m1", "m2"]);
   });
 
+  // turn §8.48
   it("never changes the history", () => {
     const before = structuredClone(history);
     contextMessages(prepared({ role: "user", text: "x" }, { from: 0, to: 4 }), history, "t1");

@@ -57,6 +57,7 @@ describe("pending inputs", () => {
     expect(withoutInputs(pending, claimed).map(({ id }) => id)).toEqual(["s", `i${MAX_CLAIMED}`]);
   });
 
+  // turn §8.28
   it("that missed their turn wait for the next", () => {
     const pending = [steer("missed"), next("n")];
     expect(deferMissed(pending)).toEqual([next("missed"), next("n")]);

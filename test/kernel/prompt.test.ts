@@ -104,18 +104,21 @@ describe("layers", () => {
   const rendered = (...layers: PromptLayer[]) =>
     renderPrompt({ instructions: "", contributions: base, layers, tools: [] });
 
+  // turn §8.96
   it("add to a slot behind what is there", () => {
     expect(rendered(layer({ guidance: { contributions: [{ content: "from the host" }] } }))).toBe(
       "## Guidance\n\nfrom a plugin\n\nfrom the host\n\n## Environment\n\nLinux",
     );
   });
 
+  // turn §8.96
   it("replace a slot when they reset it, and leave the others alone", () => {
     const reset = layer({ guidance: { reset: true, contributions: [{ content: "only this" }] } });
     expect(rendered(reset)).toBe("## Guidance\n\nonly this\n\n## Environment\n\nLinux");
     expect(rendered(layer({ guidance: { reset: true, contributions: [] } }))).toBe("## Environment\n\nLinux");
   });
 
+  // turn §8.96
   it("force what they contribute into the slot they put it in", () => {
     const foreign = { slot: "intro", content: "moved" } as { content: string };
     expect(rendered(layer({ environment: { contributions: [foreign] } }))).toBe(
@@ -123,6 +126,7 @@ describe("layers", () => {
     );
   });
 
+  // turn §8.96
   it("let the last template win", () => {
     const first: PromptLayer = { template: [{ entries: [{ text: "first" }] }] };
     const last: PromptLayer = {

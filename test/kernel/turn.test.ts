@@ -1,5 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { NO_DIRECTIVES, NO_USAGE, startTurn, type TurnEvent, type TurnPhase } from "../../src/kernel/index.js";
+import {
+  NO_DIRECTIVES,
+  NO_USAGE,
+  startTurn,
+  summarise,
+  type TurnEvent,
+  type TurnPhase,
+} from "../../src/kernel/index.js";
 import {
   ANSWER,
   aborting,
@@ -10,7 +17,6 @@ import {
   injected,
   linesOf,
   namesOf,
-  PLACES,
   type Place,
   record,
   response,
@@ -48,6 +54,7 @@ describe("the start of a turn", () => {
         checkpoint: undefined,
         fruitless: 0,
         reopened: 0,
+        work: undefined,
         syncsPrompt: false,
         cancel: undefined,
         deferred: [],
@@ -208,52 +215,6 @@ describe("every transition", () => {
     const step = turnAt(place, event);
     expect(step.state.phase).toBe(phase);
     expect(namesOf(step)).toEqual(effects);
-  });
-
-  const ANSWERS: Record<Place, readonly TurnEvent["type"][]> = {
-    before_turn: ["before_turn_done", "refused", "cancel"],
-    prompt: ["prompt_done", "prompt_failed", "cancel"],
-    before_model: ["before_model_done", "before_model_failed", "frame_switch", "cancel"],
-    model: ["model_done", "model_failed", "prompt_failed", "cancel"],
-    tools: ["tools_done", "cancel"],
-    code: ["code_done", "cancel"],
-    after_work: ["checkpoint_done", "checkpoint_failed", "cancel"],
-    before_completion: ["checkpoint_done", "checkpoint_failed", "cancel"],
-    synced_after_work: ["checkpoint_done", "checkpoint_failed", "cancel"],
-    synced_before_completion: ["checkpoint_done", "checkpoint_failed", "cancel"],
-    after_turn: ["after_turn_done", "refused"],
-    commit: ["committed", "refused"],
-    deliver: ["delivered"],
-    done: [],
-    failed: [],
-  };
-  const EVENTS: readonly TurnEvent[] = [
-    ANSWER.beforeTurn(injected("p", "late")),
-    ANSWER.prompt,
-    { type: "prompt_failed", issue: ISSUE },
-    ANSWER.beforeModel,
-    { type: "before_model_failed", issue: ISSUE },
-    ANSWER.frameSwitch,
-    ANSWER.model(text("late")),
-    modelFailed,
-    ANSWER.tools([record("late")]),
-    ANSWER.code({ observations: ["late"] }),
-    ANSWER.checkpoint(injected("p", "late")),
-    { type: "checkpoint_failed", issue: ISSUE },
-    ANSWER.afterTurn(injected("p", "late")),
-    ANSWER.committed,
-    ANSWER.delivered([ISSUE]),
-    ANSWER.cancel(),
-    ANSWER.refused,
-  ];
-
-  it.each(PLACES)("%s takes its own answers and nothing else", (place) => {
-    const { state } = turnAt(place);
-    for (const event of EVENTS) {
-      const step = turnAt(place, event);
-      if (ANSWERS[place].includes(event.type)) expect(step.state).not.toEqual(state);
-      else expect(step).toEqual({ state, effects: [] });
-    }
   });
 });
 
@@ -431,12 +392,14 @@ describe("the model's answer", () => {
     expect(state.step).toBe(1);
   });
 
+  // turn §8.15
   it("that is empty stops the turn with empty_response", () => {
     const expected = stopped("provider_error", "empty_response", "The model answered with nothing.");
     expect(turnAfter([...TO.model, ANSWER.model()]).state.outcome).toEqual(expected);
     expect(turnAfter([...TO.model, ANSWER.model(text(""))]).state.outcome).toEqual(expected);
   });
 
+  // turn §8.15
   it("may be empty right after a tool: it had nothing to add", () => {
     const { state } = turnAfter([...TO.after_work, ANSWER.checkpoint(), ANSWER.model(), ANSWER.checkpoint()]);
     expect(state.phase).toBe("after_turn");
@@ -448,6 +411,7 @@ describe("the model's answer", () => {
     expect(outcomeOf(ANSWER.model({ type: "reasoning", text: "hm" }))).toEqual({ type: "finished", text: "" });
   });
 
+  // turn §8.51
   it("is the text of all its parts, without the reasoning", () => {
     expect(outcomeOf(ANSWER.model(text("a"), { type: "reasoning", text: "hm" }, text("b")))).toEqual({
       type: "finished",
@@ -464,6 +428,7 @@ describe("the model's answer", () => {
     ).toBe("before_completion");
   });
 
+  // turn §8.16
   it("that fails stops the turn with the reason of the failure", () => {
     const issue = { kind: "model", code: "model_unavailable", message: "503" } as const;
     const { state } = turnAfter([...TO.model, { type: "model_failed", issue }]);
@@ -488,6 +453,7 @@ describe("the limit of model calls", () => {
   const work = (n: number) => [ANSWER.model(call(`c${n}`)), ANSWER.tools([record(`c${n}`)])];
 
   // turn §8.20
+  // turn §8.12
   it("stops the turn after the tools of the last one, with their results kept", () => {
     const step = turnAfter([...TO.model, ...work(1), ANSWER.checkpoint(), ...work(2)], { maxSteps: 2 });
     expect(step.state.outcome).toEqual(LIMIT(2));
@@ -501,6 +467,7 @@ describe("the limit of model calls", () => {
     ]);
   });
 
+  // turn §8.12
   it("does not touch a turn that answers with its last call", () => {
     const { state } = turnAfter(
       [...TO.model, ...work(1), ANSWER.checkpoint(), ANSWER.model(text("done")), ANSWER.checkpoint()],
@@ -521,6 +488,7 @@ describe("the limit of model calls", () => {
 });
 
 describe("a message injected before completion", () => {
+  // turn §8.11
   it("reopens the turn; only the last answer is its text", () => {
     const reopened = turnAfter([...TO.before_completion, ANSWER.checkpoint(injected("p", "are you sure?"))]);
     expect(reopened.state.outcome).toBeUndefined();
@@ -622,6 +590,7 @@ describe("a cancellation", () => {
     expect(state.issues).toEqual([]);
   });
 
+  // turn §8.50
   it("drops an answer of the model that came too late, but counts what it cost", () => {
     const { state } = turnAfter([...TO.model, ANSWER.cancel(), ANSWER.model(call("c1"))]);
     expect(linesOf(state)).toEqual(["user: hello"]);
@@ -820,6 +789,7 @@ describe("a protocol that gives the turn's answer a value", () => {
 describe("a prompt that is made anew for every model call", () => {
   const work = (n: number) => [ANSWER.model(call(`c${n}`)), ANSWER.tools([record(`c${n}`)]), ANSWER.checkpoint()];
 
+  // turn §8.7
   it("is asked for before each, until it says that it stays", () => {
     const events = [
       ANSWER.beforeTurn(),
@@ -870,6 +840,15 @@ describe("after_turn", () => {
     expect(step.effects).toMatchObject([
       { type: "commit", summary: { outcome: { type: "stopped", reason: "provider_error" }, text: "", modelCalls: 0 } },
     ]);
+  });
+});
+
+describe("the summary of a turn", () => {
+  // turn §8.52
+  it("that was left before it had an outcome says that it failed, not that it finished", () => {
+    const summary = summarise(turnAt("tools").state);
+    expect(summary.outcome).toEqual(stopped("runtime_error", "no_outcome", "The turn has no outcome."));
+    expect([summary.text, summary.modelCalls, summary.usage]).toEqual(["", 1, USAGE]);
   });
 });
 

@@ -34,7 +34,7 @@ const counting = definePlugin({
 });
 
 describe("a session's catalog to which nobody contributes", () => {
-  // §15.67
+  // §15.67 turn §8.73
   test("is the same object, at once, until the tools change", async () => {
     const { resolve, tools } = await inlineSession([], { tools: TOOLS });
     const first = resolve();

@@ -21,6 +21,7 @@ describe("a session's inputs", () => {
     expect(ids(inputs.pending)).toEqual(["n"]);
   });
 
+  // turn §8.30
   it("wait again when the turn that took them came to nothing", () => {
     const inputs = new SessionInputs([steer("a")]);
     inputs.takeAtCheckpoint("t1", "after_work");

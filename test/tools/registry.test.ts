@@ -99,6 +99,7 @@ describe("tools that have an id of their own", () => {
     );
   });
 
+  // turn §8.73
   it("are duplicates when they share an id, though their names differ", () => {
     expect(() => new ToolRegistry([identified("weather", "w"), identified("forecast", "w")])).toThrow(
       expect.objectContaining({

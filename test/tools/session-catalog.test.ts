@@ -246,6 +246,7 @@ describe("a tool access with definitions", () => {
     expect(["a", "b", "c"].map((name) => tools.whyNot(name))).toEqual(["unknown", "unavailable", "unavailable"]);
   });
 
+  // turn §8.72
   it("gets no tool past a hide under another name", () => {
     const access = [definition("innocent", { id: "shell" })];
     const tools = new SessionTools(registryOf("shell"), { access, hidden: ["shell"] });

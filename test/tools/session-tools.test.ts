@@ -7,6 +7,7 @@ const fails = (code: string, details?: Record<string, unknown>) =>
   expect.objectContaining({ code, ...(details && { details }) });
 
 describe("the tools of a session that changed nothing", () => {
+  // turn §8.69
   it("are those of its registry, by the very same array", () => {
     const base = registryOf("b", "a");
     const tools = new SessionTools(base);
@@ -61,6 +62,7 @@ describe("hidden tools", () => {
     expect(new SessionTools(base, { hidden: ["shell"] }).specs()).toBe(base.specs(new Set(["shell"])));
   });
 
+  // turn §8.72
   it("stay hidden when a state says they are members", () => {
     const base = registryOf("a", "shell");
     const parent = new SessionTools(base).exportState();
@@ -71,6 +73,7 @@ describe("hidden tools", () => {
     expect(child.get("shell")).toBeUndefined();
   });
 
+  // turn §8.72
   it("stay hidden when their source comes later", () => {
     const tools = new SessionTools(registryOf("a"), { hidden: ["shell"] });
     tools.rebind(registryOf("a", "shell"));
@@ -145,7 +148,7 @@ describe("applying a state", () => {
     expect(names(tools.specs())).toEqual(["b"]);
   });
 
-  // §15.61
+  // §15.61 turn §8.71
   it("that is stale fails before anything else is looked at, and changes nothing", () => {
     const tools = new SessionTools(registryOf("a"));
     const state = tools.exportState();
@@ -172,7 +175,7 @@ describe("applying a state", () => {
     expect(tools.generation).toBe(1);
   });
 
-  // §15.63
+  // §15.63 turn §8.71
   it("that names a tool nobody has fails and changes nothing", () => {
     const tools = new SessionTools(registryOf("a"));
     const other = setToolMembership(new SessionTools(registryOf("a", "x", "y")).exportState(), ["a"], false);
@@ -301,7 +304,7 @@ describe("restoring a state", () => {
     expect([child.generation, child.orphans, names(child.specs())]).toEqual([2, ["b"], ["a"]]);
   });
 
-  // §15.65
+  // §15.65 turn §8.69
   it("gives a fork the edited tools of its parent", () => {
     const base = registryOf("a", "b", "c");
     const parent = new SessionTools(base);
@@ -322,7 +325,7 @@ describe("restoring a state", () => {
     expect(child.applyState({ ...root.exportState(), generation: child.generation })).toBe(3);
   });
 
-  // §15.63
+  // §15.63 turn §8.70
   it("keeps what it cannot find as orphans, and says which", () => {
     const old = new SessionTools(registryOf("a", "z", "b"));
     const tools = new SessionTools(registryOf("a"));
@@ -335,13 +338,14 @@ describe("restoring a state", () => {
     expect(tools.exportState().tools.b).toMatchObject({ member: true, orphaned: true });
   });
 
+  // turn §8.69
   it("makes members of live tools it does not know", () => {
     const state = new SessionTools(registryOf("a")).exportState();
     const tools = new SessionTools(registryOf("a", "later"), { state });
     expect(names(tools.specs())).toEqual(["a", "later"]);
   });
 
-  // §15.64
+  // §15.64 turn §8.70 turn §8.74
   it("does not bind a tool of the same name under another id", () => {
     const old = new SessionTools(registryOf(tool("a", { id: "old.a" })));
     old.setMembership(["a"], false);
@@ -352,6 +356,7 @@ describe("restoring a state", () => {
     expect(tools.exportState().tools["new.a"]).toMatchObject({ member: true, orphaned: false });
   });
 
+  // turn §8.74
   it("binds a tool that has another name now, and keeps its membership", () => {
     const old = new SessionTools(registryOf(tool("before", { id: "acme.a" })));
     old.setMembership(["before"], false);
@@ -406,6 +411,7 @@ describe("other sources for a session", () => {
     expect(tools.whyNot("b")).toBe(whyNot);
   });
 
+  // turn §8.70
   it("bring an orphan back with the availability it had", () => {
     const tools = new SessionTools(registryOf("a"));
     tools.setAvailability(["a"], "searchable");
@@ -429,6 +435,7 @@ describe("other sources for a session", () => {
     expect([tools.generation, tools.orphans, tools.whyNot("b")]).toEqual([3, [], "unavailable"]);
   });
 
+  // turn §8.69
   it("leave the generation alone when they bring the same tools", () => {
     const tools = new SessionTools(registryOf("a", "b"));
     tools.setMembership(["a"], false);
@@ -462,7 +469,7 @@ describe("other sources for a session", () => {
     expect(tools.generation).toBe(1);
   });
 
-  // §15.63
+  // §15.63 turn §8.71
   it("cannot be ambiguous: one id has one tool", () => {
     expect(() => new ToolRegistry([tool("a", { id: "x" }), tool("b", { id: "x" })])).toThrow(fails("duplicate_tool"));
   });
