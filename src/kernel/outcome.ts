@@ -1,4 +1,5 @@
 import type { Json } from "./json.js";
+import type { ModelCallRecord } from "./model.js";
 import type { ToolRecord } from "./tools.js";
 import type { Usage } from "./usage.js";
 
@@ -27,6 +28,7 @@ export interface TurnSummary {
   /** The final answer; empty unless the outcome is `finished`. */
   readonly text: string;
   readonly usage: Usage;
+  /** Model calls that were answered, and so paid for. */
   readonly modelCalls: number;
   readonly toolCalls: readonly ToolRecord[];
   readonly issues: readonly TurnIssue[];
@@ -37,4 +39,6 @@ export interface TurnResult extends TurnSummary {
   readonly sessionId: string;
   /** The session's head revision with this turn in it. */
   readonly revision: number;
+  /** Every model call of the turn with every attempt, also those that gave no answer. Hooks are not sent them. */
+  readonly modelCallRecords: readonly ModelCallRecord[];
 }

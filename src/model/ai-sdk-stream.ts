@@ -1,6 +1,6 @@
 import type { LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import { type ModelEvent, type ProviderMetadata, TroupeError } from "../kernel/index.js";
-import { finishEvent, toolCallEvent } from "./ai-sdk-parts.js";
+import { finishEvent, type ResponseMetadata, toolCallEvent } from "./ai-sdk-parts.js";
 import { modelError, streamCut } from "./errors.js";
 
 type StreamPart<T extends LanguageModelV3StreamPart["type"]> = Extract<LanguageModelV3StreamPart, { type: T }>;
@@ -9,6 +9,7 @@ type StreamPart<T extends LanguageModelV3StreamPart["type"]> = Extract<LanguageM
 export async function* modelEvents(parts: AsyncIterable<unknown>): AsyncGenerator<ModelEvent> {
   const blocks = new Blocks();
   const calls = new ToolCalls();
+  let response: ResponseMetadata | undefined;
   for await (const value of parts) {
     const part = streamPart(value);
     switch (part.type) {
@@ -44,8 +45,11 @@ export async function* modelEvents(parts: AsyncIterable<unknown>): AsyncGenerato
         break;
       case "finish":
         yield* calls.finishRest();
-        yield finishEvent(part);
+        yield finishEvent(part, response);
         return;
+      case "response-metadata":
+        response = part;
+        break;
       case "error":
         throw modelError(part.error, "streaming");
       default: // Sources, files, raw chunks and provider-executed results are not part of a turn.

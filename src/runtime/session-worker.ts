@@ -1,5 +1,5 @@
 import { MessageChannel, type MessagePort } from "node:worker_threads";
-import { asTroupeError, completionKeyOf, type Json, messageOf, TroupeError, type TurnResult } from "../kernel/index.js";
+import { asTroupeError, completionKeyOf, type Json, messageOf, TroupeError } from "../kernel/index.js";
 import type { OperationSpec, SessionHandle, SessionView } from "../plugin/index.js";
 import type {
   ActivityNote,
@@ -17,6 +17,7 @@ import type {
   SessionWorkerStats,
   TraceEvent,
   TurnCall,
+  TurnReply,
   UsageNote,
 } from "../session/index.js";
 import { runHere } from "../tools/index.js";
@@ -151,8 +152,8 @@ export class SessionWorker {
     return lane;
   }
 
-  turn(call: TurnCall): Promise<TurnResult> {
-    if (this.#lane !== undefined) return this.#lane.call<TurnResult>("turn", call);
+  turn(call: TurnCall): Promise<TurnReply> {
+    if (this.#lane !== undefined) return this.#lane.call<TurnReply>("turn", call);
     return this.#turnWhenReady(call);
   }
 
@@ -291,7 +292,7 @@ export class SessionWorker {
   }
 
   /** A turn asked for while the worker restarts: it is sent, and if need be cancelled, as soon as there is a lane. */
-  async #turnWhenReady(call: TurnCall): Promise<TurnResult> {
+  async #turnWhenReady(call: TurnCall): Promise<TurnReply> {
     const [key] = call;
     const unsent: { cancelled?: string; listened?: true } = {};
     this.#unsent.set(key, unsent);
@@ -300,7 +301,7 @@ export class SessionWorker {
     } finally {
       this.#unsent.delete(key);
     }
-    const result = this.#liveLane().call<TurnResult>("turn", call);
+    const result = this.#liveLane().call<TurnReply>("turn", call);
     if (unsent.listened) this.listen(key);
     if (unsent.cancelled !== undefined) this.cancel(key, unsent.cancelled);
     return result;

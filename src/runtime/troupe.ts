@@ -11,15 +11,16 @@ import {
   toolFailure,
 } from "../kernel/index.js";
 import type { OperationKind, OperationSpec, SessionHandle } from "../plugin/index.js";
-import type {
-  HostRelay,
-  OperationReceipt,
-  PluginSetup,
-  RelayCall,
-  SessionInfo,
-  SessionMaking,
-  SessionPluginOptions,
-  TurnExtras,
+import {
+  type HostRelay,
+  type OperationReceipt,
+  type PluginSetup,
+  type RelayCall,
+  type SessionInfo,
+  type SessionMaking,
+  type SessionPluginOptions,
+  type TurnExtras,
+  unpackResult,
 } from "../session/index.js";
 import type { StoreStats } from "../store/index.js";
 import { PhaseProbe, type PhaseStats } from "../trace/index.js";
@@ -341,7 +342,7 @@ export class Troupe implements AsyncDisposable {
             extras === undefined ? [key, sessionId, input, listen] : [key, sessionId, input, listen, extras],
           );
           this.#counts.finished++;
-          return result;
+          return unpackResult(result);
         } catch (error) {
           this.#counts.refused++;
           throw error;
@@ -427,9 +428,9 @@ export class Troupe implements AsyncDisposable {
         turnId,
         streams,
         start: () => this.#turn(sessionId, input),
-        onUsage: (usage) => {
+        onUsage: (model, usage) => {
           const payer = this.#directory.find(from);
-          if (payer !== undefined) this.#worker(payer.worker).usage([from, source, usage]);
+          if (payer !== undefined) this.#worker(payer.worker).usage([from, { source, model, usage }]);
         },
       });
       return { turnId: started, sessionId };

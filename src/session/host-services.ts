@@ -259,7 +259,7 @@ async function complete(session: Session, request: HostCallRequest, args: readon
     });
   });
   const { usage, reason } = response;
-  await session.recordUsage(source, usage);
+  await session.recordUsage({ source, model: session.services.model.id, usage });
   if (request.method === "directLlmCompletion") return { response, usage };
   // Of a whole response the caller sees it; half a text looks like any other.
   if (reason === "error") throw new TroupeError("direct_completion_failed", "The model broke off with an error.");

@@ -35,6 +35,7 @@ import type {
 import type { Session, SessionServices, SessionSnapshot } from "./session.js";
 import { STANDARD_PROTOCOL_ID, standardProtocol } from "./standard-protocol.js";
 import { Surfaces } from "./surface.js";
+import { packResult, type TurnReply } from "./turn-reply.js";
 import { WorkerLink } from "./worker-link.js";
 
 /** The session worker's side of everything the main thread asks of it. */
@@ -287,12 +288,12 @@ class SessionHost {
     }
   }
 
-  async #turn([key, sessionId, input, listening, extras]: TurnCall) {
+  async #turn([key, sessionId, input, listening, extras]: TurnCall): Promise<TurnReply> {
     const send = (activity: ActivityNote[1]) => this.#lane.note("activity", [key, activity] satisfies ActivityNote);
     const turn = new ActiveTurn({ listening, send });
     this.#turns.set(key, turn);
     try {
-      return await this.actor(sessionId).turn(input, turn, extras);
+      return packResult(await this.actor(sessionId).turn(input, turn, extras));
     } finally {
       this.#finished++;
       this.#turns.delete(key);
@@ -305,9 +306,9 @@ class SessionHost {
       const [key, reason] = payload as CancelNote;
       this.#turns.get(key)?.cancel(reason);
     } else if (topic === "usage") {
-      const [sessionId, source, usage] = payload as UsageNote;
+      const [sessionId, entry] = payload as UsageNote;
       // A session that has been closed meanwhile is not opened for its child's bill.
-      this.#sessions.get(sessionId)?.session?.recordUsage(source, usage).catch(ignore);
+      this.#sessions.get(sessionId)?.session?.recordUsage(entry).catch(ignore);
     }
   }
 

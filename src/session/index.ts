@@ -26,3 +26,4 @@ export type {
   UsageNote,
 } from "./protocol.js";
 export { STANDARD_PROTOCOL_ID } from "./standard-protocol.js";
+export { type TurnReply, unpackResult } from "./turn-reply.js";

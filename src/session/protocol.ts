@@ -6,6 +6,7 @@ import type {
   AppendResult,
   CheckpointKind,
   Json,
+  LedgerEntry,
   Owned,
   PendingInput,
   PluginEvent,
@@ -14,7 +15,6 @@ import type {
   ToolOutput,
   ToolSpec,
   TurnIssue,
-  Usage,
 } from "../kernel/index.js";
 import type { ModelSource } from "../model/index.js";
 import type {
@@ -219,7 +219,7 @@ export type TurnCall = readonly [
 ];
 export type CancelNote = readonly [key: number, reason: string];
 /** What a session's child has used; counted in the session's ledger. */
-export type UsageNote = readonly [sessionId: string, source: string, usage: Usage];
+export type UsageNote = readonly [sessionId: string, entry: LedgerEntry];
 
 /** What a session worker says to the main thread on the lane. Calls: `tool`, `relay`. Notes: `activity`, `trace`, `observed`. */
 export type RelayCall = {

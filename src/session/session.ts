@@ -4,6 +4,7 @@ import {
   type AppendRequest,
   type AppendResult,
   type Authority,
+  addEntry,
   addLedgers,
   addUsage,
   type CatalogOverlay,
@@ -12,7 +13,10 @@ import {
   FIRST_FRAME,
   type Head,
   isConversation,
+  isZeroUsage,
   type Ledger,
+  type LedgerEntry,
+  ledgerOf,
   ledgerSince,
   type Message,
   messageOfNode,
@@ -23,6 +27,7 @@ import {
   PromptCache,
   type SessionConfig,
   segmentId,
+  sharingOwn,
   TroupeError,
   type TurnSummary,
   type Usage,
@@ -80,9 +85,10 @@ export interface RunningTurn {
   /** What the turn has added and is not stored yet: nothing once it is. */
   readonly messages: readonly Message[];
   readonly usage: Usage;
+  readonly spent: Ledger;
   /** Set by the session when it is; its last hooks are still to be told. */
   stored: boolean;
-  readonly tellUsage: (source: string, usage: Usage) => void;
+  readonly tellUsage: (entry: LedgerEntry) => void;
 }
 
 export interface SessionParts {
@@ -125,7 +131,7 @@ export class Session {
   #stale = false;
   readonly #changed = new ChangedComponents();
   /** Usage of other sources that no commit has written yet. */
-  #unwrittenUsage: Ledger = {};
+  #unwrittenUsage: Ledger = [];
   #receipts: readonly KeptReceipt[] | undefined;
   /** The write under way: one at a time, because each builds on the head before. */
   #writing: Promise<unknown> | undefined;
@@ -140,7 +146,7 @@ export class Session {
     this.protocol = parts.protocol;
     this.inputs = parts.inputs;
     this.#config = parts.config;
-    this.#head = parts.head;
+    this.#head = parts.head && { ...parts.head, ledger: ledgerOf(parts.head) };
     this.catalog = new SessionCatalog(this);
   }
 
@@ -196,7 +202,7 @@ export class Session {
       frameId: this.frameId,
       frames: head?.frames ?? [],
       usage: addUsage(head?.usage ?? NO_USAGE, running?.usage ?? NO_USAGE),
-      ledger: addLedgers(head?.ledger ?? {}, this.#unwrittenUsage),
+      ledger: addLedgers(this.#ledger, running?.spent ?? []),
       toolGeneration: this.tools.generation,
       pluginFingerprint: String(this.hooks.fingerprint()),
       components: head?.components ?? {},
@@ -209,8 +215,8 @@ export class Session {
     return all.slice(from, to);
   }
 
-  /** Stores a turn in one atomic write and adopts it; resolves when it is durable. */
-  async commit(summary: TurnSummary, messages: readonly Message[]): Promise<number> {
+  /** Stores a turn in one atomic write and adopts it; resolves when it is durable. `spent`: its own calls, by model. */
+  async commit(summary: TurnSummary, messages: readonly Message[], spent: Ledger): Promise<number> {
     const written = await this.#write((previous, revision) => {
       const inputs = this.inputs.pending.length === 0 ? undefined : this.inputs.settled();
       if (inputs !== undefined) this.#inputsChanged(inputs);
@@ -218,6 +224,7 @@ export class Session {
         operation: `turn:${summary.turnId}`,
         segment: { id: segmentId(this.id, revision), parent: previous?.leaf ?? null, messages },
         head: { turnIndex: summary.turnIndex, usage: addUsage(previous?.usage ?? NO_USAGE, summary.usage) },
+        spent,
         adopted: () => {
           this.#history?.push(...messages);
           if (this.running !== undefined) this.running.stored = true;
@@ -418,10 +425,18 @@ export class Session {
   }
 
   /** Counts usage that is not of the session's own turns. Written with the running turn, or else at once. */
-  async recordUsage(source: string, usage: Usage): Promise<void> {
-    this.#unwrittenUsage = addLedgers(this.#unwrittenUsage, { [source]: usage });
-    this.running?.tellUsage(source, usage);
+  async recordUsage(entry: LedgerEntry): Promise<void> {
+    if (isZeroUsage(entry.usage)) return;
+    // What the whole ledger could not hold is refused here, not when it is to be written with something else.
+    addEntry(this.#ledger, entry);
+    this.#unwrittenUsage = addEntry(this.#unwrittenUsage, entry);
+    this.running?.tellUsage(entry);
     await this.storeBetweenTurns("usage");
+  }
+
+  /** Everything spent, but for the running turn's own calls. */
+  get #ledger(): Ledger {
+    return addLedgers(this.#head?.ledger ?? [], this.#unwrittenUsage);
   }
 
   close(): void {
@@ -446,12 +461,12 @@ export class Session {
   async #writeNow(plan: (previous: Head | undefined, revision: number) => WritePlan): Promise<Head> {
     const previous = this.#head;
     const revision = this.revision + 1;
-    const { operation, segment, head: changes, adopted } = plan(previous, revision);
+    const { operation, segment, head: changes, spent = [], adopted } = plan(previous, revision);
     const components = this.#changes();
     const slots = this.#unsavedSlots();
     const usage = this.#unwrittenUsage;
     const applied = applyComponents(previous?.components ?? {}, components);
-    const ledger = addLedgers(previous?.ledger ?? {}, usage);
+    const ledger = addLedgers(addLedgers(previous?.ledger ?? [], spent), usage);
     const head: Head = {
       sessionId: this.id,
       leaf: null,
@@ -460,7 +475,7 @@ export class Session {
       ...previous,
       ...changes,
       ...(segment !== undefined && { leaf: nodeId(segment.id, segment.messages.length - 1) }),
-      ...(Object.keys(ledger).length > 0 && { ledger }),
+      ...(ledger.length > 0 && { ledger: sharingOwn(ledger, changes?.usage ?? previous?.usage ?? NO_USAGE) }),
       revision,
       components: applied.components,
       operation: `${operation}:${randomUUID()}`,
@@ -487,7 +502,7 @@ export class Session {
   }
 
   #hasChanges(): boolean {
-    return this.#changed.size > 0 || this.#unsavedSlots().length > 0 || Object.keys(this.#unwrittenUsage).length > 0;
+    return this.#changed.size > 0 || this.#unsavedSlots().length > 0 || this.#unwrittenUsage.length > 0;
   }
 
   #changes(): [string, Uint8Array | null][] {
@@ -523,6 +538,8 @@ interface WritePlan {
   readonly operation: string;
   readonly segment?: { readonly id: string; readonly parent: string | null; readonly messages: readonly Message[] };
   readonly head?: Partial<Head>;
+  /** By the session's own calls. */
+  readonly spent?: Ledger;
   /** What else becomes true with it, at once. */
   readonly adopted?: () => void;
 }

@@ -5,6 +5,8 @@ import {
   contextMessages,
   foldTurnDirectives,
   type Json,
+  type Ledger,
+  type LedgerEntry,
   type Message,
   type ModelResponse,
   NO_DIRECTIVES,
@@ -107,6 +109,7 @@ class TurnRun implements RunningTurn {
       input: request.input,
       maxSteps: session.config.maxSteps,
       asksBeforeModel: protocol.session.beforeLlmCall !== undefined,
+      maxContextTokens: session.config.maxContextTokens,
     });
     this.#state = first.state;
     this.#effects = first.effects;
@@ -124,8 +127,12 @@ class TurnRun implements RunningTurn {
     return this.stored ? NO_USAGE : this.#state.usage;
   }
 
-  tellUsage(source: string, usage: Usage): void {
-    this.#request.emit({ type: "usage", source, usage });
+  get spent(): Ledger {
+    return this.stored ? [] : this.#state.spent;
+  }
+
+  tellUsage(entry: LedgerEntry): void {
+    this.#request.emit({ type: "usage", ...entry });
   }
 
   async run(): Promise<TurnResult> {
@@ -141,7 +148,12 @@ class TurnRun implements RunningTurn {
       if (answer === undefined) break;
       this.#step(answer);
     }
-    const result: TurnResult = { ...summarise(this.#state), sessionId: this.#session.id, revision: this.#revision };
+    const result: TurnResult = {
+      ...summarise(this.#state),
+      sessionId: this.#session.id,
+      revision: this.#revision,
+      modelCallRecords: this.#state.modelCallRecords,
+    };
     this.#request.emit({ type: "turn_finished", result });
     return result;
   }
@@ -379,17 +391,18 @@ class TurnRun implements RunningTurn {
       emit,
       signal,
     });
+    const { record } = outcome;
     if ("error" in outcome) {
       const { error, cost } = outcome;
       await this.#finishStream(step, signal.aborted ? "cancelled" : "provider_error");
-      return { type: "model_failed", issue: issueOf("model", error.code, error), ...(cost && { usage: cost }) };
+      return { type: "model_failed", issue: issueOf("model", error.code, error), record, ...(cost && { usage: cost }) };
     }
     const { response, aborted } = outcome;
     this.#latestUsage = response.usage;
     this.#session.promptTokens = response.usage.inputTokens;
     const read = this.#interpret(response);
     await this.#finishStream(step, aborted ? "aborted" : "complete");
-    return { type: "model_done", response, ...read };
+    return { type: "model_done", response, record, ...read };
   }
 
   /** What the protocol makes of an answer; making nothing of it ends the turn. */
@@ -461,7 +474,7 @@ class TurnRun implements RunningTurn {
     for (const pluginId of hooks.takeUnrevised()) this.#addIssue(unrevised(pluginId));
     if (protocol.codeExecutor !== undefined)
       await this.#orIssue("execution_capture_failed", () => this.#session.captureExecution());
-    this.#revision = await this.#session.commit(summary, this.#state.messages);
+    this.#revision = await this.#session.commit(summary, this.#state.messages, this.#state.spent);
     if (this.#frameSwitch !== undefined && summary.outcome.type === "frame_switch")
       await this.#enterFrame(this.#frameSwitch);
     return { type: "committed" };

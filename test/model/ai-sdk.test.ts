@@ -44,6 +44,7 @@ describe("versions of the AI SDK's language model", () => {
         type: "finish",
         reason: "content_filter",
         usage: { inputTokens: 11, outputTokens: 5, cacheReadTokens: 4, cacheWriteTokens: 6, reasoningTokens: 2 },
+        evidence: { finishReason: "refusal" },
       },
     ]);
   });

@@ -16,6 +16,7 @@ const providers = [
       type: "finish",
       reason: "stop",
       usage: { inputTokens: 20, outputTokens: 7, cacheReadTokens: 4, cacheWriteTokens: 0, reasoningTokens: 3 },
+      evidence: { servedModel: "tiny", responseId: "c1", finishReason: "stop" },
     },
     textBlock: "text-txt-0",
     calls: [
@@ -31,6 +32,7 @@ const providers = [
       type: "finish",
       reason: "stop",
       usage: { inputTokens: 20, outputTokens: 7, cacheReadTokens: 3, cacheWriteTokens: 5, reasoningTokens: 2 },
+      evidence: { servedModel: "claude-test", responseId: "msg_1", finishReason: "end_turn" },
     },
     textBlock: "text-0",
     calls: [
@@ -88,8 +90,8 @@ describe.each(providers)("a model of $name", ({ bodies, modelAt, finished, textB
     [403, "model_auth_failed", false, "not allowed"],
     [400, "model_request_invalid", false, "unknown field"],
     [404, "model_request_invalid", false, "no such model"],
-    [400, "model_context_overflow", false, "This model's maximum context length is 8192 tokens"],
-    [400, "model_context_overflow", false, "prompt is too long: 210000 tokens > 200000 maximum"],
+    [400, "context_overflow", false, "This model's maximum context length is 8192 tokens"],
+    [400, "context_overflow", false, "prompt is too long: 210000 tokens > 200000 maximum"],
     [400, "model_request_invalid", false, "Rate limit for context window tokens per minute"],
   ])("fails on %i with %s, retryable %s: %s", async (status, code, retryable, message) => {
     await using server = await startWireServer({ status, body: bodies.error(message) });
