@@ -3,6 +3,7 @@ import { messageOf, TroupeError } from "../kernel/index.js";
 /** As much of a provider's words as is worth keeping. */
 const MAX_CHARS = 4_000;
 const HIDDEN = "[hidden]";
+const LEFT_OUT = " [… left out …] ";
 /** No thread hop carries more. */
 const MAX_CAUSES = 8;
 
@@ -33,11 +34,8 @@ export function presentable(text: string): string {
   let clean = text;
   for (const [pattern, kept] of SECRETS) clean = clean.replace(pattern, kept);
   if (clean.length <= MAX_CHARS) return clean;
-  const mark = (left: number) => ` [… ${left} characters left out …] `;
-  const room = MAX_CHARS - mark(clean.length).length;
-  const head = Math.ceil(room / 2);
-  const tail = room - head;
-  return `${clean.slice(0, head)}${mark(clean.length - head - tail)}${clean.slice(clean.length - tail)}`;
+  const half = (MAX_CHARS - LEFT_OUT.length) / 2;
+  return clean.slice(0, Math.ceil(half)) + LEFT_OUT + clean.slice(clean.length - Math.floor(half));
 }
 
 /** The error as others may see it: itself, unless something in its words or those of its causes must not be shown. */
