@@ -1,8 +1,10 @@
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { describe, expect, it } from "vitest";
-import { createAiSdkModel, type Model } from "../../src/model/index.js";
+import type { AttemptRecord } from "../../src/kernel/index.js";
+import { createAiSdkModel, type Model, streamWithRetry } from "../../src/model/index.js";
 import { calm, collect, collectFailure, requestOf, textIn } from "./requests.js";
+import { anthropicBody, openaiBody } from "./wire-bodies.js";
 import { anthropic, openai, startWireServer } from "./wire-server.js";
 
 /** What both providers must do alike, each in its own words. */
@@ -10,6 +12,7 @@ const providers = [
   {
     name: "openai-compatible",
     bodies: openai,
+    said: openaiBody,
     modelAt: (url: string): Model =>
       createAiSdkModel(createOpenAICompatible({ name: "local", baseURL: url, includeUsage: true })("tiny")),
     finished: {
@@ -27,6 +30,7 @@ const providers = [
   {
     name: "anthropic",
     bodies: anthropic,
+    said: anthropicBody,
     modelAt: (url: string): Model => createAiSdkModel(createAnthropic({ apiKey: "test", baseURL: url })("claude-test")),
     finished: {
       type: "finish",
@@ -42,7 +46,7 @@ const providers = [
   },
 ];
 
-describe.each(providers)("a model of $name", ({ bodies, modelAt, finished, textBlock, calls }) => {
+describe.each(providers)("a model of $name", ({ bodies, said, modelAt, finished, textBlock, calls }) => {
   it("streams text and reports usage", async () => {
     await using server = await startWireServer({ body: bodies.text });
     expect(await collect(modelAt(server.url).stream(requestOf(), calm()))).toEqual([
@@ -119,6 +123,26 @@ describe.each(providers)("a model of $name", ({ bodies, modelAt, finished, textB
     const { events, error } = await collectFailure(modelAt(server.url).stream(requestOf(), calm()));
     expect(textIn(events)).toBe("Hel");
     expect(error).toMatchObject({ code: "model_stream_cut", retryable: true });
+  });
+
+  // turn §8.75
+  it("makes a tool call anew when it broke off in the middle of its arguments, and only that one", async () => {
+    const call = (id: string, city: string) => ({ calls: [{ id, name: "weather", args: { city } }] });
+    const broken = said({ ...call("a", "Somewhere"), unfinished: true });
+    await using server = await startWireServer({ body: broken }, { body: said(call("b", "Oslo")) });
+    const attempts: AttemptRecord[] = [];
+    const stream = streamWithRetry(modelAt(server.url), requestOf(), {
+      signal: calm(),
+      onAttempt: (record) => attempts.push(record),
+      sleep: async () => undefined,
+    });
+    expect((await collect(stream)).slice(0, -1)).toEqual([
+      { type: "tool_call", callId: "b", toolName: "weather", argsText: '{"city":"Oslo"}' },
+    ]);
+    expect(attempts).toMatchObject([
+      { outcome: "failed", outputStarted: false, error: { code: "model_stream_cut" }, retry: { counted: true } },
+      { outcome: "completed", outputStarted: true },
+    ]);
   });
 
   it("fails with model_stream_cut when the stream is empty", async () => {
