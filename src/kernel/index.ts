@@ -7,6 +7,7 @@ export * from "./context.js";
 export * from "./create-session.js";
 export * from "./directives.js";
 export * from "./errors.js";
+export * from "./finish-reason.js";
 export * from "./graph.js";
 export * from "./ids.js";
 export * from "./journal.js";

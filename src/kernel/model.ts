@@ -51,7 +51,20 @@ export type ModelEvent =
       readonly argsText: string;
       readonly metadata?: ProviderMetadata;
     }
-  | { readonly type: "finish"; readonly reason: FinishReason; readonly usage: Usage };
+  | {
+      readonly type: "finish";
+      readonly reason: FinishReason;
+      readonly usage: Usage;
+      readonly evidence?: ModelEvidence;
+    };
+
+/** What a provider said of its answer, in its own words: facts, never an echo of what was asked for. */
+export interface ModelEvidence {
+  /** The model that really answered. */
+  readonly servedModel?: string;
+  readonly responseId?: string;
+  readonly finishReason?: string;
+}
 
 /** One attempt of a model call, as it went. */
 export interface AttemptRecord {
@@ -65,13 +78,40 @@ export interface AttemptRecord {
   /** It is repeated after this long. `counted` is false for a wait the provider asked for, which costs no attempt. */
   readonly retry?: { readonly delayMs: number; readonly counted: boolean };
   readonly usage?: Usage;
+  readonly evidence?: ModelEvidence;
+  /** What had come of an answer that was never finished. Nothing of it is in the history, and no call of it was made. */
+  readonly partial?: readonly Part[];
 }
 
-/** A model call with all its attempts. */
+/** What of earlier answers a model was not given back, because another one had minted it. */
+export interface ReplayDrop {
+  /** The one that had. */
+  readonly route: string;
+  readonly messages: number;
+  /** Reasoning that was left out, and tool calls that went without their metadata. */
+  readonly parts: number;
+}
+
+/** A model call with all its attempts: plain data, the same every time but for the durations. */
 export interface ModelCallRecord {
+  readonly modelCallId: string;
   readonly step: number;
+  /** The model's id: what its usage is booked under. */
   readonly model: string;
+  /** Who exactly was asked (provider, model and endpoint): what an answer minted goes back to no other. */
+  readonly route: string;
   readonly attempts: readonly AttemptRecord[];
+  readonly replayDrops?: readonly ReplayDrop[];
+}
+
+/** Names a model call within its session: the same in every run of it. */
+export function modelCallIdOf(turnId: string, step: number): string {
+  return `${turnId}#${step}`;
+}
+
+/** What a call cost, when the model had said so by its end. */
+export function usageOfCall({ attempts }: ModelCallRecord): Usage | undefined {
+  return attempts[attempts.length - 1]?.usage;
 }
 
 /** A whole completion, as response hooks and history see it. */

@@ -1,8 +1,11 @@
 import type { Json } from "./json.js";
+import type { ModelCallRecord } from "./model.js";
 import type { ToolRecord } from "./tools.js";
 import type { Usage } from "./usage.js";
 
 export type StopReason =
+  /** The session's budget is spent. */
+  | "budget"
   | "cancelled"
   | "incomplete"
   | "invalid_input"
@@ -44,6 +47,7 @@ export interface TurnSummary {
   /** The final answer; empty unless the outcome is `finished`. */
   readonly text: string;
   readonly usage: Usage;
+  /** Model calls that were answered, and so paid for. */
   readonly modelCalls: number;
   readonly toolCalls: readonly ToolRecord[];
   readonly issues: readonly TurnIssue[];
@@ -56,4 +60,6 @@ export interface TurnResult extends TurnSummary {
   readonly revision: number;
   /** The turns before it, when this one goes on with a task they left for a new frame; oldest first. */
   readonly before?: readonly TurnResult[];
+  /** Every model call of the turn with every attempt, also those that gave no answer. Hooks are not sent them. */
+  readonly modelCallRecords: readonly ModelCallRecord[];
 }

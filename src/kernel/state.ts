@@ -1,4 +1,5 @@
 import type { FrameRecord } from "./graph.js";
+import type { Ledger } from "./ledger.js";
 import type { Message } from "./messages.js";
 import type { Usage } from "./usage.js";
 
@@ -22,6 +23,7 @@ export interface Head {
   /** The last node of the active path, or null while the history is empty. */
   readonly leaf: string | null;
   readonly turnIndex: number;
+  /** Of the session's own model calls. */
   readonly usage: Usage;
   /** Component name (`plugin:<id>`, `tools`) → content hash. */
   readonly components: Readonly<Record<string, string>>;
@@ -31,8 +33,8 @@ export interface Head {
   /** The frame the session is in, when it has left its first one, and those it left. */
   readonly frameId?: string;
   readonly frames?: readonly FrameRecord[];
-  /** Usage beside the session's own model calls, by source: direct completions, child sessions. */
-  readonly ledger?: Readonly<Record<string, Usage>>;
+  /** Everything spent, by source and model: own calls, direct completions, child sessions. Read it with `ledgerOf`. */
+  readonly ledger?: Ledger;
 }
 
 /** One atomic write: everything a turn (or a fork) changed. */

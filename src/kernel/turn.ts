@@ -1,8 +1,11 @@
-import type { Activity } from "./activity.js";
+import { ACTIVITY_VERSION, type Activity } from "./activity.js";
 import type { CheckpointKind } from "./checkpoint.js";
 import type { TurnDirectives } from "./directives.js";
+import { asTroupeError } from "./errors.js";
+import { endOf, modelIssue } from "./finish-reason.js";
+import { addEntry, type Ledger, OWN_SOURCE, UNKNOWN_MODEL } from "./ledger.js";
 import type { Message, Origin, Part, Role } from "./messages.js";
-import type { FinishReason, ModelResponse } from "./model.js";
+import { type ModelCallRecord, type ModelResponse, modelCallIdOf } from "./model.js";
 import type { StopReason, TurnIssue, TurnOutcome, TurnSummary } from "./outcome.js";
 import { type PendingInput, partsOfInput } from "./pending-inputs.js";
 import {
@@ -36,6 +39,8 @@ export interface TurnConfig {
   readonly noProgressLimit?: number | null;
   /** The protocol wants to be asked before every model call. */
   readonly asksBeforeModel?: boolean;
+  /** How much the model can read, when somebody said. */
+  readonly maxContextTokens?: number | null;
 }
 
 export type TurnPhase =
@@ -60,6 +65,9 @@ export interface TurnState {
   /** What this turn adds to the history; the history itself is never copied into the machine. */
   readonly messages: readonly Message[];
   readonly usage: Usage;
+  /** The same, by model. */
+  readonly spent: Ledger;
+  readonly modelCallRecords: readonly ModelCallRecord[];
   readonly toolCalls: readonly ToolRecord[];
   readonly issues: readonly TurnIssue[];
   readonly outcome: TurnOutcome | undefined;
@@ -108,9 +116,17 @@ export type TurnEvent =
       readonly response: ModelResponse;
       readonly next?: ProtocolStep;
       readonly issue?: TurnIssue;
+      readonly record?: ModelCallRecord;
     }
   /** `usage`: the model did answer, and something spoiled the answer afterwards. */
-  | { readonly type: "model_failed"; readonly issue: TurnIssue; readonly usage?: Usage }
+  | {
+      readonly type: "model_failed";
+      readonly issue: TurnIssue;
+      readonly usage?: Usage;
+      readonly record?: ModelCallRecord;
+    }
+  /** There is nothing left to pay another call with. */
+  | { readonly type: "budget_spent"; readonly issue: TurnIssue }
   /** `issue`, here and below: the turn cannot go on from it. */
   | {
       readonly type: "code_done";
@@ -154,6 +170,8 @@ export function startTurn(config: TurnConfig): TurnStep {
     step: 0,
     messages: [],
     usage: NO_USAGE,
+    spent: [],
+    modelCallRecords: [],
     toolCalls: [],
     issues: [],
     outcome: undefined,
@@ -165,7 +183,8 @@ export function startTurn(config: TurnConfig): TurnStep {
     cancel: undefined,
     deferred: [],
   };
-  const started = emit({ type: "turn_started", turnId: config.turnId, turnIndex: config.turnIndex });
+  const { turnId, turnIndex } = config;
+  const started = emit({ type: "turn_started", version: ACTIVITY_VERSION, turnId, turnIndex });
   if (config.stopped !== undefined) return stop(state, config.stopped.reason, config.stopped.issue, [started]);
   const origin: Origin = { kind: "turn_input", turnId: config.turnId };
   return {
@@ -190,8 +209,9 @@ export function stepTurn(state: TurnState, event: TurnEvent): TurnStep {
       return event.type === "before_model_done" ? callModel(state) : ignore(state);
     case "model":
       // Before every call the tools are looked at once more.
-      if (event.type === "prompt_failed") return stopWith(state, "runtime_error", event.issue);
-      if (event.type === "model_failed") return onModelFailed(state, event);
+      if (event.type === "prompt_failed") return onModelFailed(state, event, "runtime_error");
+      if (event.type === "budget_spent") return onModelFailed(state, event, "budget");
+      if (event.type === "model_failed") return onModelFailed(state, event, "provider_error");
       return event.type === "model_done" ? onResponse(state, event) : ignore(state);
     case "tools":
       return event.type === "tools_done" ? onTools(state, event) : ignore(state);
@@ -284,32 +304,31 @@ function callModel(state: TurnState): TurnStep {
   if (state.cancel !== undefined) return cancelled(state, []);
   return {
     state: { ...state, phase: "model" },
-    effects: [emit({ type: "model_call_started", step: state.step }), { type: "model", step: state.step }],
+    effects: [
+      emit({ type: "model_call_started", modelCallId: callIdOf(state), step: state.step }),
+      { type: "model", step: state.step },
+    ],
   };
 }
 
-const modelIssue = (code: string, message: string): TurnIssue => ({ kind: "model", code, message });
-
-/** Finish reasons after which there is nothing to go on with. */
-const ENDS_THE_TURN: { readonly [R in FinishReason]?: { readonly reason: StopReason; readonly issue: TurnIssue } } = {
-  length: { reason: "incomplete", issue: modelIssue("output_limit", "The model reached its output limit.") },
-  content_filter: {
-    reason: "provider_error",
-    issue: modelIssue("content_filter", "The provider filtered the answer."),
-  },
-  error: { reason: "provider_error", issue: modelIssue("provider_error", "The provider reported an error.") },
-};
-
 function onResponse(
   before: TurnState,
-  { response, next = nativeToolStep(response), issue }: Extract<TurnEvent, { type: "model_done" }>,
+  { response, next = nativeToolStep(response), issue, record }: Extract<TurnEvent, { type: "model_done" }>,
 ): TurnStep {
-  const state = { ...before, step: before.step + 1, usage: addUsage(before.usage, response.usage) };
+  const { state, uncounted } = answered(before, response.usage, record);
   const effects: TurnEffect[] = [
-    emit({ type: "model_call_finished", step: before.step, reason: response.reason, usage: response.usage }),
+    emit({
+      type: "model_call_finished",
+      modelCallId: callIdOf(before),
+      step: before.step,
+      reason: response.reason,
+      usage: response.usage,
+      ...(record !== undefined && { record }),
+    }),
   ];
   if (state.cancel !== undefined) return cancelled(state, effects);
-  const end = ENDS_THE_TURN[response.reason];
+  if (uncounted !== undefined) return stop(state, "runtime_error", uncounted, effects);
+  const end = endOf(response, state.config.maxContextTokens);
   if (end !== undefined) return stop(state, end.reason, end.issue, effects);
   // The answer was paid for and is counted; without a reading of it there is nothing to keep.
   if (issue !== undefined) return stop(state, "runtime_error", issue, effects);
@@ -317,14 +336,14 @@ function onResponse(
     return stop(state, "provider_error", modelIssue("empty_response", "The model answered with nothing."), effects);
   }
   const parts = partsWithCalls(response, next);
-  const answered = parts.length === 0 ? state : append(state, "assistant", parts);
+  const said = parts.length === 0 ? state : append(state, "assistant", parts, undefined, record?.route);
   switch (next.kind) {
     case "tools":
-      return startWork(answered, { type: "tools", calls: next.calls, brokenArgs: next.brokenArgs }, effects);
+      return startWork(said, { type: "tools", calls: next.calls, brokenArgs: next.brokenArgs }, effects);
     case "code":
-      return startWork(answered, { type: "code", language: next.language, code: next.code }, effects);
+      return startWork(said, { type: "code", language: next.language, code: next.code }, effects);
     case "finish":
-      return complete(answered, next, effects);
+      return complete(said, next, effects);
   }
 }
 
@@ -332,11 +351,51 @@ function startWork(state: TurnState, work: NonNullable<TurnState["work"]>, effec
   return { state: { ...state, phase: work.type, work }, effects: [...effects, work] };
 }
 
+/** A call that was answered is counted, whatever becomes of the answer; `uncounted` says why its usage could not be. */
+function answered(
+  before: TurnState,
+  usage: Usage,
+  record: ModelCallRecord | undefined,
+): { readonly state: TurnState; readonly uncounted?: TurnIssue } {
+  const step = before.step + 1;
+  const modelCallRecords = recordsWith(before, record);
+  try {
+    const spent = addEntry(before.spent, { source: OWN_SOURCE, model: record?.model ?? UNKNOWN_MODEL, usage });
+    return { state: { ...before, step, modelCallRecords, usage: addUsage(before.usage, usage), spent } };
+  } catch (error) {
+    const { code, message } = asTroupeError(error, "token_usage_overflow");
+    return { state: { ...before, step, modelCallRecords }, uncounted: modelIssue(code, message) };
+  }
+}
+
+function recordsWith({ modelCallRecords }: TurnState, record: ModelCallRecord | undefined): readonly ModelCallRecord[] {
+  return record === undefined ? modelCallRecords : [...modelCallRecords, record];
+}
+
 /** An answer that nobody can use any more was still given, and is paid for. */
-function onModelFailed(before: TurnState, { issue, usage }: Extract<TurnEvent, { type: "model_failed" }>): TurnStep {
+function onModelFailed(
+  before: TurnState,
+  { issue, usage, record }: Omit<Extract<TurnEvent, { type: "model_failed" }>, "type">,
+  reason: StopReason,
+): TurnStep {
   const state =
-    usage === undefined ? before : { ...before, step: before.step + 1, usage: addUsage(before.usage, usage) };
-  return stopWith(state, "provider_error", issue);
+    usage === undefined
+      ? { ...before, modelCallRecords: recordsWith(before, record) }
+      : answered(before, usage, record).state;
+  const failed = emit({
+    type: "model_call_failed",
+    modelCallId: callIdOf(before),
+    step: before.step,
+    code: issue.code,
+    ...(usage !== undefined && { usage }),
+    ...(record !== undefined && { record }),
+  });
+  const step = stopWith(state, reason, issue);
+  return { state: step.state, effects: [failed, ...step.effects] };
+}
+
+function callIdOf({ config, step }: TurnState): string {
+  return modelCallIdOf(config.turnId, step);
 }
 
 function isEmpty(response: ModelResponse, next: ProtocolStep): boolean {
@@ -570,9 +629,15 @@ function applyDirectives(
   return { state: next, effects };
 }
 
-function append(state: TurnState, role: Role, parts: readonly Part[], origin?: Origin): TurnState {
+function append(state: TurnState, role: Role, parts: readonly Part[], origin?: Origin, route?: string): TurnState {
   const id = `${state.config.turnId}.${state.messages.length}`;
-  const message: Message = origin === undefined ? { id, role, parts } : { id, role, parts, origin };
+  const message: Message = {
+    id,
+    role,
+    parts,
+    ...(origin !== undefined && { origin }),
+    ...(route !== undefined && { route }),
+  };
   return { ...state, messages: [...state.messages, message] };
 }
 

@@ -4,10 +4,10 @@ import { finishEvent, toolCallEvent } from "./ai-sdk-parts.js";
 
 /** Turns what an AI SDK model generated in one go into model events, `finish` last. */
 export function* generatedEvents(generated: unknown): Generator<ModelEvent> {
-  const { content, finishReason, usage } = (generated ?? {}) as Partial<LanguageModelV3GenerateResult>;
+  const { content, finishReason, usage, response } = (generated ?? {}) as Partial<LanguageModelV3GenerateResult>;
   if (!Array.isArray(content)) throw malformed("no list of content");
   for (const [index, part] of content.entries()) yield* contentEvents(part, index);
-  yield finishEvent({ finishReason, usage });
+  yield finishEvent({ finishReason, usage }, response);
 }
 
 function* contentEvents(part: LanguageModelV3Content, index: number): Generator<ModelEvent> {

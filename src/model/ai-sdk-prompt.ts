@@ -17,21 +17,31 @@ import {
   TroupeError,
   textOf,
 } from "../kernel/index.js";
+import type { ReportReplayDrops } from "./model.js";
+import { ReplayDrops } from "./replay-drops.js";
 
 type AssistantContent = Extract<LanguageModelV3Message, { role: "assistant" }>["content"];
 type UserContent = Extract<LanguageModelV3Message, { role: "user" }>["content"];
 type ToolContent = Extract<LanguageModelV3Message, { role: "tool" }>["content"];
 
+interface CallFacts {
+  /** The model that is asked. */
+  readonly route: string;
+  readonly abortSignal: AbortSignal;
+  readonly onReplayDropped?: ReportReplayDrops | undefined;
+}
+
 /** A request as an AI SDK model takes it. Versions 2, 3 and 4 agree on everything used here. */
 export function callOptions(
   request: ModelRequest,
-  { route, abortSignal }: { readonly route: string; readonly abortSignal: AbortSignal },
+  { route, abortSignal, onReplayDropped }: CallFacts,
 ): LanguageModelV3CallOptions {
   const prompt: LanguageModelV3Message[] = [];
   if (request.system !== "") prompt.push({ role: "system", content: request.system });
-  const attachments = request.attachments ?? NO_ATTACHMENTS;
-  for (const message of request.history) add(prompt, message, { route, attachments });
-  for (const message of request.turn) add(prompt, message, { route, attachments });
+  const rendering: Rendering = { drops: new ReplayDrops(route), attachments: request.attachments ?? NO_ATTACHMENTS };
+  for (const message of request.history) add(prompt, message, rendering);
+  for (const message of request.turn) add(prompt, message, rendering);
+  if (rendering.drops.any) onReplayDropped?.(rendering.drops.list());
   const tools = request.tools.map(functionTool);
   return {
     prompt,
@@ -58,13 +68,12 @@ function responseFormat(output: DirectOutput | undefined): Pick<LanguageModelV3C
 const NO_ATTACHMENTS: ReadonlyMap<string, Uint8Array> = new Map();
 
 interface Rendering {
-  /** The model that is asked. */
-  readonly route: string;
+  readonly drops: ReplayDrops;
   readonly attachments: ReadonlyMap<string, Uint8Array>;
 }
 
 /** Messages that say nothing are left out: several providers refuse empty content. */
-function add(prompt: LanguageModelV3Message[], message: Message, { route, attachments }: Rendering): void {
+function add(prompt: LanguageModelV3Message[], message: Message, { drops, attachments }: Rendering): void {
   switch (message.role) {
     case "system": {
       const content = textOf(message);
@@ -77,8 +86,7 @@ function add(prompt: LanguageModelV3Message[], message: Message, { route, attach
       return;
     }
     case "assistant": {
-      // What another model minted (signatures, encrypted reasoning) would be refused, or worse, believed.
-      const native = message.route === undefined || message.route === route;
+      const native = drops.isNative(message);
       const content = message.parts.flatMap((part) => assistantPart(part, native));
       if (content.length > 0) prompt.push({ role: "assistant", content });
       return;

@@ -1,6 +1,6 @@
 import type { LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import { type ModelEvent, type ProviderMetadata, TroupeError } from "../kernel/index.js";
-import { finishEvent, toolCallEvent } from "./ai-sdk-parts.js";
+import { finishEvent, type ResponseMetadata, toolCallEvent } from "./ai-sdk-parts.js";
 import { modelError, streamCut } from "./errors.js";
 
 type StreamPart<T extends LanguageModelV3StreamPart["type"]> = Extract<LanguageModelV3StreamPart, { type: T }>;
@@ -9,6 +9,7 @@ type StreamPart<T extends LanguageModelV3StreamPart["type"]> = Extract<LanguageM
 export async function* modelEvents(parts: AsyncIterable<unknown>): AsyncGenerator<ModelEvent> {
   const blocks = new Blocks();
   const calls = new ToolCalls();
+  let response: ResponseMetadata | undefined;
   for await (const value of parts) {
     const part = streamPart(value);
     switch (part.type) {
@@ -16,21 +17,25 @@ export async function* modelEvents(parts: AsyncIterable<unknown>): AsyncGenerato
         blocks.open("text", part);
         break;
       case "text-delta":
-        if (part.delta !== "") yield { type: "text_delta", blockId: blocks.idOf("text", part), text: part.delta };
+        if (part.delta === "") break;
+        for (const call of calls.take()) yield call;
+        yield { type: "text_delta", blockId: blocks.idOf("text", part), text: part.delta };
         break;
       case "reasoning-start":
         blocks.open("reasoning", part);
         break;
       case "reasoning-delta":
         blocks.note(part);
-        if (part.delta !== "") {
-          yield { type: "reasoning_delta", blockId: blocks.idOf("reasoning", part), text: part.delta };
-        }
+        if (part.delta === "") break;
+        for (const call of calls.take()) yield call;
+        yield { type: "reasoning_delta", blockId: blocks.idOf("reasoning", part), text: part.delta };
         break;
       case "reasoning-end": {
         blocks.note(part);
         const metadata = blocks.takeMetadata(part);
-        if (metadata) yield { type: "reasoning_end", blockId: blocks.idOf("reasoning", part), metadata };
+        if (!metadata) break;
+        for (const call of calls.take()) yield call;
+        yield { type: "reasoning_end", blockId: blocks.idOf("reasoning", part), metadata };
         break;
       }
       case "tool-input-start":
@@ -40,12 +45,16 @@ export async function* modelEvents(parts: AsyncIterable<unknown>): AsyncGenerato
         calls.extend(part);
         break;
       case "tool-call":
-        yield* calls.finish(part);
+        calls.finish(part);
         break;
       case "finish":
-        yield* calls.finishRest();
-        yield finishEvent(part);
+        calls.finishRest();
+        for (const call of calls.take()) yield call;
+        yield finishEvent(part, response);
         return;
+      case "response-metadata":
+        response = part;
+        break;
       case "error":
         throw modelError(part.error, "streaming");
       default: // Sources, files, raw chunks and provider-executed results are not part of a turn.
@@ -90,10 +99,23 @@ class Blocks {
   }
 }
 
-/** Most providers send a whole `tool-call`; some only the pieces of its input. One event per call either way. */
+/**
+ * Most providers send a whole `tool-call`; some only the pieces of its input. One event per call either way, and not before
+ * something follows it: of a response that breaks off, the OpenAI-compatible provider passes half a call off as a whole
+ * one, and a call that was told keeps the attempt from being repeated.
+ */
 class ToolCalls {
   readonly #open = new Map<string, { readonly start: StreamPart<"tool-input-start">; text: string }>();
   readonly #finished = new Set<string>();
+  #held: ModelEvent[] = [];
+
+  /** The calls since the last time. */
+  take(): readonly ModelEvent[] {
+    if (this.#held.length === 0) return NO_EVENTS;
+    const held = this.#held;
+    this.#held = [];
+    return held;
+  }
 
   start(start: StreamPart<"tool-input-start">): void {
     this.#open.set(start.id, { start, text: "" });
@@ -104,22 +126,24 @@ class ToolCalls {
     if (call) call.text += delta;
   }
 
-  *finish(call: StreamPart<"tool-call">): Generator<ModelEvent> {
+  finish(call: StreamPart<"tool-call">): void {
     this.#open.delete(call.toolCallId);
     const event = toolCallEvent(call);
     if (event === undefined || this.#finished.has(call.toolCallId)) return;
     this.#finished.add(call.toolCallId);
-    yield event;
+    this.#held.push(event);
   }
 
-  *finishRest(): Generator<ModelEvent> {
+  finishRest(): void {
     for (const { start, text } of [...this.#open.values()]) {
       const { id, toolName, inputEncoding, providerExecuted = false } = start;
       const input = inputEncoding === "text" ? JSON.stringify(text) : text;
-      yield* this.finish({ type: "tool-call", toolCallId: id, toolName, input, providerExecuted });
+      this.finish({ type: "tool-call", toolCallId: id, toolName, input, providerExecuted });
     }
   }
 }
+
+const NO_EVENTS: readonly ModelEvent[] = [];
 
 function streamPart(value: unknown): LanguageModelV3StreamPart {
   if (typeof value === "object" && value !== null && "type" in value) return value as LanguageModelV3StreamPart;

@@ -6,7 +6,8 @@ import { generatedEvents } from "./ai-sdk-generate.js";
 import { callOptions } from "./ai-sdk-prompt.js";
 import { modelEvents } from "./ai-sdk-stream.js";
 import { type Moment, modelError } from "./errors.js";
-import type { Model } from "./model.js";
+import type { Model, ReportReplayDrops } from "./model.js";
+import { aiSdkRoute } from "./route.js";
 
 /** How long a finished response may take to end before its connection is dropped instead of reused. */
 const DRAIN_MS = 1000;
@@ -59,23 +60,40 @@ function canGenerate(model: Partial<AiSdkLanguageModel>): model is Generating {
  * const model = createAiSdkModel(createAnthropic()("claude-sonnet-4-5"));
  */
 export function createAiSdkModel(model: AiSdkLanguageModel, options: AiSdkModelOptions = {}): Model {
-  const id = idOf(model);
+  const id = `${model.provider}:${model.modelId}`;
+  const route = aiSdkRoute(model);
   const { stream = canStream(model) } = options;
-  if (stream && canStream(model)) return { id, stream: (request, signal) => streamed(model, request, signal) };
-  if (!stream && canGenerate(model)) return { id, stream: (request, signal) => generated(model, request, signal) };
+  if (stream && canStream(model)) {
+    return {
+      id,
+      route,
+      stream: (request, signal, onReplayDropped) => streamed(model, { request, signal, route, onReplayDropped }),
+    };
+  }
+  if (!stream && canGenerate(model)) {
+    return {
+      id,
+      route,
+      stream: (request, signal, onReplayDropped) => generated(model, { request, signal, route, onReplayDropped }),
+    };
+  }
   const missing = stream ? "doStream()" : "doGenerate()";
   throw new TroupeError("model_module_invalid", `${id} has no ${missing}, which stream: ${stream} needs`);
 }
 
-function idOf({ provider, modelId }: Named): string {
-  return `${provider}:${modelId}`;
+/** One call of an AI SDK model. */
+interface Call {
+  readonly request: ModelRequest;
+  readonly signal: AbortSignal;
+  readonly route: string;
+  readonly onReplayDropped: ReportReplayDrops | undefined;
 }
 
-async function* generated(model: Generating, request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelEvent> {
+async function* generated(model: Generating, { request, signal, ...replay }: Call): AsyncGenerator<ModelEvent> {
   if (signal.aborted) throw aborted(signal);
   try {
     const generating = (async () =>
-      model.doGenerate(callOptions(request, { route: idOf(model), abortSignal: signal }) as never))();
+      model.doGenerate(callOptions(request, { ...replay, abortSignal: signal }) as never))();
     for (const event of generatedEvents(await untilAborted(generating, signal))) {
       if (signal.aborted) throw aborted(signal);
       yield event;
@@ -85,7 +103,7 @@ async function* generated(model: Generating, request: ModelRequest, signal: Abor
   }
 }
 
-async function* streamed(model: Streaming, request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelEvent> {
+async function* streamed(model: Streaming, { request, signal, ...replay }: Call): AsyncGenerator<ModelEvent> {
   if (signal.aborted) throw aborted(signal);
   // Our own controller: aborting it is the only way to free a connection a provider opened and then gave up on.
   const call = new AbortController();
@@ -95,7 +113,7 @@ async function* streamed(model: Streaming, request: ModelRequest, signal: AbortS
   let reader: ReadableStreamDefaultReader<unknown> | undefined;
   let finished = false;
   try {
-    reader = (await open(model, callOptions(request, { route: idOf(model), abortSignal: call.signal }))).getReader();
+    reader = (await open(model, callOptions(request, { ...replay, abortSignal: call.signal }))).getReader();
     moment = "streaming";
     for await (const event of modelEvents(partsOf(reader, signal))) {
       finished = event.type === "finish";

@@ -33,8 +33,8 @@ export async function completeOnce(
 function unbroken(model: Model): Model {
   return {
     id: model.id,
-    async *stream(request, signal) {
-      for (const event of await finishedEvents(model.stream(request, signal))) yield event;
+    async *stream(request, signal, onReplayDropped) {
+      for (const event of await finishedEvents(model.stream(request, signal, onReplayDropped))) yield event;
     },
   };
 }

@@ -5,6 +5,7 @@ export type Moment = "opening" | "streaming";
 
 const OVERFLOW =
   /context.?(length|window)|maximum context|(prompt|input|request) is too long|too many (input )?tokens|input token count/i;
+const OVERFLOW_CODE = "context_length_exceeded";
 const THROTTLE = /rate.?limit|quota|per.?(minute|day)/i;
 const TRANSPORT_CODE = /^(ECONN|ENOTFOUND|EAI_|ETIMEDOUT|EPIPE|EHOST|ENET|UND_ERR_)/;
 const MALFORMED_NAMES = new Set(["AI_JSONParseError", "AI_TypeValidationError", "AI_InvalidResponseDataError"]);
@@ -22,7 +23,7 @@ const STATUS_OF_TYPE: Readonly<Record<string, number>> = {
   invalid_api_key: 401,
   permission_error: 403,
   invalid_request_error: 400,
-  context_length_exceeded: 400,
+  [OVERFLOW_CODE]: 400,
 };
 
 /** The fields of AI SDK errors that are read. By shape: several copies of the SDK may be loaded, so no `instanceof`. */
@@ -96,15 +97,26 @@ export function retryAfterMs(headers: Readonly<Record<string, string>>, now = Da
 
 function refused(status: number, failure: Failure): TroupeError {
   const { code, retryable } = codeOfStatus(status);
-  const said = [failure.message, failure.code, failure.type, failure.responseBody].filter(isString).join(" ");
-  // Providers agree on no status or code for a prompt that is too long: their words are the only evidence there is.
-  const overflows = code === "model_request_invalid" && OVERFLOW.test(said) && !THROTTLE.test(said);
+  const overflows = code === "model_request_invalid" && isOverflow(failure);
   const wait = isHeaders(failure.responseHeaders) ? retryAfterMs(failure.responseHeaders) : undefined;
   return new TroupeError(
-    overflows ? "model_context_overflow" : code,
+    overflows ? "context_overflow" : code,
     `The model's provider answered ${status}: ${wordsOf(failure)}`,
     { retryable, cause: failure, details: { status, ...(wait !== undefined && { retryAfterMs: wait }) } },
   );
+}
+
+/**
+ * Is the prompt too long? Providers agree on no status for it. A code of their own decides when they give one; only
+ * without it their words are read, and of those only the message: a body may repeat what the user wrote.
+ */
+function isOverflow(failure: Failure): boolean {
+  const { error } = (failure.data ?? {}) as { readonly error?: Failure };
+  const code = [error?.code, failure.code].find(isString);
+  if (code !== undefined) return code === OVERFLOW_CODE;
+  const message = [error?.message, failure.message].find((words) => isString(words) && words !== "");
+  const said = isString(message) ? message : isString(failure.responseBody) ? failure.responseBody : "";
+  return OVERFLOW.test(said) && !THROTTLE.test(said);
 }
 
 function malformed(thrown: unknown): TroupeError {

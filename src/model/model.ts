@@ -1,4 +1,4 @@
-import type { ModelEvent, ModelRequest } from "../kernel/index.js";
+import type { ModelEvent, ModelRequest, ReplayDrop } from "../kernel/index.js";
 import type { Script } from "./script.js";
 
 /**
@@ -17,7 +17,20 @@ import type { Script } from "./script.js";
 export interface Model {
   /** Names the model wherever its use is told: `provider:modelId` of an AI SDK model, `scripted` of a script. */
   readonly id: string;
-  stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelEvent>;
+  /**
+   * Names exactly who answers: `provider:modelId@endpoint` of an AI SDK model. Answers are stamped with it, and what they
+   * carry for their provider alone (signatures, encrypted reasoning) goes back to no other route. Default: the id.
+   */
+  readonly route?: string;
+  /** `onReplayDropped`: told what of earlier answers is left out, because another route minted it. */
+  stream(request: ModelRequest, signal: AbortSignal, onReplayDropped?: ReportReplayDrops): AsyncIterable<ModelEvent>;
+}
+
+export type ReportReplayDrops = (drops: readonly ReplayDrop[]) => void;
+
+/** Who answers when this model is asked. */
+export function routeOf({ id, route = id }: Model): string {
+  return route;
 }
 
 /**

@@ -2,14 +2,15 @@ import {
   type AttemptRecord,
   aborted,
   asTroupeError,
+  checkUsage,
   type ModelEvent,
   type ModelRequest,
   type TroupeError,
-  type Usage,
 } from "../kernel/index.js";
 import { streamCut } from "./errors.js";
-import type { Model } from "./model.js";
+import type { Model, ReportReplayDrops } from "./model.js";
 import { pause } from "./pause.js";
+import { presentableError } from "./presentable.js";
 
 const BASE_DELAY_MS = 2_000;
 const MAX_DELAY_MS = 10_000;
@@ -30,6 +31,8 @@ export interface RetryOptions {
   readonly onRetry?: (notice: RetryNotice) => void;
   /** Told of every attempt when it is over. */
   readonly onAttempt?: (record: AttemptRecord) => void;
+  /** Told with every attempt what of earlier answers it goes without. */
+  readonly onReplayDropped?: ReportReplayDrops;
   /** The first attempt included. Default 4. */
   readonly maxAttempts?: number;
   /** Default: a timer that the signal wakes. */
@@ -39,7 +42,8 @@ export interface RetryOptions {
 /**
  * Streams a model call and repeats it where that is safe: nothing was shown yet, and the provider either never answered,
  * said when to come back, or broke off. A provider that answered with an error of its own (5xx) is not asked again:
- * it may have done, and billed, the work.
+ * it may have done, and billed, the work. What a provider counts is checked before anybody adds it up, and what it says of
+ * a failure is passed on without secrets.
  *
  * @example
  * for await (const event of streamWithRetry(model, request, { signal, onRetry: (notice) => report(notice) })) {
@@ -49,14 +53,15 @@ export interface RetryOptions {
 export async function* streamWithRetry(
   model: Model,
   request: ModelRequest,
-  { signal, onRetry, onAttempt, maxAttempts = 4, sleep = pause }: RetryOptions,
+  { signal, onRetry, onAttempt, onReplayDropped, maxAttempts = 4, sleep = pause }: RetryOptions,
 ): AsyncGenerator<ModelEvent> {
   const ladder = new Ladder(maxAttempts);
   for (let attempt = 1; ; attempt++) {
     const watch = new Attempt(attempt);
     let left = true;
     try {
-      for await (const event of model.stream(request, signal)) {
+      for await (const event of model.stream(request, signal, onReplayDropped)) {
+        if (event.type === "finish") checkUsage(event.usage);
         watch.saw(event);
         yield event;
         if (event.type !== "finish") continue;
@@ -67,7 +72,7 @@ export async function* streamWithRetry(
       throw streamCut();
     } catch (thrown) {
       left = false;
-      const error = signal.aborted ? aborted(signal) : asTroupeError(thrown, "model_failed");
+      const error = signal.aborted ? aborted(signal) : presentableError(asTroupeError(thrown, "model_failed"));
       const retry = signal.aborted || watch.outputStarted ? undefined : ladder.next(error);
       onAttempt?.(watch.record(signal.aborted ? "aborted" : "failed", error, retry));
       if (retry === undefined) throw error;
@@ -88,7 +93,7 @@ type Retry = NonNullable<AttemptRecord["retry"]>;
 class Attempt {
   readonly #attempt: number;
   readonly #started = performance.now();
-  #usage: Usage | undefined;
+  #finish: Extract<ModelEvent, { type: "finish" }> | undefined;
   outputStarted = false;
 
   constructor(attempt: number) {
@@ -97,19 +102,22 @@ class Attempt {
 
   saw(event: ModelEvent): void {
     this.outputStarted = true;
-    if (event.type === "finish") this.#usage = event.usage;
+    if (event.type === "finish") this.#finish = event;
   }
 
   record(outcome: AttemptRecord["outcome"], error?: TroupeError, retry?: Retry): AttemptRecord {
-    return {
+    const record: { -readonly [K in keyof AttemptRecord]: AttemptRecord[K] } = {
       attempt: this.#attempt,
       outcome,
       durationMs: performance.now() - this.#started,
       outputStarted: this.outputStarted,
-      ...(error !== undefined && { error: { code: error.code, message: error.message } }),
-      ...(retry !== undefined && { retry }),
-      ...(this.#usage !== undefined && { usage: this.#usage }),
     };
+    const { usage, evidence } = this.#finish ?? {};
+    if (error !== undefined) record.error = { code: error.code, message: error.message };
+    if (retry !== undefined) record.retry = retry;
+    if (usage !== undefined) record.usage = usage;
+    if (evidence !== undefined) record.evidence = evidence;
+    return record;
   }
 }
 

@@ -5,6 +5,7 @@ import type {
   FrameRecord,
   Json,
   JsonObject,
+  Ledger,
   Message,
   ModelResponse,
   SessionConfig,
@@ -34,9 +35,10 @@ export interface SessionView {
   readonly leafNodeId: string | null;
   readonly frameId: string;
   readonly frames: readonly FrameRecord[];
+  /** Of the session's own turns. */
   readonly usage: Usage;
-  /** Usage of direct completions and child sessions, by source. */
-  readonly ledger: Readonly<Record<string, Usage>>;
+  /** Everything spent, by source and model: own turns, direct completions, child sessions. `usageReport` adds it up. */
+  readonly ledger: Ledger;
   readonly toolGeneration: number;
   /** Of all plugins' state (see `snapshotFingerprint`), as a decimal string. */
   readonly pluginFingerprint: string;

@@ -18,6 +18,8 @@ export type {
   EnqueueMessages,
   Json,
   JsonObject,
+  Ledger,
+  LedgerEntry,
   Message,
   ModelResponse,
   PluginEvent,
@@ -39,8 +41,9 @@ export type {
   TurnDirective,
   TurnSummary,
   Usage,
+  UsageReport,
 } from "../kernel/index.js";
-export { nativeToolStep, TroupeError } from "../kernel/index.js";
+export { nativeToolStep, TroupeError, usageReport } from "../kernel/index.js";
 export {
   type AnyHook,
   type AnyPluginTool,

@@ -1,11 +1,15 @@
 import {
   type Activity,
-  addUsage,
-  NO_USAGE,
-  subtractUsage,
+  addEntry,
+  type Ledger,
+  ledgerSince,
+  type ModelCallRecord,
+  OWN_SOURCE,
   TroupeError,
   type TurnResult,
+  UNKNOWN_MODEL,
   type Usage,
+  usageOfCall,
 } from "../kernel/index.js";
 import { joinDeltas } from "../session/index.js";
 import type { Turn } from "./turn.js";
@@ -45,9 +49,11 @@ export interface ChildTurnStart {
   /** Keep its events for somebody to read. */
   readonly streams: boolean;
   readonly start: () => Turn;
-  /** Told as the turn spends, and at the end what was not told yet. */
-  readonly onUsage: (usage: Usage) => void;
+  /** Told as the turn spends, whatever it spends on, and at the end what was not told yet. */
+  readonly onUsage: OnUsage;
 }
+
+type OnUsage = (model: string, usage: Usage) => void;
 
 /** Turns that sessions started in other sessions. One at a time in each; a result can be fetched once. */
 export class ChildTurns {
@@ -128,19 +134,12 @@ export class ChildTurns {
     );
   }
 
-  /** Reads the turn to its end. What it uses is told once: live, and the rest when the result is known. */
-  async #follow(child: ChildTurn, onUsage: (usage: Usage) => void): Promise<void> {
-    let told = NO_USAGE;
+  /** Reads the turn to its end. */
+  async #follow(child: ChildTurn, onUsage: OnUsage): Promise<void> {
+    const bill = new Bill(onUsage);
     try {
       for await (const activity of child.turn) {
-        if (activity.type === "model_call_finished") {
-          told = addUsage(told, activity.usage);
-          onUsage(activity.usage);
-        }
-        if (activity.type === "turn_finished") {
-          const rest = subtractUsage(activity.result.usage, told);
-          if (Object.values(rest).some((count) => count > 0)) onUsage(rest);
-        }
+        bill.saw(activity);
         if (!child.read) keep(child, activity);
       }
     } catch {
@@ -161,6 +160,46 @@ export class ChildTurns {
     const ended = [...this.#turns].filter(([, child]) => child.ended);
     for (const [key] of ended.slice(0, Math.max(0, ended.length - MAX_ENDED))) this.#turns.delete(key);
   }
+}
+
+/** What a turn spends, told once: as it is spent, and when the result is known what had not been seen. */
+class Bill {
+  readonly #tell: OnUsage;
+  /** For the turn's own model calls. */
+  #told: Ledger = [];
+
+  constructor(tell: OnUsage) {
+    this.#tell = tell;
+  }
+
+  saw(activity: Activity): void {
+    switch (activity.type) {
+      case "model_call_finished":
+      case "model_call_failed": {
+        const { usage, record } = activity;
+        if (usage === undefined) return;
+        const entry = { source: OWN_SOURCE, model: record?.model ?? UNKNOWN_MODEL, usage };
+        this.#told = addEntry(this.#told, entry);
+        this.#tell(entry.model, usage);
+        return;
+      }
+      // Its direct completions and its own children: spent for the turn, and so for whoever started it.
+      case "usage":
+        this.#tell(activity.model, activity.usage);
+        return;
+      case "turn_finished":
+        for (const { model, usage } of ledgerSince(ledgerOfCalls(activity.result.modelCallRecords), this.#told))
+          this.#tell(model, usage);
+        return;
+    }
+  }
+}
+
+function ledgerOfCalls(records: readonly ModelCallRecord[]): Ledger {
+  return records.reduce<Ledger>((ledger, record) => {
+    const usage = usageOfCall(record);
+    return usage === undefined ? ledger : addEntry(ledger, { source: OWN_SOURCE, model: record.model, usage });
+  }, []);
 }
 
 function keyOf({ from, turnId }: ChildTurnRef): string {

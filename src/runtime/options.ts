@@ -4,11 +4,15 @@ import { isAbsolute, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import {
   type AttachmentPolicy,
+  checkBudget,
   checkConfig,
+  checkPrices,
   checkPromptLayer,
   DEFAULT_ATTACHMENTS,
   DEFAULT_CONFIG,
+  type ModelPrices,
   type PromptLayer,
+  type SessionBudget,
   type SessionConfig,
   type ToolSpec,
   TroupeError,
@@ -76,6 +80,10 @@ export interface TroupeOptions {
   readonly prompt?: PromptLayer;
   /** Which attachments turns may have. Default: stored ones and bytes up to 20 MB, no addresses. */
   readonly attachments?: Partial<AttachmentPolicy>;
+  /** What each session may spend, until `session.setBudget` says otherwise. Default: as much as it takes. */
+  readonly budget?: SessionBudget;
+  /** What a million tokens cost, by model id; needed for a budget's `maxCost`. */
+  readonly prices?: ModelPrices;
   /** Session workers. Default: as many as cores, two at least. */
   readonly sessionWorkers?: number;
   /** Threads of each session worker's tool pool. Default 2. */
@@ -113,6 +121,8 @@ export interface ResolvedOptions {
   readonly models: Readonly<Record<string, ModelSource>>;
   readonly prompt: PromptLayer | undefined;
   readonly attachments: AttachmentPolicy;
+  readonly budget: SessionBudget | null;
+  readonly prices: ModelPrices;
   readonly plugins: readonly ResolvedPlugin[];
   readonly hostTools: ReadonlyMap<string, ToolDefinition>;
   readonly hostToolSpecs: readonly (ToolPolicy & { readonly spec: ToolSpec })[];
@@ -145,6 +155,8 @@ export function resolveOptions(options: TroupeOptions): ResolvedOptions {
     models: resolveModels(options.models ?? {}),
     prompt: options.prompt === undefined ? undefined : checkPromptLayer(options.prompt),
     attachments: resolveAttachments(options.attachments ?? {}),
+    budget: options.budget === undefined ? null : checkBudget(options.budget),
+    prices: checkPrices(options.prices ?? {}),
     plugins: [
       ...resolvePlugins(options.plugins ?? [], { hookDeadlineMs, development }),
       ...(protocol === undefined ? [] : [resolveProtocol(protocol, { hookDeadlineMs, development })]),

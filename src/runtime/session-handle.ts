@@ -4,6 +4,7 @@ import {
   type Authority,
   type CatalogOverlay,
   type CheckpointKind,
+  checkBudget,
   checkPromptLayer,
   checkTurnInput,
   isRecord,
@@ -11,6 +12,7 @@ import {
   type Message,
   type PendingInput,
   type PromptLayer,
+  type SessionBudget,
   type SessionConfig,
   type ToolOutput,
   TroupeError,
@@ -24,6 +26,7 @@ import type {
   OperationReceipt,
   SessionInfo,
   SessionSurface,
+  SpendingReport,
   TurnExtras,
 } from "../session/index.js";
 import type { Turn } from "./turn.js";
@@ -84,6 +87,8 @@ export interface SessionDriver {
   turn(sessionId: string, input: TurnInput, extras: TurnExtras): Turn;
   view(sessionId: string): Promise<SessionView>;
   messages(sessionId: string, range: MessageRange): Promise<readonly Message[]>;
+  spending(sessionId: string): Promise<SpendingReport>;
+  setBudget(sessionId: string, budget: SessionBudget | null): Promise<SpendingReport>;
   surface(sessionId: string): Promise<SessionSurface>;
   configure(sessionId: string, change: Partial<SessionConfig>): Promise<ConfigReceipt>;
   refreshTools(sessionId: string): Promise<void>;
@@ -191,6 +196,22 @@ export class Session {
    */
   messages(range: MessageRange = {}): Promise<readonly Message[]> {
     return this.#driver.messages(this.id, range);
+  }
+
+  /** What the session has spent by now, its children and direct completions included, and what it may. */
+  spending(): Promise<SpendingReport> {
+    return this.#driver.spending(this.id);
+  }
+
+  /**
+   * Says what the session may spend from now on, or with null as much as it takes. It holds at once: a turn that was
+   * paused because everything was spent goes on. Stored before this resolves.
+   *
+   * @example
+   * await session.setBudget({ maxTokens: 200_000, whenSpent: "pause" });
+   */
+  async setBudget(budget: SessionBudget | null): Promise<SpendingReport> {
+    return this.#driver.setBudget(this.id, budget === null ? null : checkBudget(budget));
   }
 
   /** What plugins and host give this session: its tools, operations and triggers. */

@@ -5,8 +5,8 @@ import {
   type Json,
   type Message,
   messageOf,
+  type SessionBudget,
   TroupeError,
-  type TurnResult,
 } from "../kernel/index.js";
 import type { OperationSpec, SessionHandle, SessionView } from "../plugin/index.js";
 import type {
@@ -25,8 +25,10 @@ import type {
   SessionSurface,
   SessionWorkerService,
   SessionWorkerStats,
+  SpendingReport,
   TraceEvent,
   TurnCall,
+  TurnReply,
   UsageNote,
 } from "../session/index.js";
 import { runHere } from "../tools/index.js";
@@ -112,6 +114,8 @@ export class SessionWorker {
           model: options.model,
           models: options.models,
           prompt: options.prompt,
+          budget: options.budget,
+          prices: options.prices,
           plugins: this.#parts.plugins(),
           hostTools: options.hostToolSpecs,
           poolTools: options.poolTools,
@@ -169,18 +173,18 @@ export class SessionWorker {
     return lane;
   }
 
-  turn(call: TurnCall): Promise<TurnResult> {
+  turn(call: TurnCall): Promise<TurnReply> {
     if (this.#parts.options.journal) return this.#turnToTheEnd(call);
     return this.#send(call);
   }
 
-  #send(call: TurnCall): Promise<TurnResult> {
-    if (this.#lane !== undefined) return this.#lane.call<TurnResult>("turn", call);
+  #send(call: TurnCall): Promise<TurnReply> {
+    if (this.#lane !== undefined) return this.#lane.call<TurnReply>("turn", call);
     return this.#turnWhenReady(call);
   }
 
   /** What a lost worker was doing is written down: its successor is asked for the same turn, and takes it up again. */
-  async #turnToTheEnd([key, sessionId, input, listen, extras]: TurnCall): Promise<TurnResult> {
+  async #turnToTheEnd([key, sessionId, input, listen, extras]: TurnCall): Promise<TurnReply> {
     const wishes: { listened: boolean; cancelled?: string } = { listened: listen };
     this.#wishes.set(key, wishes);
     try {
@@ -252,6 +256,14 @@ export class SessionWorker {
 
   async view(sessionId: string): Promise<SessionView> {
     return (await this.#service()).view({ sessionId });
+  }
+
+  async spending(sessionId: string): Promise<SpendingReport> {
+    return (await this.#service()).spending({ sessionId });
+  }
+
+  async setBudget(sessionId: string, budget: SessionBudget | null): Promise<SpendingReport> {
+    return (await this.#service()).setBudget({ sessionId, budget });
   }
 
   async conversation(sessionId: string, range: MessageRange): Promise<readonly Message[]> {
@@ -344,7 +356,7 @@ export class SessionWorker {
   }
 
   /** A turn asked for while the worker restarts: it is sent, and if need be cancelled, as soon as there is a lane. */
-  async #turnWhenReady(call: TurnCall): Promise<TurnResult> {
+  async #turnWhenReady(call: TurnCall): Promise<TurnReply> {
     const [key] = call;
     const unsent: { cancelled?: string; listened?: true } = {};
     this.#unsent.set(key, unsent);
@@ -353,7 +365,7 @@ export class SessionWorker {
     } finally {
       this.#unsent.delete(key);
     }
-    const result = this.#liveLane().call<TurnResult>("turn", call);
+    const result = this.#liveLane().call<TurnReply>("turn", call);
     if (unsent.listened) this.listen(key);
     if (unsent.cancelled !== undefined) this.cancel(key, unsent.cancelled);
     return result;

@@ -15,15 +15,16 @@ import {
   toolFailure,
 } from "../kernel/index.js";
 import type { OperationKind, OperationSpec, SessionHandle } from "../plugin/index.js";
-import type {
-  HostRelay,
-  OperationReceipt,
-  PluginSetup,
-  RelayCall,
-  SessionInfo,
-  SessionMaking,
-  SessionPluginOptions,
-  TurnExtras,
+import {
+  type HostRelay,
+  type OperationReceipt,
+  type PluginSetup,
+  type RelayCall,
+  type SessionInfo,
+  type SessionMaking,
+  type SessionPluginOptions,
+  type TurnExtras,
+  unpackResult,
 } from "../session/index.js";
 import type { StoreStats } from "../store/index.js";
 import { PhaseProbe, type PhaseStats } from "../trace/index.js";
@@ -118,6 +119,8 @@ export class Troupe implements AsyncDisposable {
       turn: (id, input, extras) => this.#turn(id, input, extras),
       view: (id) => this.#use(id, (worker) => worker.view(id)),
       messages: (id, range) => this.#use(id, (worker) => worker.conversation(id, range)),
+      spending: (id) => this.#use(id, (worker) => worker.spending(id)),
+      setBudget: (id, budget) => this.#use(id, (worker) => worker.setBudget(id, budget)),
       surface: (id) => this.#use(id, (worker) => worker.surface(id)),
       configure: (id, change) => this.#use(id, (worker) => worker.inOrder("setConfig", { sessionId: id, change })),
       refreshTools: (id) => this.#use(id, (worker) => worker.inOrder("refreshTools", { sessionId: id })),
@@ -366,7 +369,7 @@ export class Troupe implements AsyncDisposable {
             extras === undefined ? [key, sessionId, text, listen] : [key, sessionId, text, listen, extras],
           );
           this.#counts.finished++;
-          return result;
+          return unpackResult(result);
         } catch (error) {
           this.#counts.refused++;
           throw error;
@@ -465,9 +468,9 @@ export class Troupe implements AsyncDisposable {
         turnId,
         streams,
         start: () => this.#turn(sessionId, input),
-        onUsage: (usage) => {
+        onUsage: (model, usage) => {
           const payer = this.#directory.find(from);
-          if (payer !== undefined) this.#worker(payer.worker).usage([from, source, usage]);
+          if (payer !== undefined) this.#worker(payer.worker).usage([from, { source, model, usage }]);
         },
       });
       return { turnId: started, sessionId };

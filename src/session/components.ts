@@ -9,6 +9,8 @@ export const COMPONENT = {
   /** Its tools as far as they differ from the registered ones. */
   tools: "tools",
   config: "config",
+  /** What it may spend, when that is not what the runtime's options say. */
+  budget: "budget",
   /** The protocol's turn options. */
   protocol: "protocol",
   /** The code executor's state. */

@@ -245,6 +245,7 @@ function tasks(method: HostMethod): unknown {
 async function complete(session: Session, request: HostCallRequest, args: readonly unknown[]): Promise<unknown> {
   const [asked, source] = args;
   const { signal = NEVER } = request;
+  session.spending.check();
   if (typeof source !== "string" || source.trim() === "")
     throw invalid(request.method, "say under which source its usage is to be counted");
   const { system = "", messages, output } = (asked ?? {}) as Partial<DirectRequest> & Partial<LlmRequest>;
@@ -269,7 +270,7 @@ async function complete(session: Session, request: HostCallRequest, args: readon
     });
   });
   const { usage, reason } = response;
-  await session.recordUsage(source, usage);
+  await session.recordUsage({ source, model: session.modelNamed().id, usage });
   if (request.method === "directLlmCompletion") return { response, usage };
   // Of a whole response the caller sees it; half a text looks like any other.
   if (reason === "error") throw new TroupeError("direct_completion_failed", "The model broke off with an error.");

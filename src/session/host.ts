@@ -37,6 +37,7 @@ import type {
 import type { Session, SessionServices, SessionSnapshot } from "./session.js";
 import { STANDARD_PROTOCOL_ID, standardProtocol } from "./standard-protocol.js";
 import { Surfaces } from "./surface.js";
+import { packResult, type TurnReply } from "./turn-reply.js";
 import { WorkerLink } from "./worker-link.js";
 
 /** The session worker's side of everything the main thread asks of it. */
@@ -66,6 +67,8 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
     },
     view: async ({ sessionId }) => (await configured().session(sessionId)).view(),
     messages: async ({ sessionId, range }) => (await configured().session(sessionId)).storedMessages(range),
+    spending: async ({ sessionId }) => (await configured().session(sessionId)).spending.report(),
+    setBudget: async ({ sessionId, budget }) => (await configured().session(sessionId)).setBudget(budget),
     surface: ({ sessionId }) => configured().surface(sessionId),
     setConfig: ({ sessionId, change }) => configured().actor(sessionId).setConfig(change),
     refreshTools: ({ sessionId }) => configured().actor(sessionId).refreshTools(),
@@ -158,6 +161,8 @@ class SessionHost {
       store: new StoreClient(setup.store),
       models: parts.models,
       prompt: setup.prompt,
+      budget: setup.budget,
+      prices: setup.prices,
       surfaces,
       homes: { host: this.#hostHome, plugin: this.#pluginHome, pool: parts.pool },
       config: setup.config,
@@ -309,16 +314,16 @@ class SessionHost {
     }
   }
 
-  async #turn([key, sessionId, input, listening, extras, again]: TurnCall) {
+  async #turn([key, sessionId, input, listening, extras, again]: TurnCall): Promise<TurnReply> {
     const send = (activity: ActivityNote[1]) => this.#lane.note("activity", [key, activity] satisfies ActivityNote);
     const turn = new ActiveTurn({ listening, send });
     this.#turns.set(key, turn);
     try {
       const actor = this.actor(sessionId);
-      if (!this.#setup.journals) return await actor.turn(input, turn, extras);
+      if (!this.#setup.journals) return packResult(await actor.turn(input, turn, extras));
       const call = `${this.#setup.runtimeId}:${key}`;
-      if (again !== true) return await actor.turn(input, turn, extras, call);
-      return await actor.turnAgain(input, turn, extras ?? NO_EXTRAS, call);
+      if (again !== true) return packResult(await actor.turn(input, turn, extras, call));
+      return packResult(await actor.turnAgain(input, turn, extras ?? NO_EXTRAS, call));
     } finally {
       this.#finished++;
       this.#turns.delete(key);
@@ -331,9 +336,9 @@ class SessionHost {
       const [key, reason] = payload as CancelNote;
       this.#turns.get(key)?.cancel(reason);
     } else if (topic === "usage") {
-      const [sessionId, source, usage] = payload as UsageNote;
+      const [sessionId, entry] = payload as UsageNote;
       // A session that has been closed meanwhile is not opened for its child's bill.
-      this.#sessions.get(sessionId)?.session?.recordUsage(source, usage).catch(ignore);
+      this.#sessions.get(sessionId)?.session?.recordUsage(entry).catch(ignore);
     }
   }
 

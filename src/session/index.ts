@@ -27,4 +27,6 @@ export type {
   TurnExtras,
   UsageNote,
 } from "./protocol.js";
+export type { SpendingReport } from "./spending.js";
 export { STANDARD_PROTOCOL_ID } from "./standard-protocol.js";
+export { type TurnReply, unpackResult } from "./turn-reply.js";

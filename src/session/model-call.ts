@@ -1,15 +1,21 @@
+import { setImmediate as loopTurn } from "node:timers/promises";
 import {
   type Activity,
+  type AttemptRecord,
+  aborted,
   asTroupeError,
   type Json,
+  type ModelCallRecord,
   type ModelRequest,
   type ModelResponse,
+  modelCallIdOf,
   type Owned,
   type PluginEvent,
+  type ReplayDrop,
   TroupeError,
   type Usage,
 } from "../kernel/index.js";
-import { type Model, streamWithRetry } from "../model/index.js";
+import { type Model, routeOf, streamWithRetry } from "../model/index.js";
 import type { HookKind, TurnFacts } from "../plugin/index.js";
 import type { Blobs } from "./blobs.js";
 import type { SessionHooks } from "./hooks.js";
@@ -32,10 +38,14 @@ export interface ModelCall {
   readonly signal: AbortSignal;
 }
 
-/** The answer as the hooks left it, or what went wrong and what the model had charged by then. */
-export type ModelOutcome =
+/** The answer as the hooks left it, or what went wrong and what the model had charged by then; how it went either way. */
+export type ModelOutcome = { readonly record: ModelCallRecord } & (
   | { readonly response: ModelResponse; readonly aborted: boolean }
-  | { readonly error: TroupeError; readonly cost: Usage | undefined };
+  | { readonly error: TroupeError; readonly cost: Usage | undefined }
+);
+
+/** A model that always has more to say is left alone for so many events; then whatever else waits has its turn. */
+const BURST = 256;
 
 /** Streams an answer through the stream hooks, then has the response hooks look at the whole. Never rejects. */
 export async function callModel(call: ModelCall): Promise<ModelOutcome> {
@@ -52,14 +62,21 @@ export async function callModel(call: ModelCall): Promise<ModelOutcome> {
     projectProse: projects ? (text) => projectProse(call, text) : undefined,
     onStop: () => stop?.abort(),
   });
+  const log: CallLog = { attempts: [], replayDrops: undefined };
   try {
     const request =
       call.attachments === undefined ? call.request : await withAttachments(call.request, call.attachments);
-    const answer = () => stream({ ...call, request }, pump, stop?.signal);
-    const { response, aborted } = await (call.journal === undefined ? answer() : paidOnce(call, call.journal, answer));
-    return { response: await respond(call, response), aborted };
+    const answer = async (): Promise<Answer> => {
+      const streamed = await stream({ ...call, request }, { pump, log, stop: stop?.signal });
+      return { ...streamed, record: recordOf(call, log) };
+    };
+    const { response, aborted, record } = await (call.journal === undefined
+      ? answer()
+      : paidOnce(call, call.journal, answer));
+    return { response: await respond(call, response), aborted, record };
   } catch (error) {
-    return { error: asTroupeError(error, "model_failed"), cost: pump.cost };
+    keepPartial(log.attempts, pump);
+    return { error: asTroupeError(error, "model_failed"), cost: pump.cost, record: recordOf(call, log) };
   }
 }
 
@@ -87,29 +104,67 @@ const SEEN_BY: readonly HookKind[] = [
 interface Answer {
   readonly response: ModelResponse;
   readonly aborted: boolean;
+  readonly record: ModelCallRecord;
 }
 
 async function withAttachments(request: ModelRequest, blobs: Blobs): Promise<ModelRequest> {
   return { ...request, attachments: await blobs.of(request.history, request.turn) };
 }
 
+/** How a call goes, written down on the way. */
+interface CallLog {
+  readonly attempts: AttemptRecord[];
+  replayDrops: readonly ReplayDrop[] | undefined;
+}
+
+function recordOf({ model, facts }: ModelCall, { attempts, replayDrops }: CallLog): ModelCallRecord {
+  return {
+    modelCallId: modelCallIdOf(facts.turnId, facts.step),
+    step: facts.step,
+    model: model.id,
+    route: routeOf(model),
+    attempts,
+    ...(replayDrops !== undefined && { replayDrops }),
+  };
+}
+
+/** What had come of an answer that broke off was paid for: it is written down, and goes no further. */
+function keepPartial(attempts: AttemptRecord[], { response }: StreamPump): void {
+  const last = attempts.at(-1);
+  const partial = response.build().parts;
+  if (last === undefined || last.outcome === "completed" || partial.length === 0) return;
+  attempts[attempts.length - 1] = { ...last, partial };
+}
+
 async function stream(
-  { model, request, facts, emit, signal }: ModelCall,
-  pump: StreamPump,
-  stop: AbortSignal | undefined,
-): Promise<Answer> {
-  const { step } = facts;
+  { model, request, facts, emit, signal: turn }: ModelCall,
+  { pump, log, stop }: { readonly pump: StreamPump; readonly log: CallLog; readonly stop: AbortSignal | undefined },
+): Promise<{ response: ModelResponse; aborted: boolean }> {
+  const { step, turnId } = facts;
+  const signal = stop === undefined ? turn : AbortSignal.any([turn, stop]);
   try {
     const events = streamWithRetry(model, request, {
-      signal: stop === undefined ? signal : AbortSignal.any([signal, stop]),
-      onRetry: ({ attempt, delayMs, error }) => emit({ type: "model_retry", step, attempt, code: error.code, delayMs }),
+      signal,
+      onRetry: ({ attempt, delayMs, error: { code } }) =>
+        emit({ type: "model_retry", modelCallId: modelCallIdOf(turnId, step), step, attempt, code, delayMs }),
+      onAttempt: (attempt) => log.attempts.push(attempt),
+      onReplayDropped: (drops) => {
+        log.replayDrops = drops;
+      },
     });
-    for await (const event of events) pump.push(event);
+    let burst = 0;
+    for await (const event of events) {
+      pump.push(event);
+      if (++burst < BURST) continue;
+      burst = 0;
+      await loopTurn();
+      if (signal.aborted) throw aborted(signal);
+    }
     await pump.drain();
     return pump.aborted ? cutShort(pump) : { response: pump.response.build(), aborted: false };
   } catch (error) {
     await pump.drain();
-    if (pump.aborted && !signal.aborted) return cutShort(pump);
+    if (pump.aborted && !turn.aborted) return cutShort(pump);
     throw error;
   }
 }

@@ -11,6 +11,7 @@ import {
   NO_USAGE,
   nodeId,
   type PendingInput,
+  type SessionBudget,
   type SessionConfig,
   segmentId,
   type ToolSpec,
@@ -225,6 +226,7 @@ async function restore(services: SessionServices, { id, head, reader, pluginOpti
       slots,
       tools,
       config,
+      budget: await storedBudget(services, reader),
       authority,
       overlay: stored.catalog,
       protocol,
@@ -261,6 +263,11 @@ async function findUnfinished(session: Session): Promise<void> {
 /** What an older release did not store is as the runtime's options say. */
 async function storedConfig(services: SessionServices, reader: ComponentReader): Promise<SessionConfig> {
   return { ...services.config, ...(await reader.value<SessionConfig>(COMPONENT.config)) };
+}
+
+async function storedBudget(services: SessionServices, reader: ComponentReader): Promise<SessionBudget | null> {
+  const stored = await reader.value<{ readonly budget: SessionBudget | null }>(COMPONENT.budget);
+  return stored === undefined ? services.budget : stored.budget;
 }
 
 function withOptions(authority: Authority, pluginOptions: SessionPluginOptions): Authority {

@@ -7,18 +7,20 @@ import type {
   CheckpointKind,
   InputItem,
   Json,
+  LedgerEntry,
   Message,
+  ModelPrices,
   Owned,
   Part,
   PendingInput,
   PluginEvent,
   PromptLayer,
+  SessionBudget,
   SessionConfig,
   SessionCreateRequest,
   ToolOutput,
   ToolSpec,
   TurnIssue,
-  Usage,
 } from "../kernel/index.js";
 import type { ModelSource } from "../model/index.js";
 import type {
@@ -36,6 +38,7 @@ import type {
 import type { StoreOptions } from "../store/index.js";
 import type { HostRelay, HostRelayMethod, TraceEvent } from "./host-relay.js";
 import type { Observed } from "./observation.js";
+import type { SpendingReport } from "./spending.js";
 
 /** Options for single plugins, by plugin id, given when a session is opened. */
 export type SessionPluginOptions = Readonly<Record<string, Json>>;
@@ -66,6 +69,8 @@ export interface SessionWorkerSetup {
   readonly models: Readonly<Record<string, ModelSource>>;
   /** The host's share of every system prompt. */
   readonly prompt: PromptLayer | undefined;
+  readonly budget: SessionBudget | null;
+  readonly prices: ModelPrices;
   readonly plugins: readonly PluginSetup[];
   readonly hostTools: readonly (ToolPolicy & { readonly spec: ToolSpec })[];
   readonly poolTools: readonly (ToolPolicy & { readonly name: string; readonly module: string })[];
@@ -168,6 +173,9 @@ export type SessionWorkerService = {
   }): Promise<SessionHandle>;
   view(argument: { readonly sessionId: string }): Promise<SessionView>;
   messages(argument: { readonly sessionId: string; readonly range: MessageRange }): Promise<readonly Message[]>;
+  spending(argument: { readonly sessionId: string }): Promise<SpendingReport>;
+  /** At once, also while a turn runs. */
+  setBudget(argument: { readonly sessionId: string; readonly budget: SessionBudget | null }): Promise<SpendingReport>;
   /** What plugins contribute to a session. */
   surface(argument: { readonly sessionId: string }): Promise<SessionSurface>;
   setConfig(argument: { readonly sessionId: string; readonly change: Partial<SessionConfig> }): Promise<ConfigReceipt>;
@@ -275,7 +283,7 @@ export type TurnCall = readonly [
 ];
 export type CancelNote = readonly [key: number, reason: string];
 /** What a session's child has used; counted in the session's ledger. */
-export type UsageNote = readonly [sessionId: string, source: string, usage: Usage];
+export type UsageNote = readonly [sessionId: string, entry: LedgerEntry];
 
 /** What a session worker says to the main thread on the lane. Calls: `tool`, `relay`. Notes: `activity`, `trace`, `observed`. */
 export type RelayCall = {

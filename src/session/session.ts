@@ -4,6 +4,7 @@ import {
   type AppendRequest,
   type AppendResult,
   type Authority,
+  addEntry,
   addLedgers,
   addUsage,
   type CatalogOverlay,
@@ -13,9 +14,13 @@ import {
   type Head,
   type InputItem,
   isConversation,
+  isZeroUsage,
   type Ledger,
+  type LedgerEntry,
+  ledgerOf,
   ledgerSince,
   type Message,
+  type ModelPrices,
   messageOfNode,
   NO_USAGE,
   nodeId,
@@ -23,8 +28,10 @@ import {
   type PendingInput,
   PromptCache,
   type PromptLayer,
+  type SessionBudget,
   type SessionConfig,
   segmentId,
+  sharingOwn,
   type ToolOutput,
   TroupeError,
   type TurnResult,
@@ -48,6 +55,7 @@ import type { PluginSlot } from "./plugin-link.js";
 import type { MessageRange, OperationReceipt } from "./protocol.js";
 import type { SessionInputs } from "./session-inputs.js";
 import type { SessionProtocol } from "./session-protocol.js";
+import { Spending, type SpendingReport } from "./spending.js";
 import type { Surface, Surfaces } from "./surface.js";
 import { type TurnKey, TurnKeys } from "./turn-keys.js";
 
@@ -58,6 +66,9 @@ export interface SessionServices {
   readonly models: ReadonlyMap<string, Model>;
   /** The host's share of every system prompt. */
   readonly prompt: PromptLayer | undefined;
+  /** What sessions may spend until somebody says otherwise, and what models cost. */
+  readonly budget: SessionBudget | null;
+  readonly prices: ModelPrices;
   readonly surfaces: Surfaces;
   readonly homes: ToolHomes;
   /** What a session is configured with until somebody says otherwise. */
@@ -89,15 +100,25 @@ export interface InputRequest {
   readonly boundary: CheckpointKind | undefined;
 }
 
+/** What goes with a turn's commit beside its messages. */
+export interface TurnCommit {
+  /** By its own model calls. */
+  readonly spent: Ledger;
+  readonly modelCallRecords: TurnResult["modelCallRecords"];
+  readonly name: TurnKey | undefined;
+  readonly call: string | undefined;
+}
+
 /** A turn as the session knows it while it runs. */
 export interface RunningTurn {
   readonly turnId: string;
   /** What the turn has added and is not stored yet: nothing once it is. */
   readonly messages: readonly Message[];
   readonly usage: Usage;
+  readonly spent: Ledger;
   /** Set by the session when it is; its last hooks are still to be told. */
   stored: boolean;
-  readonly tellUsage: (source: string, usage: Usage) => void;
+  readonly tellUsage: (entry: LedgerEntry) => void;
 }
 
 export interface SessionParts {
@@ -108,6 +129,7 @@ export interface SessionParts {
   readonly slots: readonly (PluginSlot | undefined)[];
   readonly tools: SessionTools;
   readonly config: SessionConfig;
+  readonly budget: SessionBudget | null;
   readonly authority: Authority;
   readonly overlay: CatalogOverlay;
   readonly protocol: SessionProtocol;
@@ -128,6 +150,7 @@ export class Session {
   readonly prompts = new PromptCache();
   readonly #turnKeys: TurnKeys;
   readonly blobs: Blobs;
+  readonly spending: Spending;
   /** Tool calls whose answer comes from outside. */
   readonly completions = new Completions();
   /** Tokens the last model call read. */
@@ -146,7 +169,7 @@ export class Session {
   #stale = false;
   readonly #changed = new ChangedComponents();
   /** Usage of other sources that no commit has written yet. */
-  #unwrittenUsage: Ledger = {};
+  #unwrittenUsage: Ledger = [];
   #receipts: readonly KeptReceipt[] | undefined;
   /** The write under way: one at a time, because each builds on the head before. */
   #writing: Promise<unknown> | undefined;
@@ -163,8 +186,9 @@ export class Session {
     this.#config = parts.config;
     this.#promptLayers = layersOf(parts.services, parts.config);
     this.blobs = new Blobs(parts.services.store);
+    this.spending = new Spending(parts.budget, parts.services.prices, () => this.spentSoFar());
     this.#turnKeys = new TurnKeys(parts.services.store);
-    this.#head = parts.head;
+    this.#head = parts.head && { ...parts.head, ledger: ledgerOf(parts.head) };
     this.catalog = new SessionCatalog(this);
   }
 
@@ -258,7 +282,7 @@ export class Session {
       frameId: this.frameId,
       frames: head?.frames ?? [],
       usage: addUsage(head?.usage ?? NO_USAGE, running?.usage ?? NO_USAGE),
-      ledger: addLedgers(head?.ledger ?? {}, this.#unwrittenUsage),
+      ledger: this.spentSoFar(),
       toolGeneration: this.tools.generation,
       pluginFingerprint: String(this.hooks.fingerprint()),
       components: head?.components ?? {},
@@ -286,15 +310,15 @@ export class Session {
     return (records ? path : path.filter(isConversation)).slice(from, to);
   }
 
-  /** Stores a turn in one atomic write and adopts it; resolves when it is durable. */
+  /** Stores a turn in one atomic write and adopts it; resolves when it is durable. `spent`: its own calls, by model. */
   async commit(
     summary: TurnSummary,
     messages: readonly Message[],
-    { name, call }: { readonly name?: TurnKey | undefined; readonly call?: string | undefined } = {},
+    { spent, modelCallRecords, name, call }: TurnCommit,
   ): Promise<number> {
     const written = await this.#write((previous, revision) => {
       if (name !== undefined)
-        this.#changed.set(...this.#turnKeys.keep(name, { ...summary, sessionId: this.id, revision }));
+        this.#changed.set(...this.#turnKeys.keep(name, { ...summary, sessionId: this.id, revision, modelCallRecords }));
       const inputs = this.inputs.pending.length === 0 ? undefined : this.inputs.settled();
       if (inputs !== undefined) this.#inputsChanged(inputs);
       return {
@@ -305,6 +329,7 @@ export class Session {
           segment: { id: segmentId(this.id, revision), parent: previous?.leaf ?? null, messages },
         }),
         head: { turnIndex: summary.turnIndex, usage: addUsage(previous?.usage ?? NO_USAGE, summary.usage) },
+        spent,
         adopted: () => {
           this.#grow(messages);
           if (this.running !== undefined) this.running.stored = true;
@@ -495,6 +520,14 @@ export class Session {
     };
   }
 
+  /** Says what the session may spend, at once: a turn that waits for it goes on. */
+  async setBudget(budget: SessionBudget | null): Promise<SpendingReport> {
+    this.#changed.set(COMPONENT.budget, encode({ budget }));
+    await this.store("budget");
+    this.spending.set(budget);
+    return this.spending.report();
+  }
+
   setConfig(config: SessionConfig): void {
     this.#config = config;
     this.#promptLayers = layersOf(this.services, config);
@@ -563,10 +596,23 @@ export class Session {
   }
 
   /** Counts usage that is not of the session's own turns. Written with the running turn, or else at once. */
-  async recordUsage(source: string, usage: Usage): Promise<void> {
-    this.#unwrittenUsage = addLedgers(this.#unwrittenUsage, { [source]: usage });
-    this.running?.tellUsage(source, usage);
+  async recordUsage(entry: LedgerEntry): Promise<void> {
+    if (isZeroUsage(entry.usage)) return;
+    // What the whole ledger could not hold is refused here, not when it is to be written with something else.
+    addEntry(this.#ledger, entry);
+    this.#unwrittenUsage = addEntry(this.#unwrittenUsage, entry);
+    this.running?.tellUsage(entry);
     await this.storeBetweenTurns("usage");
+  }
+
+  /** Everything spent, but for the running turn's own calls. */
+  /** Everything the session has spent, the running turn's calls included. */
+  spentSoFar(): Ledger {
+    return addLedgers(this.#ledger, this.running?.spent ?? []);
+  }
+
+  get #ledger(): Ledger {
+    return addLedgers(this.#head?.ledger ?? [], this.#unwrittenUsage);
   }
 
   close(): void {
@@ -592,14 +638,14 @@ export class Session {
     const previous = this.#head;
     const revision = this.revision + 1;
     const planned = plan(previous, revision);
-    const { segment, head: changes, clearsJournal = false, adopted } = planned;
+    const { segment, head: changes, clearsJournal = false, spent = [], adopted } = planned;
     const { exactOperation = `${planned.operation}:${randomUUID()}` } = planned;
     const components = this.#changes();
     const slots = this.#unsavedSlots();
     const blobs = this.blobs.unsaved();
     const usage = this.#unwrittenUsage;
     const applied = applyComponents(previous?.components ?? {}, components);
-    const ledger = addLedgers(previous?.ledger ?? {}, usage);
+    const ledger = addLedgers(addLedgers(previous?.ledger ?? [], spent), usage);
     const head: Head = {
       sessionId: this.id,
       leaf: null,
@@ -608,7 +654,7 @@ export class Session {
       ...previous,
       ...changes,
       ...(segment !== undefined && { leaf: nodeId(segment.id, segment.messages.length - 1) }),
-      ...(Object.keys(ledger).length > 0 && { ledger }),
+      ...(ledger.length > 0 && { ledger: sharingOwn(ledger, changes?.usage ?? previous?.usage ?? NO_USAGE) }),
       revision,
       components: applied.components,
       operation: exactOperation,
@@ -637,7 +683,7 @@ export class Session {
   }
 
   #hasChanges(): boolean {
-    return this.#changed.size > 0 || this.#unsavedSlots().length > 0 || Object.keys(this.#unwrittenUsage).length > 0;
+    return this.#changed.size > 0 || this.#unsavedSlots().length > 0 || this.#unwrittenUsage.length > 0;
   }
 
   #changes(): [string, Uint8Array | null][] {
@@ -684,6 +730,8 @@ interface WritePlan {
   readonly segment?: { readonly id: string; readonly parent: string | null; readonly messages: readonly Message[] };
   readonly head?: Partial<Head>;
   readonly clearsJournal?: boolean;
+  /** By the session's own calls. */
+  readonly spent?: Ledger;
   /** What else becomes true with it, at once. */
   readonly adopted?: () => void;
 }

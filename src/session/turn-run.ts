@@ -3,6 +3,8 @@ import {
   foldTurnDirectives,
   frameSwitchOf,
   frameTaskOf,
+  type Ledger,
+  type LedgerEntry,
   type Message,
   type ModelResponse,
   NO_DIRECTIVES,
@@ -120,6 +122,7 @@ class TurnRun implements RunningTurn {
       maxSteps: request.extras.maxSteps === undefined ? config.maxSteps : request.extras.maxSteps,
       noProgressLimit: config.noProgressLimit,
       asksBeforeModel: protocol.session.beforeLlmCall !== undefined,
+      maxContextTokens: session.config.maxContextTokens,
     });
     this.#state = first.state;
     this.#effects = first.effects;
@@ -149,8 +152,12 @@ class TurnRun implements RunningTurn {
     return this.stored ? NO_USAGE : this.#state.usage;
   }
 
-  tellUsage(source: string, usage: Usage): void {
-    this.#request.emit({ type: "usage", source, usage });
+  get spent(): Ledger {
+    return this.stored ? [] : this.#state.spent;
+  }
+
+  tellUsage(entry: LedgerEntry): void {
+    this.#request.emit({ type: "usage", ...entry });
   }
 
   async run(): Promise<TurnResult> {
@@ -166,7 +173,12 @@ class TurnRun implements RunningTurn {
       if (answer === undefined) break;
       this.#step(answer);
     }
-    const result: TurnResult = { ...summarise(this.#state), sessionId: this.#session.id, revision: this.#revision };
+    const result: TurnResult = {
+      ...summarise(this.#state),
+      sessionId: this.#session.id,
+      revision: this.#revision,
+      modelCallRecords: this.#state.modelCallRecords,
+    };
     this.#request.emit({ type: "turn_finished", result });
     return result;
   }
@@ -317,6 +329,8 @@ class TurnRun implements RunningTurn {
 
   /** Tools that changed since the last call are as they are now; when none did, there is nothing to wait for. */
   #askModel(step: number): TurnEvent | Promise<TurnEvent> {
+    const why = this.#session.spending.whySpent();
+    if (why !== undefined) return this.#budgetSpent(step, why);
     try {
       const resolved = this.#context.resolveCatalog();
       if (!(resolved instanceof Promise)) return this.#callModel(step, resolved);
@@ -349,20 +363,36 @@ class TurnRun implements RunningTurn {
       emit,
       signal,
     });
+    const { record } = outcome;
     if ("error" in outcome) {
       const { error, cost } = outcome;
       // A turn that cannot be written down cannot go on; one that does not repeat itself must not.
       if (isStoreError(error)) throw error;
       if (error.code === "replay_mismatch") return promptFailedBy(replayIssue(error));
       await this.#finishStream(step, signal.aborted ? "cancelled" : "provider_error");
-      return { type: "model_failed", issue: issueOf("model", error.code, error), ...(cost && { usage: cost }) };
+      return { type: "model_failed", issue: issueOf("model", error.code, error), record, ...(cost && { usage: cost }) };
     }
     const { response, aborted } = outcome;
     this.#latestUsage = response.usage;
     this.#session.promptTokens = response.usage.inputTokens;
     const read = this.#interpret(response);
     await this.#finishStream(step, aborted ? "aborted" : "complete");
-    return { type: "model_done", response, ...read };
+    return { type: "model_done", response, record, ...read };
+  }
+
+  /** A spent budget ends the turn, or keeps it waiting until somebody raises it. */
+  #budgetSpent(step: number, why: string): TurnEvent | Promise<TurnEvent> {
+    const issue: TurnIssue = { kind: "runtime", code: "budget_spent", message: why };
+    if (this.#session.spending.budget?.whenSpent !== "pause") return { type: "budget_spent", issue };
+    return this.#pause(step, issue);
+  }
+
+  async #pause(step: number, issue: TurnIssue): Promise<TurnEvent> {
+    const { emit, signal } = this.#request;
+    emit({ type: "turn_paused", code: issue.code, message: issue.message });
+    await this.#session.spending.untilRaised(signal);
+    emit({ type: "turn_resumed" });
+    return signal.aborted ? { type: "budget_spent", issue } : this.#askModel(step);
   }
 
   #hasAttachments(): boolean {
@@ -474,6 +504,8 @@ class TurnRun implements RunningTurn {
     if (protocol.codeExecutor !== undefined)
       await this.#orIssue("execution_capture_failed", () => this.#session.captureExecution());
     this.#revision = await this.#session.commit(summary, this.#state.messages, {
+      spent: this.#state.spent,
+      modelCallRecords: this.#state.modelCallRecords,
       name: this.#name,
       call: this.#request.call,
     });

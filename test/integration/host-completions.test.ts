@@ -1,6 +1,6 @@
 import { type Activity, createTroupe, type ScriptStep, scriptedModel, type Troupe } from "troupe";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ask, asking, askOne, type Call, turnThatAsks, usage, valueIn } from "../support/asking.js";
+import { ask, asking, askOne, type Call, spentBeside, turnThatAsks, usage, valueIn } from "../support/asking.js";
 import { collect, startTroupe, until } from "../support/runtime.js";
 
 const user = (text: string) => ({ role: "user", text });
@@ -44,7 +44,8 @@ describe.each(["worker", "inline"] as const)("a completion beside the turns, for
       value: { text: "On whales", usage: usage(7, 3) },
     });
     // Stored without a turn ever having run.
-    expect(await session.view()).toMatchObject({ revision: 2, turnIndex: 0, ledger: { title: usage(7, 3) } });
+    const title = { source: "title", model: "scripted", usage: usage(7, 3) };
+    expect(await session.view()).toMatchObject({ revision: 2, turnIndex: 0, ledger: [title] });
     const answers = await ask(
       session,
       direct("json", { messages: [user("?")], output: { type: "json", schema: { type: "object" } } }),
@@ -63,11 +64,11 @@ describe.each(["worker", "inline"] as const)("a completion beside the turns, for
       { value: { text: "12345678", usage: usage(2, 2) } },
     ]);
     const ledger = { title: usage(14, 6), json: usage(2, 2), recovers: usage(1, 1), echo: usage(2, 2) };
-    expect((await session.view()).ledger).toEqual(ledger);
+    expect(spentBeside(await session.view())).toEqual(ledger);
     // None of it is the session's own use, nor part of its conversation.
     expect(await session.view()).toMatchObject({ usage: usage(0, 0), messageCount: 0 });
     await session.close();
-    expect((await (await shared.session("text")).view()).ledger).toEqual(ledger);
+    expect(spentBeside(await (await shared.session("text")).view())).toEqual(ledger);
   });
 
   test("can be asked with whole messages, and gives the whole response", async () => {
@@ -89,7 +90,7 @@ describe.each(["worker", "inline"] as const)("a completion beside the turns, for
     expect(await askOne(session, "directCompletion", { messages: [user("Well?")] }, "thinks")).toMatchObject({
       value: { text: "Yes." },
     });
-    expect((await session.view()).ledger).toEqual({ thinks: { ...usage(8, 8), reasoningTokens: 4 } });
+    expect(spentBeside(await session.view())).toEqual({ thinks: { ...usage(8, 8), reasoningTokens: 4 } });
   });
 
   test("in a turn is told as usage, counted beside the turn's own, and stored with it in one write", async () => {
@@ -109,15 +110,25 @@ describe.each(["worker", "inline"] as const)("a completion beside the turns, for
     );
     const session = await troupe.session("s");
     const activities = await collect(session.turn("hi"));
-    const spent = { type: "usage", source: "title", usage: usage(7, 3) };
+    const spent = { type: "usage", source: "title", model: "scripted", usage: usage(7, 3) };
     expect(activities.filter(({ type }) => type === "usage")).toEqual([spent, spent]);
     const finished = activities.at(-1) as Extract<Activity, { type: "turn_finished" }>;
     expect(finished.result).toMatchObject({ revision: 1, usage: usage(2, 2), modelCalls: 2 });
-    const view = { ledger: { title: usage(14, 6) } };
+    const title = { source: "title", model: "scripted", usage: usage(14, 6) };
+    const own = (spent: number) => ({ source: "turn", model: "scripted", usage: usage(spent, spent) });
     expect(finished.result.toolCalls[0]?.output).toMatchObject({
-      value: [{ value: { text: "On one" } }, { value: { text: "On two" } }, { value: { ...view, revision: 0 } }],
+      value: [
+        { value: { text: "On one" } },
+        { value: { text: "On two" } },
+        { value: { ledger: [title, own(1)], usage: usage(1, 1), revision: 0 } },
+      ],
     });
-    expect(await session.view()).toMatchObject({ ...view, revision: 1, usage: usage(2, 2), messageCount: 4 });
+    expect(await session.view()).toMatchObject({
+      ledger: [own(2), title],
+      revision: 1,
+      usage: usage(2, 2),
+      messageCount: 4,
+    });
   });
 
   test("that the model refuses, or that asks for nothing, fails as the call it is and costs nothing", async () => {
@@ -138,12 +149,12 @@ describe.each(["worker", "inline"] as const)("a completion beside the turns, for
         direct("", { messages: [user("?")] }),
       ),
     ).toEqual([{ error: "direct_completion_failed" }, ...Array.from({ length: 9 }, () => invalid)]);
-    expect((await session.view()).ledger).toEqual({});
+    expect((await session.view()).ledger).toEqual([]);
     // Paid for all the same.
     expect(await askOne(session, ...direct("breaks off", { messages: [user("?")] }))).toEqual({
       error: "direct_completion_failed",
     });
-    expect((await session.view()).ledger).toEqual({ "breaks off": usage(1, 1) });
+    expect(spentBeside(await session.view())).toEqual({ "breaks off": usage(1, 1) });
     expect((await session.turn("hi")).outcome.type).toBe("finished");
   });
 
@@ -201,6 +212,6 @@ describe.each(["worker", "inline"] as const)("a completion beside the turns, for
     turn.cancel();
     expect((await turn).outcome).toMatchObject({ reason: "cancelled" });
     await until("it is given up", async () => (await hung()).givenUp === 1);
-    expect((await session.view()).ledger).toEqual({});
+    expect(spentBeside(await session.view())).toEqual({});
   });
 });

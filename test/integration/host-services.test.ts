@@ -1,4 +1,4 @@
-import { createTroupe, scriptedModel, type TraceEvent, type Troupe } from "troupe";
+import { createTroupe, type SessionView, scriptedModel, type TraceEvent, type Troupe } from "troupe";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   type Answer,
@@ -7,6 +7,7 @@ import {
   asking,
   askOne,
   type Call,
+  spentBeside,
   told,
   turnThatAsks,
   usage,
@@ -593,12 +594,13 @@ describe.each(["worker", "inline"] as const)("what hooks of a plugin in the tier
     const asked = (await session.query("host.asked")) as Record<string, Answer[]>;
     const [, view, messages] = asked.turnPersisted as Answer[];
     expect(view).toMatchObject({
-      value: { running: true, turnIndex: 1, messageCount: 4, revision: 2, ledger: { late: usage(2, 2) } },
+      value: { running: true, turnIndex: 1, messageCount: 4, revision: 2 },
     });
+    expect(spentBeside(valueIn<SessionView>(view))).toEqual({ late: usage(2, 2) });
     expect(messages?.value).toHaveLength(4);
     expect(valueIn<{ usage: unknown }>(view).usage).toEqual((await session.view()).usage);
     expect(activities.filter(({ type }) => type === "usage")).toEqual([
-      { type: "usage", source: "late", usage: usage(2, 2) },
+      { type: "usage", source: "late", model: "scripted", usage: usage(2, 2) },
     ]);
   });
 

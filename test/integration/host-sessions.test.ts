@@ -8,6 +8,7 @@ import {
   asking,
   askOne,
   type Call,
+  spentBeside,
   told,
   turnThatAsks,
   usage,
@@ -345,21 +346,24 @@ describe.each(["worker", "inline"] as const)("sessions a plugin in the tier %s",
       );
       const told20 = activities.filter(({ type }) => type === "usage");
       expect(told20).toEqual([
-        { type: "usage", source: "research", usage: usage(10, 5) },
-        { type: "usage", source: "research", usage: usage(10, 5) },
+        { type: "usage", source: "research", model: "told", usage: usage(10, 5) },
+        { type: "usage", source: "research", model: "told", usage: usage(10, 5) },
       ]);
       // While the parent's turn still runs.
       const finished = activities.findIndex(({ type }) => type === "tool_call_finished");
       expect(activities.findLastIndex(({ type }) => type === "usage")).toBeLessThan(finished);
       const { output } = activities[finished] as Extract<Activity, { type: "tool_call_finished" }>;
-      expect(output).toMatchObject({ value: [{}, { value: { ledger: { research: usage(20, 10) } } }] });
-      expect(await parent.view()).toMatchObject({ ledger: { research: usage(20, 10) }, usage: usage(20, 10) });
+      const research = (...spent: [number, number]) => ({ source: "research", model: "told", usage: usage(...spent) });
+      const own = (...spent: [number, number]) => ({ source: "turn", model: "told", usage: usage(...spent) });
+      expect(output).toMatchObject({ value: [{}, { value: { ledger: [research(20, 10), own(10, 5)] } }] });
+      expect(await parent.view()).toMatchObject({ ledger: [own(20, 10), research(20, 10)], usage: usage(20, 10) });
       // Between turns it is stored at once.
       const { revision } = await parent.view();
       await ask(parent, ["@stream", childId, "more"]);
-      expect(await parent.view()).toMatchObject({ ledger: { research: usage(30, 15) }, revision: revision + 1 });
+      const ledger = [own(20, 10), research(30, 15)];
+      expect(await parent.view()).toMatchObject({ ledger, revision: revision + 1 });
       await parent.close();
-      expect((await (await troupe.session("t5")).view()).ledger).toEqual({ research: usage(30, 15) });
+      expect((await (await troupe.session("t5")).view()).ledger).toEqual(ledger);
     });
 
     test("count as `child` when the child has no label, also when nobody awaits them", async () => {
@@ -368,7 +372,7 @@ describe.each(["worker", "inline"] as const)("sessions a plugin in the tier %s",
       // Behind the child's turn in its mailbox; and its usage was told before that turn was.
       expect((await child.turn("behind it")).turnIndex).toBe(2);
       await parent.turn("and one more");
-      expect((await parent.view()).ledger).toEqual({ child: usage(10, 5) });
+      expect(spentBeside(await parent.view())).toEqual({ child: usage(10, 5) });
     });
 
     test("end when the turn that waits for them is cancelled; what they used is still counted", async () => {
@@ -380,7 +384,7 @@ describe.each(["worker", "inline"] as const)("sessions a plugin in the tier %s",
       // The child is free again, without anybody having cancelled its turn by name.
       expect((await child.turn("hi")).outcome.type).toBe("finished");
       expect(await child.view()).toMatchObject({ turnIndex: 2 });
-      expect((await parent.view()).ledger).toEqual({ child: usage(10, 5) });
+      expect(spentBeside(await parent.view())).toEqual({ child: usage(10, 5) });
     });
 
     test("can themselves have sessions that run turns", async () => {
@@ -409,7 +413,7 @@ describe.each(["worker", "inline"] as const)("sessions a plugin in the tier %s",
     await first.close();
     const second = await startTroupe(asking(tier, { store: { path } }));
     const again = await second.session("p");
-    expect(await again.view()).toMatchObject({ ledger: { label: usage(10, 5) } });
+    expect(spentBeside(await again.view())).toEqual({ label: usage(10, 5) });
     expect(
       await ask(
         again,

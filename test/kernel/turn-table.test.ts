@@ -31,6 +31,7 @@ const EVENTS: { readonly [T in EventType]: Extract<TurnEvent, { type: T }> } = {
   frame_switch: { type: "frame_switch", frameId: "f2", task: "Go on." },
   model_done: ANSWER.model(text("an answer")) as Extract<TurnEvent, { type: "model_done" }>,
   model_failed: { type: "model_failed", issue: ISSUE },
+  budget_spent: { type: "budget_spent", issue: ISSUE },
   code_done: ANSWER.code({ observations: ["2"] }) as Extract<TurnEvent, { type: "code_done" }>,
   tools_done: ANSWER.tools([record("c1")]) as Extract<TurnEvent, { type: "tools_done" }>,
   checkpoint_done: { type: "checkpoint_done", directives: saying("p", "passed") },
@@ -80,6 +81,8 @@ const to = (phase: TurnPhase, effects: readonly string[], more: Partial<Row> = {
 });
 const MODEL = ["emit model_call_started", "model"];
 const stopped = (outcome: string): Row => to("after_turn", ["emit issue", "after_turn"], { outcome });
+const callFailed = (outcome: string): Row =>
+  to("after_turn", ["emit model_call_failed", "emit issue", "after_turn"], { outcome });
 const BROKEN = stopped("runtime_error: hook_failed");
 const FAILED = to("failed", []);
 
@@ -92,6 +95,7 @@ const NOTHING: Readonly<Record<EventType, Cell>> = {
   frame_switch: IGNORED,
   model_done: IGNORED,
   model_failed: IGNORED,
+  budget_spent: IGNORED,
   code_done: IGNORED,
   tools_done: IGNORED,
   checkpoint_done: IGNORED,
@@ -120,12 +124,13 @@ const TABLE: Readonly<Record<Place, Readonly<Record<EventType, Cell>>>> = {
   model: {
     ...WORKING,
     // Before every call the tools are looked at once more, and may be found broken.
-    prompt_failed: BROKEN,
+    prompt_failed: callFailed("runtime_error: hook_failed"),
     model_done: to("checkpoint", ["emit model_call_finished", "checkpoint before_completion"], {
       adds: ["assistant: an answer"],
       outcome: "finished: an answer",
     }),
-    model_failed: stopped("provider_error: hook_failed"),
+    model_failed: callFailed("provider_error: hook_failed"),
+    budget_spent: callFailed("budget: hook_failed"),
   },
   tools: { ...WORKING, tools_done: to("checkpoint", ["checkpoint after_work"], { adds: ["tool: seen"] }) },
   code: { ...WORKING, code_done: to("checkpoint", ["checkpoint after_work"], { adds: ["user: 2"] }) },

@@ -48,6 +48,8 @@ describe("the start of a turn", () => {
           },
         ],
         usage: NO_USAGE,
+        spent: [],
+        modelCallRecords: [],
         toolCalls: [],
         issues: [],
         outcome: undefined,
@@ -60,7 +62,7 @@ describe("the start of a turn", () => {
         deferred: [],
       },
       effects: [
-        { type: "emit", activity: { type: "turn_started", turnId: "t1", turnIndex: 0 } },
+        { type: "emit", activity: { type: "turn_started", version: 1, turnId: "t1", turnIndex: 0 } },
         { type: "before_turn" },
       ],
     });
@@ -120,7 +122,7 @@ describe("every transition", () => {
       "checkpoint",
       ["emit model_call_finished", "checkpoint before_completion"],
     ],
-    ["model", "fails", modelFailed, "after_turn", END],
+    ["model", "fails", modelFailed, "after_turn", ["emit model_call_failed", ...END]],
     ["model", "writes code", ANSWER.interpreted(CODE, text("1 + 1")), "code", ["emit model_call_finished", "code"]],
     [
       "model",
@@ -167,7 +169,13 @@ describe("every transition", () => {
       ["emit messages_injected", "checkpoint after_work"],
     ],
     ["code", "aborts", ANSWER.code({ terminalFinish: { value: 2 } }, aborting("p", "no")), "after_turn", END],
-    ["model", "finds its tools broken", { type: "prompt_failed", issue: ISSUE }, "after_turn", END],
+    [
+      "model",
+      "finds its tools broken",
+      { type: "prompt_failed", issue: ISSUE },
+      "after_turn",
+      ["emit model_call_failed", ...END],
+    ],
     ["tools", "are done", ANSWER.tools([record("c1")]), "checkpoint", ["checkpoint after_work"]],
     [
       "tools",
@@ -272,17 +280,17 @@ describe("a whole turn", () => {
 
   it("tells the steps of its model calls apart", () => {
     expect(turnAfter(TO.model).effects).toEqual([
-      { type: "emit", activity: { type: "model_call_started", step: 0 } },
+      { type: "emit", activity: { type: "model_call_started", modelCallId: "t1#0", step: 0 } },
       { type: "model", step: 0 },
     ]);
     const second = turnAfter([...TO.after_work, ANSWER.checkpoint()]);
     expect(second.effects).toEqual([
-      { type: "emit", activity: { type: "model_call_started", step: 1 } },
+      { type: "emit", activity: { type: "model_call_started", modelCallId: "t1#1", step: 1 } },
       { type: "model", step: 1 },
     ]);
     expect(turnAfter([...TO.after_work, ANSWER.checkpoint(), ANSWER.model(text("x"))]).effects[0]).toEqual({
       type: "emit",
-      activity: { type: "model_call_finished", step: 1, reason: "stop", usage: USAGE },
+      activity: { type: "model_call_finished", modelCallId: "t1#1", step: 1, reason: "stop", usage: USAGE },
     });
   });
 });
@@ -623,7 +631,7 @@ describe("a protocol that wants to be asked before every model call", () => {
     expect(asking(ANSWER.beforeTurn(), ANSWER.prompt).effects).toEqual([{ type: "before_model", step: 0 }]);
     expect(asking(...second).effects).toEqual([{ type: "before_model", step: 1 }]);
     expect(asking(...second, ANSWER.beforeModel).effects).toEqual([
-      { type: "emit", activity: { type: "model_call_started", step: 1 } },
+      { type: "emit", activity: { type: "model_call_started", modelCallId: "t1#1", step: 1 } },
       { type: "model", step: 1 },
     ]);
   });

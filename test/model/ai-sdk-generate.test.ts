@@ -9,6 +9,7 @@ const finished = {
   type: "finish",
   reason: "stop",
   usage: { inputTokens: 5, outputTokens: 2, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 },
+  evidence: { finishReason: "end_turn" },
 };
 
 /** A model that cannot stream, of whatever version. */

@@ -1,7 +1,7 @@
 import { ReadableStream, type ReadableStreamDefaultController } from "node:stream/web";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import type { Message } from "../../src/kernel/index.js";
-import { type AiSdkLanguageModel, createAiSdkModel } from "../../src/model/index.js";
+import type { Message, ReplayDrop } from "../../src/kernel/index.js";
+import { type AiSdkLanguageModel, createAiSdkModel, type ReportReplayDrops } from "../../src/model/index.js";
 import { calm, collect, collectFailure, requestOf } from "./requests.js";
 
 const usage = { inputTokens: { total: 5 }, outputTokens: { total: 2 } };
@@ -44,6 +44,7 @@ describe("versions of the AI SDK's language model", () => {
         type: "finish",
         reason: "content_filter",
         usage: { inputTokens: 11, outputTokens: 5, cacheReadTokens: 4, cacheWriteTokens: 6, reasoningTokens: 2 },
+        evidence: { finishReason: "refusal" },
       },
     ]);
   });
@@ -244,7 +245,11 @@ describe("a response that has finished", () => {
 
 describe("what is sent", () => {
   /** The prompt a model of this name is given for these messages. */
-  async function promptFor(messages: readonly Message[], attachments?: ReadonlyMap<string, Uint8Array>) {
+  async function promptFor(
+    messages: readonly Message[],
+    attachments?: ReadonlyMap<string, Uint8Array>,
+    onReplayDropped?: ReportReplayDrops,
+  ) {
     let prompt: unknown;
     const model: AiSdkLanguageModel = {
       specificationVersion: "v3",
@@ -256,7 +261,7 @@ describe("what is sent", () => {
       },
     };
     const request = requestOf({ turn: messages, ...(attachments && { attachments }) });
-    await collect(createAiSdkModel(model).stream(request, calm()));
+    await collect(createAiSdkModel(model).stream(request, calm(), onReplayDropped));
     return prompt;
   }
   const metadata = { acme: { signature: "s" } };
@@ -286,7 +291,19 @@ describe("what is sent", () => {
   });
 
   // turn §8.80
-  it("of reasoning and metadata goes to no other model", async () => {
+  it("of reasoning and metadata goes to no other model, and what is left out is told by who had minted it", async () => {
+    const dropped: (readonly ReplayDrop[])[] = [];
+    const plain: Message = { id: "p", role: "assistant", route: "other:two", parts: [{ type: "text", text: "hi" }] };
+    const answers = [answer("other:two"), answer(), answer("acme:one"), answer("other:two"), answer("third:x"), plain];
+    await promptFor(answers, undefined, (drops) => dropped.push(drops));
+    expect(dropped).toEqual([
+      [
+        { route: "other:two", messages: 2, parts: 4 },
+        { route: "third:x", messages: 1, parts: 2 },
+      ],
+    ]);
+    await promptFor([answer("acme:one"), plain], undefined, (drops) => dropped.push(drops));
+    expect(dropped).toHaveLength(1);
     expect(await promptFor([answer("other:two")])).toEqual([
       {
         role: "assistant",

@@ -22,6 +22,7 @@ const providers = [
         type: "finish",
         reason: "tool_calls",
         usage: { inputTokens: 20, outputTokens: 7, cacheReadTokens: 4, cacheWriteTokens: 0, reasoningTokens: 3 },
+        evidence: { servedModel: "tiny", responseId: "c8", finishReason: "tool_calls" },
       },
     ],
   },
@@ -39,6 +40,7 @@ const providers = [
         type: "finish",
         reason: "tool_calls",
         usage: { inputTokens: 20, outputTokens: 7, cacheReadTokens: 3, cacheWriteTokens: 5, reasoningTokens: 0 },
+        evidence: { servedModel: "claude-test", responseId: "msg_2", finishReason: "tool_use" },
       },
     ],
   },
@@ -68,7 +70,7 @@ describe.each(providers)("a model of $name that is not streamed", ({ bodies, mod
     [500, "model_server_error", true, "internal"],
     [401, "model_auth_failed", false, "bad key"],
     [404, "model_request_invalid", false, "no such model"],
-    [400, "model_context_overflow", false, "prompt is too long: 210000 tokens > 200000 maximum"],
+    [400, "context_overflow", false, "prompt is too long: 210000 tokens > 200000 maximum"],
   ])("fails on %i with %s, retryable %s", async (status, code, retryable, message) => {
     await using server = await startWireServer({ status, headers: JSON_BODY, body: bodies.error(message) });
     const { error } = await collectFailure(modelAt(server.url).stream(requestOf(), calm()));

@@ -1,8 +1,10 @@
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { describe, expect, it } from "vitest";
-import { createAiSdkModel, type Model } from "../../src/model/index.js";
+import type { AttemptRecord } from "../../src/kernel/index.js";
+import { createAiSdkModel, type Model, streamWithRetry } from "../../src/model/index.js";
 import { calm, collect, collectFailure, requestOf, textIn } from "./requests.js";
+import { anthropicBody, openaiBody } from "./wire-bodies.js";
 import { anthropic, openai, startWireServer } from "./wire-server.js";
 
 /** What both providers must do alike, each in its own words. */
@@ -10,12 +12,14 @@ const providers = [
   {
     name: "openai-compatible",
     bodies: openai,
+    said: openaiBody,
     modelAt: (url: string): Model =>
       createAiSdkModel(createOpenAICompatible({ name: "local", baseURL: url, includeUsage: true })("tiny")),
     finished: {
       type: "finish",
       reason: "stop",
       usage: { inputTokens: 20, outputTokens: 7, cacheReadTokens: 4, cacheWriteTokens: 0, reasoningTokens: 3 },
+      evidence: { servedModel: "tiny", responseId: "c1", finishReason: "stop" },
     },
     textBlock: "text-txt-0",
     calls: [
@@ -26,11 +30,13 @@ const providers = [
   {
     name: "anthropic",
     bodies: anthropic,
+    said: anthropicBody,
     modelAt: (url: string): Model => createAiSdkModel(createAnthropic({ apiKey: "test", baseURL: url })("claude-test")),
     finished: {
       type: "finish",
       reason: "stop",
       usage: { inputTokens: 20, outputTokens: 7, cacheReadTokens: 3, cacheWriteTokens: 5, reasoningTokens: 2 },
+      evidence: { servedModel: "claude-test", responseId: "msg_1", finishReason: "end_turn" },
     },
     textBlock: "text-0",
     calls: [
@@ -40,7 +46,7 @@ const providers = [
   },
 ];
 
-describe.each(providers)("a model of $name", ({ bodies, modelAt, finished, textBlock, calls }) => {
+describe.each(providers)("a model of $name", ({ bodies, said, modelAt, finished, textBlock, calls }) => {
   it("streams text and reports usage", async () => {
     await using server = await startWireServer({ body: bodies.text });
     expect(await collect(modelAt(server.url).stream(requestOf(), calm()))).toEqual([
@@ -88,8 +94,8 @@ describe.each(providers)("a model of $name", ({ bodies, modelAt, finished, textB
     [403, "model_auth_failed", false, "not allowed"],
     [400, "model_request_invalid", false, "unknown field"],
     [404, "model_request_invalid", false, "no such model"],
-    [400, "model_context_overflow", false, "This model's maximum context length is 8192 tokens"],
-    [400, "model_context_overflow", false, "prompt is too long: 210000 tokens > 200000 maximum"],
+    [400, "context_overflow", false, "This model's maximum context length is 8192 tokens"],
+    [400, "context_overflow", false, "prompt is too long: 210000 tokens > 200000 maximum"],
     [400, "model_request_invalid", false, "Rate limit for context window tokens per minute"],
   ])("fails on %i with %s, retryable %s: %s", async (status, code, retryable, message) => {
     await using server = await startWireServer({ status, body: bodies.error(message) });
@@ -117,6 +123,26 @@ describe.each(providers)("a model of $name", ({ bodies, modelAt, finished, textB
     const { events, error } = await collectFailure(modelAt(server.url).stream(requestOf(), calm()));
     expect(textIn(events)).toBe("Hel");
     expect(error).toMatchObject({ code: "model_stream_cut", retryable: true });
+  });
+
+  // turn §8.75
+  it("makes a tool call anew when it broke off in the middle of its arguments, and only that one", async () => {
+    const call = (id: string, city: string) => ({ calls: [{ id, name: "weather", args: { city } }] });
+    const broken = said({ ...call("a", "Somewhere"), unfinished: true });
+    await using server = await startWireServer({ body: broken }, { body: said(call("b", "Oslo")) });
+    const attempts: AttemptRecord[] = [];
+    const stream = streamWithRetry(modelAt(server.url), requestOf(), {
+      signal: calm(),
+      onAttempt: (record) => attempts.push(record),
+      sleep: async () => undefined,
+    });
+    expect((await collect(stream)).slice(0, -1)).toEqual([
+      { type: "tool_call", callId: "b", toolName: "weather", argsText: '{"city":"Oslo"}' },
+    ]);
+    expect(attempts).toMatchObject([
+      { outcome: "failed", outputStarted: false, error: { code: "model_stream_cut" }, retry: { counted: true } },
+      { outcome: "completed", outputStarted: true },
+    ]);
   });
 
   it("fails with model_stream_cut when the stream is empty", async () => {

@@ -1,5 +1,6 @@
+import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type AttemptRecord, type ModelEvent, NO_USAGE, TroupeError } from "../../src/kernel/index.js";
+import { type AttemptRecord, type ModelEvent, NO_USAGE, TroupeError, type Usage } from "../../src/kernel/index.js";
 import {
   createScriptedModel,
   type Model,
@@ -81,10 +82,12 @@ describe("waiting because the provider asks for it", () => {
     expect(slept).toEqual(Array.from({ length: 2 + 3 }, () => 40_000));
   });
 
-  it("costs an attempt when it is short", async () => {
-    const { stream, slept } = attempt(limited(999));
-    await collectFailure(stream);
-    expect(slept).toEqual([999, 999, 999]);
+  it("costs an attempt when it is short, or was over before it was asked for", async () => {
+    for (const ms of [999, 0]) {
+      const { stream, slept } = attempt(limited(ms));
+      await collectFailure(stream);
+      expect(slept).toEqual([ms, ms, ms]);
+    }
   });
 });
 
@@ -119,6 +122,7 @@ describe("every attempt is recorded", () => {
     ]);
   });
 
+  // turn §8.75
   it("also one that failed after it began to answer, which is not repeated", async () => {
     const [record, ...more] = await recorded({
       chunks: ["a", "b"],
@@ -139,6 +143,102 @@ describe("every attempt is recorded", () => {
   });
 });
 
+describe("what a model counted", () => {
+  const counting = (usage: Partial<Record<keyof Usage, unknown>>): Model => ({
+    id: "miscounts",
+    async *stream() {
+      yield { type: "text_delta", blockId: "0", text: "said" };
+      // As wrong as a provider can be.
+      yield { type: "finish", reason: "stop", usage: { ...NO_USAGE, ...usage } as Usage };
+    },
+  });
+
+  // turn §8.10
+  it.each([
+    ["negative", { outputTokens: -4 }, "token_usage_invalid"],
+    ["a fraction", { inputTokens: 0.5 }, "token_usage_invalid"],
+    ["beyond counting", { inputTokens: 2 ** 60 }, "token_usage_overflow"],
+  ])("fails the call when it is %s, is not recorded and not asked for again", async (_, usage, code) => {
+    const records: AttemptRecord[] = [];
+    const stream = streamWithRetry(counting(usage), requestOf(), {
+      signal: calm(),
+      onAttempt: (record) => records.push(record),
+      sleep: async () => undefined,
+    });
+    const { events, error } = await collectFailure(stream);
+    expect(textIn(events)).toBe("said");
+    expect(error).toMatchObject({ code });
+    expect(records).toMatchObject([{ outcome: "failed", outputStarted: true, error: { code } }]);
+    expect(records[0]).not.toHaveProperty("usage");
+  });
+});
+
+describe("what a provider says of a failure", () => {
+  it("is passed on and recorded without secrets", async () => {
+    const records: AttemptRecord[] = [];
+    const model: Model = {
+      id: "leaks",
+      // biome-ignore lint/correctness/useYield: it fails before its first event
+      async *stream() {
+        throw new Error("401 for Authorization: Bearer abcdef0123456789");
+      },
+    };
+    const options = { signal: calm(), onAttempt: (record: AttemptRecord) => records.push(record) };
+    const { error } = await collectFailure(streamWithRetry(model, requestOf(), options));
+    const shown = "401 for Authorization: [hidden]";
+    expect(error).toMatchObject({ code: "model_failed", message: shown, cause: { message: shown } });
+    expect(records[0]?.error).toEqual({ code: "model_failed", message: shown });
+  });
+});
+
+// turn §8.76
+describe("what was shown", () => {
+  it("is never taken back: whatever attempts do, one repeated showed nothing, and is told of exactly once", async () => {
+    const behaviour = fc.record({
+      shows: fc.nat({ max: 3 }),
+      ends: fc.constantFrom(
+        "finish",
+        "model_unreachable",
+        "model_stream_cut",
+        "model_stream_malformed",
+        "model_failed",
+      ),
+    });
+    await fc.assert(
+      fc.asyncProperty(fc.array(behaviour, { minLength: 1, maxLength: 6 }), async (attempts) => {
+        let made = 0;
+        const model: Model = {
+          id: "moody",
+          async *stream() {
+            const { shows, ends } = attempts[made++ % attempts.length] as (typeof attempts)[number];
+            for (let n = 0; n < shows; n++) yield { type: "text_delta", blockId: "0", text: `${made}` };
+            if (ends !== "finish") throw new TroupeError(ends, "As the test wants it.");
+            yield { type: "finish", reason: "stop", usage: NO_USAGE };
+          },
+        };
+        const shown: string[] = [];
+        const records: AttemptRecord[] = [];
+        const stream = streamWithRetry(model, requestOf(), {
+          signal: calm(),
+          onRetry: () => shown.push("retry"),
+          onAttempt: (record) => records.push(record),
+          sleep: async () => undefined,
+        });
+        try {
+          for await (const event of stream) if (event.type === "text_delta") shown.push(event.text);
+        } catch {
+          // How it ends is not the point.
+        }
+        const retried = records.filter(({ retry }) => retry !== undefined);
+        expect(shown.filter((entry) => entry === "retry")).toHaveLength(retried.length);
+        expect(retried.every(({ outputStarted }) => !outputStarted)).toBe(true);
+        expect(shown.slice(0, retried.length)).toEqual(retried.map(() => "retry"));
+        expect(records).toHaveLength(made);
+      }),
+    );
+  });
+});
+
 describe("a model call is not repeated", () => {
   it("once an event was shown", async () => {
     const { stream, slept } = attempt({ chunks: ["a", "b"], fail: { code: "model_stream_cut", afterChunks: 1 } });
@@ -148,6 +248,7 @@ describe("a model call is not repeated", () => {
     expect(slept).toEqual([]);
   });
 
+  // turn §8.78
   it.each<[string, ScriptFailure]>([
     ["a rate limit without a time", { status: 429 }],
     ["a server error", { status: 500 }],

@@ -15,6 +15,8 @@ export interface WireServer {
   readonly url: string;
   /** The JSON bodies received, in order. */
   readonly requests: readonly unknown[];
+  /** Forgets the requests and gives these replies from now on. */
+  script(...replies: [Reply, ...Reply[]]): void;
   /** Resolves when a response is being held. */
   readonly held: Promise<void>;
   /** Destroys the socket under the response that is being held. */
@@ -25,7 +27,8 @@ export interface WireServer {
 }
 
 /** A provider on 127.0.0.1 that gives the replies in order, the last one again and again. */
-export async function startWireServer(...replies: [Reply, ...Reply[]]): Promise<WireServer> {
+export async function startWireServer(...given: [Reply, ...Reply[]]): Promise<WireServer> {
+  let replies = given;
   const requests: unknown[] = [];
   let heldResponse: ServerResponse | undefined;
   let isHeld = () => {};
@@ -55,6 +58,10 @@ export async function startWireServer(...replies: [Reply, ...Reply[]]): Promise<
   return {
     url: `http://127.0.0.1:${port}/v1`,
     requests,
+    script(...next) {
+      replies = next;
+      requests.length = 0;
+    },
     held,
     cut: () => void heldResponse?.socket?.destroy(),
     leftByClient,

@@ -1,10 +1,24 @@
 import { describe, expect, it } from "vitest";
-import { type Activity, NO_USAGE, TroupeError, type TurnResult, type Usage } from "../../src/kernel/index.js";
+import {
+  type Activity,
+  type ModelCallRecord,
+  NO_USAGE,
+  TroupeError,
+  type TurnResult,
+  type Usage,
+} from "../../src/kernel/index.js";
 import { ChildTurns } from "../../src/runtime/child-turns.js";
 import { Turn } from "../../src/runtime/turn.js";
 
 const usage = (inputTokens: number, outputTokens = 0): Usage => ({ ...NO_USAGE, inputTokens, outputTokens });
-const resultOf = (spent: Usage): TurnResult => ({
+const recordOf = (spent: Usage, model = "m"): ModelCallRecord => ({
+  modelCallId: "t1#0",
+  step: 0,
+  model,
+  route: model,
+  attempts: [{ attempt: 1, outcome: "completed", durationMs: 1, outputStarted: true, usage: spent }],
+});
+const resultOf = (spent: Usage, records: readonly ModelCallRecord[] = [recordOf(spent)]): TurnResult => ({
   sessionId: "child",
   turnId: "t1",
   turnIndex: 1,
@@ -13,10 +27,19 @@ const resultOf = (spent: Usage): TurnResult => ({
   text: "hi",
   usage: spent,
   modelCalls: 1,
+  modelCallRecords: records,
   toolCalls: [],
   issues: [],
 });
-const modelCall = (spent: Usage): Activity => ({ type: "model_call_finished", step: 0, reason: "stop", usage: spent });
+const modelCall = (spent: Usage, model = "m"): Activity => ({
+  type: "model_call_finished",
+  modelCallId: "t1#0",
+  step: 0,
+  reason: "stop",
+  usage: spent,
+  record: recordOf(spent, model),
+});
+const callStarted = (step: number): Activity => ({ type: "model_call_started", modelCallId: `t1#${step}`, step });
 const delta = (text: string, blockId = "b"): Activity => ({ type: "text_delta", blockId, text });
 
 /** A turn that does what the test says. */
@@ -30,9 +53,9 @@ function fakeTurn() {
   });
   const turn = new Turn({ start: () => result, listen: () => undefined, cancel: (reason) => cancelled.push(reason) });
   /** Ends it as the runtime does: the last activity, then the result. */
-  const end = (spent = NO_USAGE) => {
-    turn.receive({ type: "turn_finished", result: resultOf(spent) });
-    finish(resultOf(spent));
+  const end = (spent = NO_USAGE, records?: readonly ModelCallRecord[]) => {
+    turn.receive({ type: "turn_finished", result: resultOf(spent, records) });
+    finish(resultOf(spent, records));
   };
   return { turn, end, fail, cancelled };
 }
@@ -43,14 +66,14 @@ function start(
 ) {
   const { from = "parent", sessionId = "child", streams = true } = options;
   const fake = fakeTurn();
-  const told: Usage[] = [];
+  const told: [model: string, usage: Usage][] = [];
   const turnId = turns.start({
     from,
     sessionId,
     turnId: options.turnId,
     streams,
     start: () => fake.turn,
-    onUsage: (spent) => told.push(spent),
+    onUsage: (model, spent) => told.push([model, spent]),
   });
   return { ...fake, told, ref: { from, turnId } };
 }
@@ -88,10 +111,37 @@ describe("the usage of a child's turn", () => {
     turn.receive(modelCall(usage(10, 1)));
     turn.receive(modelCall(usage(20, 2)));
     await settled();
-    expect(told).toEqual([usage(10, 1), usage(20, 2)]);
+    expect(told).toEqual([
+      ["m", usage(10, 1)],
+      ["m", usage(20, 2)],
+    ]);
     end(usage(35, 3));
     expect((await turns.result(ref)).usage).toEqual(usage(35, 3));
-    expect(told).toEqual([usage(10, 1), usage(20, 2), usage(5, 0)]);
+    expect(told.slice(2)).toEqual([["m", usage(5, 0)]]);
+  });
+
+  it("is told by model, and what calls cost that came to nothing and what was spent beside them with it", async () => {
+    const turns = new ChildTurns();
+    const { turn, end, told, ref } = start(turns);
+    turn.receive(modelCall(usage(10), "one"));
+    turn.receive({
+      type: "model_call_failed",
+      modelCallId: "t1#1",
+      step: 1,
+      code: "plugin_assistant_response",
+      usage: usage(4),
+      record: recordOf(usage(4), "two"),
+    });
+    turn.receive({ type: "usage", source: "titles", model: "three", usage: usage(2) });
+    const calls = [recordOf(usage(10), "one"), recordOf(usage(4), "two"), recordOf(usage(1), "two")];
+    end(usage(15), calls);
+    await turns.result(ref);
+    expect(told).toEqual([
+      ["one", usage(10)],
+      ["two", usage(4)],
+      ["three", usage(2)],
+      ["two", usage(1)],
+    ]);
   });
 
   it("is not told again when everything was told", async () => {
@@ -100,7 +150,7 @@ describe("the usage of a child's turn", () => {
     turn.receive(modelCall(usage(10)));
     end(usage(10));
     await turns.result(ref);
-    expect(told).toEqual([usage(10)]);
+    expect(told).toEqual([["m", usage(10)]]);
   });
 
   it("is told before the result, and also when the turn fails", async () => {
@@ -110,7 +160,7 @@ describe("the usage of a child's turn", () => {
     turn.receive(modelCall(usage(7)));
     fail(new TroupeError("worker_lost", "gone"));
     expect(await result).toBe("worker_lost");
-    expect(told).toEqual([usage(7)]);
+    expect(told).toEqual([["m", usage(7)]]);
   });
 });
 
@@ -119,8 +169,8 @@ describe("the events of a child's turn", () => {
     const turns = new ChildTurns();
     const { turn, end, ref } = start(turns);
     const first = turns.events(ref);
-    turn.receive({ type: "model_call_started", step: 0 });
-    expect(await first).toEqual([{ type: "model_call_started", step: 0 }]);
+    turn.receive(callStarted(0));
+    expect(await first).toEqual([callStarted(0)]);
     turn.receive(delta("a"));
     turn.receive(delta("b"));
     await settled();
@@ -133,15 +183,12 @@ describe("the events of a child's turn", () => {
   it("of a slow reader are kept up to 1,024; a gap says how many are missing, and the last are there", async () => {
     const turns = new ChildTurns();
     const { turn, end, ref } = start(turns);
-    for (let step = 0; step < 1_100; step++) turn.receive({ type: "model_call_started", step });
+    for (let step = 0; step < 1_100; step++) turn.receive(callStarted(step));
     end();
     await turns.result(ref);
     const read = await readAll(turns, ref);
     expect(read).toHaveLength(1_025);
-    expect(read.slice(0, 2)).toEqual([
-      { type: "gap", missed: 77 },
-      { type: "model_call_started", step: 77 },
-    ]);
+    expect(read.slice(0, 2)).toEqual([{ type: "gap", missed: 77 }, callStarted(77)]);
     expect(read.at(-1)).toMatchObject({ type: "turn_finished" });
   });
 
@@ -150,7 +197,7 @@ describe("the events of a child's turn", () => {
     const { turn, end, ref } = start(turns);
     const readers = [readAll(turns, ref), readAll(turns, ref)];
     await settled();
-    turn.receive({ type: "model_call_started", step: 0 });
+    turn.receive(callStarted(0));
     end();
     await turns.result(ref);
     expect((await Promise.all(readers)).flat().map(({ type }) => type)).toEqual([

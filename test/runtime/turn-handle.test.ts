@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import { type Activity, NO_USAGE, TroupeError, type TurnResult } from "../../src/kernel/index.js";
+import { ACTIVITY_VERSION, type Activity, NO_USAGE, TroupeError, type TurnResult } from "../../src/kernel/index.js";
 import { Turn } from "../../src/runtime/turn.js";
 
 const RESULT: TurnResult = {
@@ -11,11 +11,12 @@ const RESULT: TurnResult = {
   text: "hi",
   usage: NO_USAGE,
   modelCalls: 1,
+  modelCallRecords: [],
   toolCalls: [],
   issues: [],
 };
 const FAILURE = new TroupeError("worker_lost", "The session worker is gone.");
-const STARTED: Activity = { type: "turn_started", turnId: "t", turnIndex: 0 };
+const STARTED: Activity = { type: "turn_started", version: ACTIVITY_VERSION, turnId: "t", turnIndex: 0 };
 const FINISHED: Activity = { type: "turn_finished", result: RESULT };
 const delta = (text: string, blockId = "1"): Activity => ({ type: "text_delta", blockId, text });
 
@@ -145,12 +146,22 @@ describe("iterating a turn", () => {
     const { turn, finish } = startTurn();
     const reading = read(turn);
     await settled();
-    for (const activity of [STARTED, { type: "model_call_started", step: 0 }, delta("hi"), FINISHED] as Activity[]) {
+    for (const activity of [
+      STARTED,
+      { type: "model_call_started", modelCallId: "t#0", step: 0 },
+      delta("hi"),
+      FINISHED,
+    ] as Activity[]) {
       turn.receive(activity);
       await settled();
     }
     finish(RESULT);
-    expect(await reading).toEqual([STARTED, { type: "model_call_started", step: 0 }, delta("hi"), FINISHED]);
+    expect(await reading).toEqual([
+      STARTED,
+      { type: "model_call_started", modelCallId: "t#0", step: 0 },
+      delta("hi"),
+      FINISHED,
+    ]);
   });
 
   it("goes together with awaiting it", async () => {

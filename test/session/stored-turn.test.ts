@@ -60,6 +60,8 @@ async function services(failing: number): Promise<SessionServices> {
     store: store as unknown as SessionServices["store"],
     models: new Map([["", createScriptedModel({ turns: [[{ text: "You said: {input}" }]] })]]),
     prompt: undefined,
+    budget: null,
+    prices: {},
     journals: false,
     surfaces: new Surfaces([link], [], "sequential"),
     homes: {} as SessionServices["homes"],

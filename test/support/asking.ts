@@ -1,4 +1,4 @@
-import type { Session, TroupeOptions, TurnResult } from "troupe";
+import { type Ledger, type Session, type TroupeOptions, type TurnResult, usageReport } from "troupe";
 import { firstToolValue, fixture, plugin } from "./runtime.js";
 
 /** What the asking plugin says of each call: its value, the code of its error, or that there is no such method. */
@@ -39,6 +39,12 @@ export const usage = (inputTokens: number, outputTokens: number): TurnResult["us
   cacheWriteTokens: 0,
   reasoningTokens: 0,
 });
+
+/** What a session has spent beside its own turns, by source. */
+export function spentBeside({ ledger }: { readonly ledger: Ledger }): Readonly<Record<string, TurnResult["usage"]>> {
+  const { turn: _own, ...beside } = usageReport(ledger).bySource;
+  return beside;
+}
 
 /** A runtime with the asking plugin and a model that does as it is told; every model call costs 10 and 5 tokens. */
 export const asking = (tier: "worker" | "inline", options: TroupeOptions = {}): TroupeOptions => ({

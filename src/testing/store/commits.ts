@@ -37,7 +37,13 @@ export const COMMITS: Cases = {
     const state = component({ calls: 3 });
     const usage = { ...NO_USAGE, inputTokens: 12, reasoningTokens: 5 };
     const frames = [{ frameId: "main", reason: "compaction", leaf: null }];
-    const head = { usage, ledger: { compaction: usage }, frameId: "second", frames, components: { tools: state.hash } };
+    const head = {
+      usage,
+      ledger: [{ source: "compaction", model: "small", usage }],
+      frameId: "second",
+      frames,
+      components: { tools: state.hash },
+    };
     const one = turn("a", 1, { components: [state], head });
     assert.deepEqual(await commit(backend, one), [OK]);
     assert.deepEqual(await backend.head("a"), one.head);
