@@ -90,7 +90,7 @@ class BatchRun {
     const { emit, brokenArgs, session } = this.#batch;
     emit({ type: "tool_call_started", callId: call.callId, toolName: call.toolName, args: call.args });
     if (this.#aborted) return { call, decided: CANCELLED };
-    const broken = brokenArgs[call.callId];
+    const broken = Object.hasOwn(brokenArgs, call.callId) ? brokenArgs[call.callId] : undefined;
     if (broken !== undefined) return { call, decided: notJson(call, broken) };
     const known = this.#batch.catalog.get(call.toolName) !== undefined;
     // A tool the model cannot have never reaches a hook.
@@ -224,14 +224,15 @@ class BatchRun {
   }
 
   /** What the model reads of a result. An error is its reading: the record keeps the result. */
-  async #project({ durationMs, output, ...call }: ToolRecord): Promise<string> {
+  async #project({ callId, toolName, args, output, durationMs }: ToolRecord): Promise<string> {
     const { session, facts } = this.#batch;
+    const call: ToolCall = { callId, toolName, args };
     try {
       const projected = await session.hooks.only(
         "tool_result_projector",
         { ...facts, call, output, durationMs },
         // Not the batch's signal: the model will read the results of a batch whose turn was aborted, too.
-        { ...unlessAborted(this.#batch.signal), toolName: call.toolName },
+        { ...unlessAborted(this.#batch.signal), toolName },
       );
       return typeof projected === "string" ? projected : renderToolOutput(output);
     } catch (error) {
