@@ -6,6 +6,7 @@ import {
   firstToolValue,
   fixture,
   oneToolCall,
+  PATIENT,
   plugin,
   refusalOf,
   registers,
@@ -289,7 +290,7 @@ describe.each(["worker", "inline"] as const)("plugins that register, in the tier
 });
 
 test("a plugin that registers gets its state back when its thread is replaced, also in a session that was never closed", async () => {
-  const troupe = await startTroupe({ sessionWorkers: 1, plugins: [{ module: plugin("lives") }] });
+  const troupe = await startTroupe({ sessionWorkers: 1, plugins: [{ module: plugin("lives"), ...PATIENT }] });
   const session = await troupe.session("s");
   await session.turn("hi");
   await troupe.kill({ plugin: "test.lives" });
