@@ -21,6 +21,7 @@ import { needsItsTurn, type OperationRequest, runOperation } from "./operations.
 import type { ConfigReceipt, OperationReceipt, SessionInfo, SessionState, TurnExtras } from "./protocol.js";
 import { ResumedTurn } from "./resumed-turn.js";
 import type { InputRequest, Session } from "./session.js";
+import type { TurnRequest } from "./turn-context.js";
 
 /** What waits for its place: a turn, or an operation that needs the session to itself. */
 interface Work {
@@ -214,16 +215,14 @@ export class SessionActor {
     input: string,
     options: { readonly emit: (activity: Activity) => void; readonly signal: AbortSignal },
     extras: TurnExtras = NO_EXTRAS,
-    call?: string,
+    asked: Pick<TurnRequest, "call" | "again"> = {},
   ): Promise<TurnResult> {
     const { signal } = options;
     const emit = (activity: Activity) => {
       options.emit(activity);
       this.#onActivity(activity);
     };
-    return this.#post((session) =>
-      runTurn(session, { input, emit, signal, extras, ...(call !== undefined && { call }) }),
-    );
+    return this.#post((session) => runTurn(session, { input, emit, signal, extras, ...asked }));
   }
 
   /**
@@ -242,7 +241,7 @@ export class SessionActor {
         details: { sessionId: this.id, turnIndex: session.turnIndex },
       });
     }
-    return this.turn(input, turn, extras, call);
+    return this.turn(input, turn, extras, { call, again: true });
   }
 
   /** Takes up a turn that a crash left behind, before anything else. */

@@ -322,7 +322,7 @@ class SessionHost {
       const actor = this.actor(sessionId);
       if (!this.#setup.journals) return packResult(await actor.turn(input, turn, extras));
       const call = `${this.#setup.runtimeId}:${key}`;
-      if (again !== true) return packResult(await actor.turn(input, turn, extras, call));
+      if (again !== true) return packResult(await actor.turn(input, turn, extras, { call }));
       return packResult(await actor.turnAgain(input, turn, extras ?? NO_EXTRAS, call));
     } finally {
       this.#finished++;

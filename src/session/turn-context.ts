@@ -26,6 +26,8 @@ export interface TurnRequest {
   readonly extras: TurnExtras;
   /** Whose call it is, when it is a host's. */
   readonly call?: string;
+  /** It was asked for before, of a worker that was lost. */
+  readonly again?: boolean;
   /** The inputs that waited and begin it. */
   readonly inputIds?: readonly string[];
   /** Nobody holds it: stopped halfway it is refused, and its inputs wait on. */

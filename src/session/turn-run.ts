@@ -62,7 +62,9 @@ export async function runOneTurn(
   beginning: Omit<TurnBeginning, "history">,
 ): Promise<TurnResult> {
   const run = new TurnRun(session, request, { ...beginning, history: await session.history() });
-  if (session.services.journals) run.begin(beginning);
+  const begun = session.services.journals ? run.begin(beginning) : undefined;
+  // A turn that had its worker killed before may do so again: it is counted before it can.
+  if (request.again === true || beginning.unfinished !== undefined) await begun;
   session.running = run;
   try {
     return await run.run();
@@ -129,7 +131,7 @@ class TurnRun implements RunningTurn {
   }
 
   /** Writes down what is begun, so that it can be begun again. */
-  begin({ parts, unfinished }: Omit<TurnBeginning, "history">): void {
+  begin({ parts, unfinished }: Omit<TurnBeginning, "history">): Promise<unknown> | undefined {
     const { input, extras, call, inputIds = [] } = this.#request;
     const blobs = this.#session.blobs.unsaved().map(({ bytes }) => bytes);
     const written =
@@ -138,6 +140,7 @@ class TurnRun implements RunningTurn {
         : this.#journal?.resume(unfinished.resumed);
     // What is recorded next fails for the same reason, and is waited for.
     written?.catch(ignore);
+    return written;
   }
 
   get turnId(): string {
