@@ -13,7 +13,7 @@ import type { Commit } from "../../src/kernel/index.js";
 import { openLmdb } from "../../src/store/index.js";
 import { turn as storedTurn } from "../store/commits.js";
 import { ask, askInTurn, asking, type Call, told, turnThatAsks, usage, valueIn } from "../support/asking.js";
-import { fixture, startTroupe, tempFolder } from "../support/runtime.js";
+import { fixture, refusalOf, startTroupe, tempFolder } from "../support/runtime.js";
 
 const entry = (source: string, model: string, ...spent: [number, number]): LedgerEntry => ({
   source,
@@ -158,16 +158,36 @@ describe("a stored ledger", () => {
     expect(total).toEqual(usage(36, 19));
   });
 
-  test("of an older version is read, and goes on", async () => {
+  /** A session whose head was stored with this in it. */
+  async function stored(fields: object) {
     const path = await tempFolder();
     const backend = openLmdb(path);
     const { head, ...commit } = storedTurn("s", 1);
-    // As it was stored when there were only sources, and own calls stood in the head's usage alone.
-    const old = { ...head, usage: usage(100, 50), ledger: { titles: usage(7, 3) } };
-    backend.commit([{ ...commit, head: old } as unknown as Commit]);
+    backend.commit([{ ...commit, head: { ...head, ...fields } } as unknown as Commit]);
     backend.close();
     const troupe = await startTroupe(asking("inline", { store: { path } }));
-    const session = await troupe.session("s");
+    return { troupe, session: await troupe.session("s") };
+  }
+
+  // turn §8.10
+  test("that is full refuses what it could not count, before anything is written", async () => {
+    const full = usage(Number.MAX_SAFE_INTEGER, 0);
+    const ledger = ["turn", "titles"].map((source) => ({ source, model: "told", usage: full }));
+    const { session } = await stored({ usage: full, ledger });
+    expect(await ask(session, direct("titles"))).toEqual([{ error: "token_usage_overflow" }]);
+    expect(await refusalOf(session.turn(told({ say: "hi" })))).toMatchObject({
+      code: "token_usage_overflow",
+      details: { counter: "inputTokens" },
+    });
+    expect(await session.view()).toMatchObject({ turnIndex: 1, messageCount: 1, usage: full, ledger });
+    // There is room for others.
+    expect(await ask(session, direct("notes"))).toMatchObject([{ value: { usage: usage(3, 2) } }]);
+    expect((await session.view()).ledger).toEqual([...ledger, entry("notes", "told", 3, 2)]);
+  });
+
+  test("of an older version is read, and goes on", async () => {
+    // As it was stored when there were only sources, and own calls stood in the head's usage alone.
+    const { troupe, session } = await stored({ usage: usage(100, 50), ledger: { titles: usage(7, 3) } });
     const before = [entry("turn", "unknown", 100, 50), entry("titles", "unknown", 7, 3)];
     expect(await session.view()).toMatchObject({ usage: usage(100, 50), ledger: before });
     await session.turn(told({ say: "hi" }));
