@@ -46,7 +46,8 @@ export function spentOf(
   const unpriced = new Set<string>();
   for (const { model, usage } of ledger) {
     const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens } = usage;
-    const all = inputTokens + outputTokens + cacheReadTokens + cacheWriteTokens;
+    // Input counts what came from and went into a cache.
+    const all = inputTokens + outputTokens;
     tokens += all;
     const price = Object.hasOwn(prices, model) ? prices[model] : undefined;
     if (price === undefined) {
@@ -54,8 +55,9 @@ export function spentOf(
       continue;
     }
     const { input, output, cacheRead = input, cacheWrite = input } = price;
+    const uncached = Math.max(0, inputTokens - cacheReadTokens - cacheWriteTokens);
     const perMillion =
-      inputTokens * input + outputTokens * output + cacheReadTokens * cacheRead + cacheWriteTokens * cacheWrite;
+      uncached * input + outputTokens * output + cacheReadTokens * cacheRead + cacheWriteTokens * cacheWrite;
     cost += perMillion / 1_000_000;
   }
   return { tokens, cost, unpriced: [...unpriced].sort() };

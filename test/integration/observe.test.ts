@@ -1,7 +1,7 @@
 import type { Observed, Session } from "troupe";
 import { scriptedModel } from "troupe";
 import { describe, expect, test } from "vitest";
-import { plugin, refusalOf, startTroupe } from "../support/runtime.js";
+import { plugin, refusalOf, startTroupe, until } from "../support/runtime.js";
 
 /** Reads until the session has stored this many turns since. */
 async function read(session: Session, turns: number, cursor?: string): Promise<Observed[]> {
@@ -23,6 +23,15 @@ const textOf = (seen: readonly Observed[]) =>
   }, "");
 
 const model = scriptedModel({ turns: [[{ chunks: ["one ", "two ", "three"] }]] });
+
+/** The same numbers from 0 to 1 every time. */
+function seeded(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state * 1_664_525 + 1_013_904_223) % 2 ** 32;
+    return state / 2 ** 32;
+  };
+}
 
 describe("whoever observes a session", () => {
   test("sees the turns that others ask for, and when they are stored", async () => {
@@ -67,6 +76,7 @@ describe("whoever observes a session", () => {
     expect(missed.at(-1)?.event).toEqual({ type: "committed", revision: 2, turnIndex: 2 });
   });
 
+  // turn §8.91
   test("is told of a gap when the session's worker was replaced, and goes on behind it", async () => {
     const troupe = await startTroupe({ sessionWorkers: 1, model });
     const session = await troupe.session("s");
@@ -83,6 +93,7 @@ describe("whoever observes a session", () => {
     await events.return?.();
   });
 
+  // turn §8.93
   test("never ends or slows a turn by leaving or by not reading", async () => {
     const troupe = await startTroupe({ sessionWorkers: 1, model });
     const session = await troupe.session("s");
@@ -100,6 +111,7 @@ describe("whoever observes a session", () => {
     await idle.return?.();
   });
 
+  // turn §8.91
   test("cannot use the cursor of another session, or something that is none", async () => {
     const troupe = await startTroupe({ sessionWorkers: 1, model });
     const [one, two] = [await troupe.session("one"), await troupe.session("two")];
@@ -110,6 +122,73 @@ describe("whoever observes a session", () => {
     for (const wrong of [cursor, "nonsense"]) {
       expect((await refusalOf(two.observe({ cursor: wrong }).next())).code).toBe("cursor_invalid");
     }
+  });
+
+  // turn §8.92
+  test("is told that a turn is stored only when it can be seen", async () => {
+    const troupe = await startTroupe({ sessionWorkers: 1, model });
+    const session = await troupe.session("s");
+    const revisions: [told: number, seen: number][] = [];
+    const reading = (async () => {
+      for await (const { event } of session.observe()) {
+        if (event.type !== "committed") continue;
+        revisions.push([event.revision, (await session.view()).revision]);
+        if (revisions.length === 5) return;
+      }
+    })();
+    await session.view();
+    for (let n = 1; n <= 5; n++) await session.turn(`turn ${n}`);
+    await reading;
+    for (const [told, seen] of revisions) expect(seen).toBeGreaterThanOrEqual(told);
+    expect(revisions.map(([told]) => told)).toEqual([1, 2, 3, 4, 5]);
+  });
+
+  // turn §8.92
+  test("and leaves a thousand times at random, in the middle of what is streamed, misses nothing and sees nothing twice", async () => {
+    const CHUNKS = Array.from({ length: 40 }, (_, n) => `${n} `);
+    const LEAVINGS = 1_000;
+    const troupe = await startTroupe({
+      sessionWorkers: 1,
+      // One turn in a burst, the next in its own time.
+      model: scriptedModel({ turns: [[{ chunks: CHUNKS }], [{ chunks: CHUNKS, chunkDelayMs: 1 }]] }),
+    });
+    const session = await troupe.session("s");
+    const random = seeded(7);
+    const texts: string[] = [];
+    let cursor: string | undefined;
+    let leavings = 0;
+    let turns = 0;
+
+    /** Reads a few events from where it was, then leaves: true when it saw a turn stored after which nothing comes. */
+    const readSome = async (last: number): Promise<boolean> => {
+      let left = 1 + Math.floor(random() * 4);
+      for await (const observed of session.observe(cursor === undefined ? {} : { cursor })) {
+        cursor = observed.cursor;
+        const { event } = observed;
+        if (event.type === "gap") throw new Error(`A gap, though the reader kept up: ${event.reason}`);
+        if (event.type === "committed") {
+          if (event.turnIndex === last) return true;
+        } else if (event.activity.type === "turn_started") texts.push("");
+        else if (event.activity.type === "text_delta") texts[texts.length - 1] += event.activity.text;
+        if (--left === 0) break;
+      }
+      return false;
+    };
+    const reading = (async () => {
+      for (; leavings < LEAVINGS; leavings++) await readSome(Number.NaN);
+    })();
+    await session.view();
+    while (leavings < LEAVINGS) {
+      turns++;
+      await session.turn(`turn ${turns}`);
+      // Further behind than what is kept there would be a gap, and rightly so.
+      await until("the reader keeps up", () => turns - texts.length < 10 || leavings >= LEAVINGS);
+    }
+    await reading;
+    // What is left of the last turns, unless it was all read.
+    await session.turn("the last one");
+    while (!(await readSome(turns + 1)));
+    expect(texts).toEqual(Array.from({ length: turns + 1 }, () => CHUNKS.join("")));
   });
 
   test("is let go when the runtime closes", async () => {

@@ -114,6 +114,7 @@ describe("a session", () => {
     expect((await session.turn("next")).text).toBe("quick");
   });
 
+  // turn §8.93
   test("leaving the loop does not cancel the turn", async () => {
     const troupe = await startTroupe({ model: scriptedModel({ turns: [[{ chunks: ["a", "b"], chunkDelayMs: 5 }]] }) });
     const turn = (await troupe.session("s")).turn("hi");

@@ -8,7 +8,7 @@ describe("what is spent", () => {
   it("is counted in tokens and priced by model; reasoning is part of the output and not counted twice", () => {
     const ledger = [
       { model: "small", usage: usage({ inputTokens: 500_000, outputTokens: 250_000, reasoningTokens: 200_000 }) },
-      { model: "large", usage: usage({ inputTokens: 100_000, cacheReadTokens: 300_000, cacheWriteTokens: 10_000 }) },
+      { model: "large", usage: usage({ inputTokens: 410_000, cacheReadTokens: 300_000, cacheWriteTokens: 10_000 }) },
     ];
     const prices = { small: { input: 2, output: 8 }, large: { input: 10, output: 50, cacheRead: 1 } };
     const { tokens, cost, unpriced } = spentOf(ledger, prices);

@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { ACTIVITY_VERSION, type Activity, NO_USAGE, TroupeError, type TurnResult } from "../../src/kernel/index.js";
 import { Turn } from "../../src/runtime/turn.js";
@@ -186,6 +187,7 @@ describe("iterating a turn", () => {
     ]);
   });
 
+  // turn §8.83
   it("slowly gives neighbouring deltas of one block joined, and loses nothing", async () => {
     const { turn, finish } = startTurn();
     const reader = turn[Symbol.asyncIterator]();
@@ -227,6 +229,57 @@ describe("iterating a turn", () => {
     expect(await slow.next()).toEqual({ done: false, value: delta("abc") });
     expect(await slow.next()).toEqual({ done: false, value: FINISHED });
     expect(await slow.next()).toEqual({ done: true, value: undefined });
+  });
+
+  // turn §8.83
+  it("at any speed gives every piece of every block once and in order, among everything else that happened", async () => {
+    const step = fc.oneof(
+      fc.record({
+        type: fc.constantFrom("text_delta" as const, "reasoning_delta" as const),
+        blockId: fc.constantFrom("1", "2"),
+        text: fc.string({ minLength: 1, maxLength: 3 }),
+      }),
+      fc.nat({ max: 9 }).map((n) => ({ type: "model_call_started" as const, modelCallId: `t#${n}`, step: n })),
+      fc.constant("read" as const),
+    );
+    /** A delta as so many pieces of one character: how it was cut means nothing. */
+    const pieces = (activities: readonly Activity[]) =>
+      activities.flatMap((activity) =>
+        "text" in activity
+          ? [...activity.text].map((text) => `${activity.type} ${activity.blockId} ${text}`)
+          : [JSON.stringify(activity)],
+      );
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
+        const { turn, finish } = startTurn();
+        const reader = turn[Symbol.asyncIterator]();
+        const sent: Activity[] = [];
+        const reads: Promise<IteratorResult<Activity>>[] = [];
+        for (const next of steps) {
+          if (next === "read") reads.push(reader.next());
+          else {
+            sent.push(next);
+            turn.receive(next);
+          }
+        }
+        turn.receive(FINISHED);
+        finish(RESULT);
+        const seen = (await Promise.all(reads)).flatMap(({ value, done }) => (done ? [] : [value]));
+        for (let next = await reader.next(); next.done !== true; next = await reader.next()) seen.push(next.value);
+        expect(pieces(seen)).toEqual(pieces([...sent, FINISHED]));
+      }),
+    );
+  });
+
+  // turn §8.83
+  it("at once gives every delta as it came", async () => {
+    const { turn } = startTurn();
+    const reader = turn[Symbol.asyncIterator]();
+    for (const next of [delta("a"), delta("b"), delta("c", "2"), delta("d")]) {
+      const reading = reader.next();
+      turn.receive(next);
+      expect(await reading).toEqual({ done: false, value: next });
+    }
   });
 
   it("may be left early: the turn goes on, and so do the other readers", async () => {

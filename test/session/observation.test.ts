@@ -24,6 +24,7 @@ describe("an observation", () => {
     expect(reader.events()).toEqual([committed(2)]);
   });
 
+  // turn §8.92
   it("gives a reader that comes back what it missed, and nothing twice", () => {
     const observation = new Observation("s");
     const first = read(observation);
@@ -65,6 +66,7 @@ describe("an observation", () => {
     expect(reader.events()).toHaveLength(2_049);
   });
 
+  // turn §8.91
   it("announces that a cursor is of another life, and of a place that has not been", () => {
     const { cursor } = new Observation("s");
     const ahead = new Observation("s");
@@ -85,6 +87,7 @@ describe("an observation", () => {
     expect(read(other, gap?.cursor).events()).toEqual([committed(1), committed(2)]);
   });
 
+  // turn §8.91
   it.each([
     ["of another session", new Observation("other").cursor],
     ["that is no cursor", "nonsense"],
@@ -94,6 +97,7 @@ describe("an observation", () => {
     expect(() => read(new Observation("s"), cursor)).toThrow(expect.objectContaining({ code: "cursor_invalid" }));
   });
 
+  // turn §8.92
   it("gives any reader, however often it leaves and returns, all text once and in order", () => {
     fc.assert(
       fc.property(

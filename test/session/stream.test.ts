@@ -65,6 +65,7 @@ const textsOf = (activities: readonly Activity[]) =>
   activities.map((activity) => ("text" in activity ? `${activity.type} ${activity.text}` : activity.type));
 
 describe("without stream hooks", () => {
+  // turn §8.83
   it("every event passes at once, each by itself", async () => {
     const { pump, activities, chunks } = pumpWith({});
     for (const event of [reasoning("hm"), text("Hel"), text("lo"), call("c"), FINISH]) pump.push(event);
@@ -130,6 +131,7 @@ describe("with stream hooks", () => {
     expect(chunks).toEqual(["quick: a", "quick: b", "quick: c"]);
   });
 
+  // turn §8.83
   it("chunks of different blocks never join", async () => {
     const gate = gated();
     const { pump, chunks } = pumpWith({ slow: gate.hook });
