@@ -4,7 +4,7 @@ import { isOnPath, outlinesOf, readHistory, readTail, readTree } from "./history
 import type { StoreCalls } from "./protocol.js";
 
 /** The calls that change nothing. */
-export type ReadMethod = Exclude<keyof StoreCalls, "commit" | "record">;
+export type ReadMethod = Exclude<keyof StoreCalls, "commit" | "record" | "delete">;
 
 /** How each is answered: by the store worker for a memory store, by the asking thread for one with a path. */
 export const READS: {

@@ -1,17 +1,20 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { MessagePort } from "node:worker_threads";
 import {
+  type ChangeCount,
   type Commit,
   type CommitReceipt,
   type JournalEntry,
   type JournalReceipt,
   type StoreWrite,
   TroupeError,
+  type WriteReceipt,
   type WriteResult,
 } from "../kernel/index.js";
 import { Lane } from "../wire/index.js";
 import type { StoreBackend, StoreReader } from "./contract.js";
-import type { StoreStats } from "./protocol.js";
+import { Maintenance } from "./maintenance.js";
+import type { DeleteRequest, StoreStats } from "./protocol.js";
 import { READS, type ReadMethod } from "./reads.js";
 import { writeFailed } from "./writes.js";
 
@@ -32,8 +35,18 @@ export class StoreServer {
   readonly #written = { commit: 0, record: 0 };
   #closed: Promise<void> | undefined;
 
+  readonly maintenance: Maintenance;
+
   constructor(backend: StoreBackend) {
     this.#backend = backend;
+    this.maintenance = new Maintenance({
+      backend,
+      write: (write) => this.#enqueue(write),
+      pause: async () => {
+        await nextTurn();
+        if (this.#closed !== undefined) throw storeClosed();
+      },
+    });
   }
 
   attach(port: MessagePort): void {
@@ -44,6 +57,17 @@ export class StoreServer {
       onLost: () => this.#lanes.delete(lane),
     });
     this.#lanes.add(lane);
+  }
+
+  /** Deletes a session; false when there was none. What only it led to goes with the next pruning. */
+  async deleteSession({ sessionId, expectedRevision }: DeleteRequest): Promise<boolean> {
+    const { changed } = await this.#enqueue<ChangeCount>({
+      kind: "delete",
+      sessionId,
+      at: Date.now(),
+      ...(expectedRevision !== undefined && { expectedRevision }),
+    });
+    return changed > 0;
   }
 
   stats(): StoreStats {
@@ -59,6 +83,7 @@ export class StoreServer {
 
   async #shutDown(): Promise<void> {
     this.#flush();
+    await this.maintenance.ended();
     // The answers must leave before their lanes close.
     await nextTurn();
     for (const lane of [...this.#lanes]) lane.close();
@@ -72,6 +97,8 @@ export class StoreServer {
         return this.#enqueue<CommitReceipt>({ kind: "commit", commit: payload as Commit });
       case "record":
         return this.#enqueue<JournalReceipt>({ kind: "record", entry: payload as JournalEntry, at: Date.now() });
+      case "delete":
+        return this.deleteSession(payload as DeleteRequest);
     }
     if (!Object.hasOwn(READS, method)) throw new TroupeError("unknown_method", `The store has no method ${method}.`);
     const read = READS[method as ReadMethod] as (reader: StoreReader, ask: unknown) => unknown;
@@ -79,7 +106,7 @@ export class StoreServer {
   }
 
   /** `Receipt`: what the planner answers to this kind of write. */
-  #enqueue<Receipt extends CommitReceipt | JournalReceipt>(write: StoreWrite): Promise<Receipt> {
+  #enqueue<Receipt extends WriteReceipt>(write: StoreWrite): Promise<Receipt> {
     if (this.#closed !== undefined) return Promise.reject(storeClosed());
     return new Promise((resolve, reject) => {
       this.#waiting.push({ write, resolve: resolve as WaitingWrite["resolve"], reject });
@@ -101,9 +128,14 @@ export class StoreServer {
         reject(result.error);
         return;
       }
-      if (!result.receipt.replayed) this.#written[write.kind]++;
+      this.#count(write, result.receipt);
+      this.maintenance.wrote(write);
       resolve(result.receipt);
     });
+  }
+
+  #count({ kind }: StoreWrite, receipt: WriteReceipt): void {
+    if ((kind === "commit" || kind === "record") && "replayed" in receipt && !receipt.replayed) this.#written[kind]++;
   }
 
   // A backend answers its own failures; a backend with a bug must not leave callers waiting for ever.
@@ -118,7 +150,7 @@ export class StoreServer {
 
 interface WaitingWrite {
   readonly write: StoreWrite;
-  readonly resolve: (receipt: CommitReceipt | JournalReceipt) => void;
+  readonly resolve: (receipt: WriteReceipt) => void;
   readonly reject: (error: TroupeError) => void;
 }
 

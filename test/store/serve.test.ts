@@ -67,6 +67,7 @@ test("a commit is answered only after its transaction", async () => {
     journal: (id) => backend.journal(id),
     sessionIds: () => backend.sessionIds(),
     sessionCount: () => backend.sessionCount(),
+    keys: (table, after, limit) => backend.keys(table, after, limit),
     writes: backend.writes,
     write(batch) {
       const results = backend.write(batch);
