@@ -20,5 +20,7 @@ export type { ExportRequest, ImportedSession, ImportRequest } from "./maintenanc
 export { openMemory } from "./memory.js";
 export type { DeleteRequest, LoadedSession, StoreCalls, StoreService, StoreStats } from "./protocol.js";
 export { type PrunePolicy, type PruneReport, Pruning, type SweepCount } from "./prune.js";
+export { type RepairedSession, type RepairReport, repairStore } from "./repair.js";
 export { StoreServer } from "./serve.js";
 export { openBackend, storeService } from "./service.js";
+export { type Finding, type SessionReport, type VerifyReport, verifyStore } from "./verify.js";

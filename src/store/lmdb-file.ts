@@ -4,7 +4,7 @@ import { messageOf, TroupeError } from "../kernel/index.js";
 import { checkLayout } from "./lmdb-layout.js";
 import { type Meta, PageFile, PageProblem } from "./lmdb-pages.js";
 import { FileWalk } from "./lmdb-walk.js";
-import { isMisplaced } from "./records.js";
+import { rightKey } from "./records.js";
 
 export const fileOf = (path: string): string => join(path, "data.mdb");
 
@@ -78,7 +78,8 @@ export function checkTrees(pages: PageFile, meta: Meta): void {
   for (const [name, tree] of tables) {
     if (name === META_TABLE) continue;
     walk.walk(name, tree, ({ key, value }) => {
-      if (sealed && isMisplaced(name, key.toString("utf8"), value())) {
+      const text = key.toString("utf8");
+      if (sealed && rightKey(name, text, value()) !== text) {
         throw new PageProblem(`a record of table ${name} stands under the wrong key`);
       }
     });

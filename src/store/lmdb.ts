@@ -24,6 +24,7 @@ import {
   readLayout,
   TABLE,
   type Table,
+  type TableName,
   type Tables,
 } from "./lmdb-layout.js";
 import { countOf, journalSessions, keysAfter, readHead, readJournal, readSegment } from "./lmdb-reads.js";
@@ -83,6 +84,36 @@ export function openLmdbReader(path: string): LmdbReader {
   } catch (error) {
     root.close();
     throw asTroupeError(error, "store_open_failed", `The store at ${path} cannot be read: ${messageOf(error)}`);
+  }
+}
+
+/** A record as it is stored. */
+export interface LmdbRecord {
+  readonly table: TableName;
+  readonly key: string;
+  readonly bytes: Uint8Array;
+}
+
+const RECORDS_PER_TRANSACTION = 1_000;
+
+/** Makes a new store of records that are sealed already. */
+export function createLmdb(path: string, records: Iterable<LmdbRecord>): void {
+  const root = openRoot(path, { readOnly: false });
+  try {
+    const tables = openTables(root);
+    const put = (part: readonly LmdbRecord[]) =>
+      root.transactionSync(() => {
+        for (const { table, key, bytes } of part) tables[table].putSync(key, bytes);
+      });
+    const part: LmdbRecord[] = [];
+    for (const record of records) {
+      part.push(record);
+      if (part.length === RECORDS_PER_TRANSACTION) put(part.splice(0));
+    }
+    put(part);
+    bringUpToDate(tables, undefined);
+  } finally {
+    root.close();
   }
 }
 

@@ -101,15 +101,18 @@ const OWN_KEY: Readonly<Record<string, (payload: Uint8Array) => string>> = {
   deleted: (payload) => decode<Tombstone>(payload).sessionId,
 };
 
-/** Is this a whole record that stands under a key that is not its own? One that was merely changed is not. */
-export function isMisplaced(table: string, key: string, bytes: Uint8Array): boolean {
+/**
+ * The key a record belongs under: another than its own only for a whole record that came to stand under a wrong one.
+ * One that was changed stays where it is.
+ */
+export function rightKey(table: string, key: string, bytes: Uint8Array): string {
   const ownKey = OWN_KEY[table];
-  if (ownKey === undefined || sealOf(bytes) === checksum(bytes.subarray(SEAL), key)) return false;
+  if (ownKey === undefined || sealOf(bytes) === checksum(bytes.subarray(SEAL), key)) return key;
   try {
     const own = ownKey(bytes.subarray(SEAL));
-    return own !== key && sealOf(bytes) === checksum(bytes.subarray(SEAL), own);
+    return sealOf(bytes) === checksum(bytes.subarray(SEAL), own) ? own : key;
   } catch {
-    return false;
+    return key;
   }
 }
 
