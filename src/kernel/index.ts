@@ -30,3 +30,4 @@ export * from "./turn.js";
 export * from "./turn-input.js";
 export * from "./usage.js";
 export * from "./write-plan.js";
+export * from "./writes.js";

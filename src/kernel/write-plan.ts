@@ -1,58 +1,29 @@
 import {
   COMMIT_BUDGET,
   type CommitBudget,
-  type CommitFacts,
   decide,
   headConflict,
   type StoredHead,
   sessionDeleted,
+  sessionExists,
 } from "./commit.js";
 import { TroupeError } from "./errors.js";
 import { differingPaths, type JournalEntry, type JournalRow } from "./journal.js";
 import type { Json } from "./json.js";
-import type { Commit } from "./state.js";
-
-/** One thing to write. A batch of them is one transaction. */
-export type StoreWrite =
-  | { readonly kind: "commit"; readonly commit: Commit }
-  | { readonly kind: "record"; readonly entry: JournalEntry; readonly at: number }
-  | ({ readonly kind: "clear" } & JournalClearing);
-
-/** A turn came to nothing: what it recorded is forgotten. */
-export interface JournalClearing {
-  readonly sessionId: string;
-  readonly expectedRevision: number;
-}
-
-export interface CommitReceipt {
-  readonly revision: number;
-  /** True when this operation had already been committed: nothing was written, the first answer is given again. */
-  readonly replayed: boolean;
-}
-
-/** The answer to a record: it is kept now, or was before, and then the first outcome counts. */
-export type JournalReceipt = { readonly replayed: false } | { readonly replayed: true; readonly bytes: Uint8Array };
-
-export type WriteResult =
-  | { readonly ok: true; readonly receipt: CommitReceipt | JournalReceipt }
-  | { readonly ok: false; readonly error: TroupeError };
-
-/** One row to write or to delete. Backends carry these out and decide nothing. */
-export type Change =
-  | { readonly kind: "put_head"; readonly stored: StoredHead }
-  | { readonly kind: "put_segment"; readonly id: string; readonly bytes: Uint8Array }
-  | { readonly kind: "put_component"; readonly hash: string; readonly bytes: Uint8Array }
-  | { readonly kind: "put_journal"; readonly sessionId: string; readonly row: JournalRow }
-  | { readonly kind: "clear_journal"; readonly sessionId: string; readonly sequences: readonly number[] };
-
-/** A journal row without what it recorded. */
-export type JournalMark = Pick<JournalRow, "sequence" | "turnId" | "key" | "hash">;
-
-export interface WriteFacts extends CommitFacts {
-  /** The session's journal, in order. */
-  journal(sessionId: string): readonly JournalMark[];
-  journalRow(sessionId: string, sequence: number): JournalRow | undefined;
-}
+import { PlannedFacts } from "./planned-facts.js";
+import { type Commit, type Head, parseNodeId } from "./state.js";
+import type {
+  Change,
+  DeleteWrite,
+  ImportWrite,
+  JournalClearing,
+  JournalReceipt,
+  StoreWrite,
+  SweepWrite,
+  WriteFacts,
+  WriteReceipt,
+  WriteResult,
+} from "./writes.js";
 
 /** A batch, decided: the answer to each write, and what a backend has to change, in order. */
 export interface WritePlan {
@@ -84,7 +55,7 @@ export function planWrites(
 }
 
 interface Planned {
-  readonly receipt: CommitReceipt | JournalReceipt;
+  readonly receipt: WriteReceipt;
   readonly changes: readonly Change[];
 }
 
@@ -96,6 +67,12 @@ function planWrite(facts: WriteFacts, write: StoreWrite, budget: CommitBudget): 
       return planRecord(facts, write, budget);
     case "clear":
       return planClear(facts, write);
+    case "delete":
+      return planDelete(facts, write);
+    case "sweep":
+      return planSweep(facts, write);
+    case "import":
+      return planImport(facts, write);
   }
 }
 
@@ -114,16 +91,10 @@ function planCommit(facts: WriteFacts, commit: Commit, budget: CommitBudget): Pl
   }
 }
 
-function planClear(facts: WriteFacts, clearing: JournalClearing): Planned {
-  const { sessionId, expectedRevision } = clearing;
+function planClear(facts: WriteFacts, { sessionId, expectedRevision }: JournalClearing): Planned {
   const actual = facts.head(sessionId)?.head.revision ?? 0;
-  if (actual !== expectedRevision) throw headConflict(sessionId, clearing, actual);
-  return { receipt: { replayed: false }, changes: clearingOf(facts, sessionId) };
-}
-
-function clearingOf(facts: WriteFacts, sessionId: string): Change[] {
-  const sequences = facts.journal(sessionId).map(({ sequence }) => sequence);
-  return sequences.length === 0 ? [] : [{ kind: "clear_journal", sessionId, sequences }];
+  if (actual !== expectedRevision) throw headConflict(sessionId, { expectedRevision }, actual);
+  return { receipt: { replayed: false }, changes: clearing(facts, sessionId) };
 }
 
 function changesOf(facts: WriteFacts, commit: Commit, stored: StoredHead): Change[] {
@@ -131,9 +102,75 @@ function changesOf(facts: WriteFacts, commit: Commit, stored: StoredHead): Chang
   const changes: Change[] = [];
   if (commit.segment !== undefined) changes.push({ kind: "put_segment", ...commit.segment });
   for (const { hash, bytes } of commit.components) changes.push({ kind: "put_component", hash, bytes });
-  if (commit.clearsJournal === true) changes.push(...clearingOf(facts, sessionId));
+  if (commit.clearsJournal === true) changes.push(...clearing(facts, sessionId));
   changes.push({ kind: "put_head", stored });
   return changes;
+}
+
+function clearing(facts: WriteFacts, sessionId: string): Change[] {
+  const sequences = facts.journal(sessionId).map(({ sequence }) => sequence);
+  return sequences.length === 0 ? [] : [{ kind: "clear_journal", sessionId, sequences }];
+}
+
+/** Deleting what is not there is done already. */
+function planDelete(facts: WriteFacts, { sessionId, expectedRevision, at }: DeleteWrite): Planned {
+  const revision = facts.head(sessionId)?.head.revision;
+  if (expectedRevision !== undefined && revision !== undefined && revision !== expectedRevision) {
+    throw headConflict(sessionId, { expectedRevision }, revision);
+  }
+  const changes = clearing(facts, sessionId);
+  if (revision !== undefined) changes.push({ kind: "delete_head", sessionId, revision, at });
+  return { receipt: { changed: changes.length }, changes };
+}
+
+function planSweep(facts: WriteFacts, { segments, components, journals, recordedSince }: SweepWrite): Planned {
+  const over = journals.filter((sessionId) => {
+    const last = facts.journal(sessionId).at(-1)?.sequence;
+    const row = last === undefined ? undefined : facts.journalRow(sessionId, last);
+    return row !== undefined && row.at < recordedSince;
+  });
+  const changes: Change[] = [
+    ...segments.map((id): Change => ({ kind: "delete_segment", id })),
+    ...components.map((hash): Change => ({ kind: "delete_component", hash })),
+    ...over.flatMap((sessionId) => clearing(facts, sessionId)),
+  ];
+  return { receipt: { changed: changes.length }, changes };
+}
+
+/** Parts of a session that is not there yet; nobody sees them before its head, which is refused while one is missing. */
+function planImport(facts: WriteFacts, { sessionId, segments, components, head }: ImportWrite): Planned {
+  if (facts.head(sessionId) !== undefined) throw sessionExists(sessionId);
+  if (facts.isDeleted(sessionId)) throw sessionDeleted(sessionId);
+  const stranger = segments.find(
+    ({ id }) => !id.startsWith(`${sessionId}@`) || !/^\d+$/.test(id.slice(sessionId.length + 1)),
+  );
+  if (stranger !== undefined) throw importIncomplete(sessionId, `${stranger.id} is another session's`);
+  const changes: Change[] = [
+    ...segments.map((segment): Change => ({ kind: "put_segment", ...segment })),
+    ...components.map((component): Change => ({ kind: "put_component", ...component })),
+  ];
+  if (head !== undefined) {
+    const brought = new Set([...segments.map(({ id }) => id), ...components.map(({ hash }) => hash)]);
+    checkImported(facts, head, brought);
+    changes.push({ kind: "put_head", stored: { head, receipts: [] } });
+  }
+  return { receipt: { changed: changes.length }, changes };
+}
+
+function checkImported(facts: WriteFacts, head: Head, brought: ReadonlySet<string>): void {
+  const leaves = [head.leaf, ...(head.frames ?? []).map(({ leaf }) => leaf)].filter((leaf) => leaf !== null);
+  const missing =
+    leaves.find((leaf) => {
+      const { segment } = parseNodeId(leaf);
+      return !brought.has(segment) && facts.segment(segment) === undefined;
+    }) ?? Object.values(head.components).find((hash) => !brought.has(hash) && !facts.hasComponent(hash));
+  if (missing !== undefined) throw importIncomplete(head.sessionId, `${missing} is missing`);
+}
+
+function importIncomplete(sessionId: string, why: string): TroupeError {
+  return new TroupeError("import_incomplete", `Session ${sessionId} cannot be imported: ${why}.`, {
+    details: { sessionId },
+  });
 }
 
 /** First writer wins: per turn and replay key there is one outcome, and everybody who asks gets it. */
@@ -162,80 +199,6 @@ function replay(facts: WriteFacts, entry: JournalEntry, sequence: number): Journ
   if (row === undefined) throw new Error(`Journal row ${sequence} of session ${entry.sessionId} vanished.`);
   if (row.hash !== entry.hash) throw replayMismatch(row, entry);
   return { replayed: true, bytes: row.bytes };
-}
-
-/** The facts with what earlier writes of the batch will change. */
-class PlannedFacts implements WriteFacts {
-  readonly changes: Change[] = [];
-  readonly #facts: WriteFacts;
-  readonly #heads = new Map<string, StoredHead>();
-  readonly #segments = new Map<string, Uint8Array>();
-  readonly #components = new Set<string>();
-  readonly #journals = new Map<string, JournalMark[]>();
-
-  constructor(facts: WriteFacts) {
-    this.#facts = facts;
-  }
-
-  add(changes: readonly Change[]): void {
-    for (const change of changes) this.#apply(change);
-    this.changes.push(...changes);
-  }
-
-  #apply(change: Change): void {
-    switch (change.kind) {
-      case "put_head":
-        this.#heads.set(change.stored.head.sessionId, change.stored);
-        break;
-      case "put_segment":
-        this.#segments.set(change.id, change.bytes);
-        break;
-      case "put_component":
-        this.#components.add(change.hash);
-        break;
-      case "put_journal":
-        this.#journals.set(change.sessionId, [...this.journal(change.sessionId), change.row]);
-        break;
-      case "clear_journal":
-        this.#journals.set(change.sessionId, []);
-        break;
-    }
-  }
-
-  head(sessionId: string): StoredHead | undefined {
-    return this.#heads.get(sessionId) ?? this.#facts.head(sessionId);
-  }
-
-  isDeleted(sessionId: string): boolean {
-    return this.#facts.isDeleted(sessionId);
-  }
-
-  segment(id: string) {
-    const bytes = this.#segments.get(id);
-    return bytes === undefined ? this.#facts.segment(id) : this.outline(bytes);
-  }
-
-  hasComponent(hash: string): boolean {
-    return this.#components.has(hash) || this.#facts.hasComponent(hash);
-  }
-
-  outline(bytes: Uint8Array) {
-    return this.#facts.outline(bytes);
-  }
-
-  journal(sessionId: string): readonly JournalMark[] {
-    return this.#journals.get(sessionId) ?? this.#facts.journal(sessionId);
-  }
-
-  journalRow(sessionId: string, sequence: number): JournalRow | undefined {
-    for (const change of this.changes.toReversed()) {
-      if (change.kind === "clear_journal" && change.sessionId === sessionId) return undefined;
-      if (change.kind === "put_journal" && change.sessionId === sessionId && change.row.sequence === sequence) {
-        return change.row;
-      }
-    }
-    return this.#facts.journalRow(sessionId, sequence);
-  }
 }
 
 function recordTooLarge({ sessionId, key }: JournalEntry, bytes: number, budget: CommitBudget): TroupeError {

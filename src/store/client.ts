@@ -13,7 +13,7 @@ import { Lane } from "../wire/index.js";
 import type { StoreOptions } from "./contract.js";
 import type { HistoryTail, MessageNode } from "./history.js";
 import { type LmdbReader, openLmdbReader } from "./lmdb.js";
-import type { LoadedSession, StoreCalls } from "./protocol.js";
+import type { DeleteRequest, LoadedSession, StoreCalls } from "./protocol.js";
 import { READS, type ReadMethod } from "./reads.js";
 
 export interface StoreClientOptions {
@@ -110,6 +110,11 @@ export class StoreClient {
   /** Forgets what a turn recorded that came to nothing. */
   async clearJournal(clearing: JournalClearing): Promise<void> {
     await this.#call("clearJournal", clearing);
+  }
+
+  /** Deletes a session; false when there was none. Whoever still has it open is refused with `session_deleted`. */
+  delete(request: DeleteRequest): Promise<boolean> {
+    return this.#call("delete", request);
   }
 
   /** Commits without an answer reject with `worker_lost`; they may have been written. */

@@ -21,8 +21,6 @@ export interface StoreReader {
   component(hash: string): Uint8Array | undefined;
   /** What the session's running turn has recorded, in order. */
   journal(sessionId: string): readonly JournalRow[];
-  /** The sessions that have a journal, each once. */
-  unfinishedIds(): Iterable<string>;
   /** Every session, in the order of the ids' UTF-8 bytes. */
   sessionIds(): Iterable<string>;
   sessionCount(): number;
@@ -45,10 +43,14 @@ export interface StoreBackend extends StoreReader {
    * write of the batch answers `store_write_failed` and nothing of it is stored.
    */
   write(batch: readonly StoreWrite[]): WriteResult[];
+  /** The next keys of a table after one, in order; of journals, the sessions that have one. */
+  keys(table: KeyTable, after: string | undefined, limit: number): string[];
   /** Exact counts since opening, so that tests can pin what a turn costs. */
   readonly writes: WriteCounts;
   close(): void;
 }
+
+export type KeyTable = "segments" | "components" | "journals";
 
 /** Transactions that wrote something, and the records (heads, segments, components, journal rows) they wrote. */
 export interface WriteCounts {

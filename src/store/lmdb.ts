@@ -4,18 +4,16 @@ import {
   type Change,
   type CommitBudget,
   type Head,
-  type JournalMark,
   type JournalRow,
   messageOf,
   planWrites,
-  type SegmentOutline,
   type StoredHead,
   type StoreWrite,
   TroupeError,
-  type WriteFacts,
   type WriteResult,
 } from "../kernel/index.js";
-import type { StoreBackend, StoreReader } from "./contract.js";
+import type { KeyTable, StoreBackend, StoreReader } from "./contract.js";
+import { LmdbFacts } from "./lmdb-facts.js";
 import { checkDatabaseFile } from "./lmdb-file.js";
 import {
   bringUpToDate,
@@ -26,23 +24,22 @@ import {
   readLayout,
   TABLE,
   type Table,
+  type TableName,
   type Tables,
 } from "./lmdb-layout.js";
-import { segmentOutline } from "./outline.js";
+import { countOf, journalSessions, keysAfter, readHead, readJournal, readSegment } from "./lmdb-reads.js";
 import {
   journalKey,
-  journalRange,
   openComponent,
-  openHead,
-  openJournalRow,
   seal,
   sealHead,
   sealJournalRow,
   sealOf,
-  sessionOfJournalKey,
+  sealTombstone,
+  type Tombstone,
   unseal,
 } from "./records.js";
-import { countRecords, inOrder, writeFailed } from "./writes.js";
+import { countRecords, writeFailed } from "./writes.js";
 
 export interface LmdbOptions {
   readonly commitBudget?: CommitBudget;
@@ -90,6 +87,36 @@ export function openLmdbReader(path: string): LmdbReader {
   }
 }
 
+/** A record as it is stored. */
+export interface LmdbRecord {
+  readonly table: TableName;
+  readonly key: string;
+  readonly bytes: Uint8Array;
+}
+
+const RECORDS_PER_TRANSACTION = 1_000;
+
+/** Makes a new store of records that are sealed already. */
+export function createLmdb(path: string, records: Iterable<LmdbRecord>): void {
+  const root = openRoot(path, { readOnly: false });
+  try {
+    const tables = openTables(root);
+    const put = (part: readonly LmdbRecord[]) =>
+      root.transactionSync(() => {
+        for (const { table, key, bytes } of part) tables[table].putSync(key, bytes);
+      });
+    const part: LmdbRecord[] = [];
+    for (const record of records) {
+      part.push(record);
+      if (part.length === RECORDS_PER_TRANSACTION) put(part.splice(0));
+    }
+    put(part);
+    bringUpToDate(tables, undefined);
+  } finally {
+    root.close();
+  }
+}
+
 /** A read-only view from any thread. It sees everything that was acknowledged before the call. */
 export interface LmdbReader extends StoreReader {
   close(): void;
@@ -116,11 +143,6 @@ class TableReader implements LmdbReader {
   component(hash: string): Uint8Array | undefined {
     const bytes = this.#unchanging(this.#tables.components, hash);
     return bytes && openComponent(hash, bytes);
-  }
-
-  unfinishedIds(): Iterable<string> {
-    this.#refresh();
-    return journaledIds(this.#tables);
   }
 
   journal(sessionId: string): JournalRow[] {
@@ -211,7 +233,28 @@ class LmdbBackend implements StoreBackend {
       case "clear_journal":
         for (const sequence of change.sequences) journal.removeSync(journalKey(change.sessionId, sequence));
         break;
+      case "delete_head":
+        this.#deleteHead(change);
+        break;
+      case "delete_segment":
+        segments.removeSync(change.id);
+        break;
+      case "delete_component":
+        components.removeSync(change.hash);
+        break;
     }
+  }
+
+  #deleteHead(tombstone: Tombstone): void {
+    const { sessionId, revision, at } = tombstone;
+    this.#tables.heads.removeSync(sessionId);
+    this.#tables.deleted.putSync(sessionId, sealTombstone({ sessionId, revision, at }));
+  }
+
+  keys(table: KeyTable, after: string | undefined, limit: number): string[] {
+    return table === "journals"
+      ? journalSessions(this.#tables.journal, after, limit)
+      : keysAfter(this.#tables[table], after, limit);
   }
 
   #putHead(stored: StoredHead): void {
@@ -234,10 +277,6 @@ class LmdbBackend implements StoreBackend {
     return bytes && openComponent(hash, bytes);
   }
 
-  unfinishedIds(): Iterable<string> {
-    return journaledIds(this.#tables);
-  }
-
   journal(sessionId: string): JournalRow[] {
     return readJournal(this.#tables, sessionId);
   }
@@ -254,103 +293,6 @@ class LmdbBackend implements StoreBackend {
     // Nothing is pending, because every write here is synchronous: LMDB closes before this returns.
     this.#tables.root.close();
   }
-}
-
-const MAX_REMEMBERED_JOURNALS = 10_000;
-const MAX_REMEMBERED_HEADS = 1_000;
-
-/** What the planner asks, answered from the tables as the transaction sees them. */
-class LmdbFacts implements WriteFacts {
-  readonly #tables: Tables;
-  /** What the journals of running turns hold, without their outcomes: otherwise every record would read them all. */
-  readonly #journals = new Map<string, JournalMark[]>();
-  readonly #heads = new Map<string, { readonly seal: number; readonly stored: StoredHead }>();
-
-  constructor(tables: Tables) {
-    this.#tables = tables;
-  }
-
-  /** What is stored now, always; what was written here is recognised by its seal and not decoded again. */
-  head(sessionId: string): StoredHead | undefined {
-    const bytes = readBytes(this.#tables.heads, sessionId);
-    const written = this.#heads.get(sessionId);
-    if (bytes !== undefined && written?.seal === sealOf(bytes)) return written.stored;
-    return bytes && openHead(sessionId, bytes);
-  }
-
-  headWritten(seal: number, stored: StoredHead): void {
-    if (this.#heads.size >= MAX_REMEMBERED_HEADS) this.#heads.clear();
-    this.#heads.set(stored.head.sessionId, { seal, stored });
-  }
-
-  isDeleted(sessionId: string): boolean {
-    return this.#tables.deleted.doesExist(sessionId);
-  }
-
-  segment(id: string): SegmentOutline | undefined {
-    const bytes = readSegment(this.#tables, id);
-    return bytes && segmentOutline(bytes);
-  }
-
-  hasComponent(hash: string): boolean {
-    return this.#tables.components.doesExist(hash);
-  }
-
-  readonly outline = segmentOutline;
-
-  journal(sessionId: string): readonly JournalMark[] {
-    const known = this.#journals.get(sessionId);
-    if (known !== undefined) return known;
-    const marks = readJournal(this.#tables, sessionId).map(markOf);
-    if (this.#journals.size >= MAX_REMEMBERED_JOURNALS) this.#journals.clear();
-    this.#journals.set(sessionId, marks);
-    return marks;
-  }
-
-  journalRow(sessionId: string, sequence: number): JournalRow | undefined {
-    const key = journalKey(sessionId, sequence);
-    const bytes = readBytes(this.#tables.journal, key);
-    return bytes && openJournalRow(key, bytes);
-  }
-
-  /** Told only after the transaction: one that fails must leave no trace here either. */
-  changed(changes: readonly Change[]): void {
-    for (const change of changes) {
-      if (change.kind === "clear_journal") this.#journals.delete(change.sessionId);
-      else if (change.kind === "put_journal") this.#journals.get(change.sessionId)?.push(markOf(change.row));
-    }
-  }
-}
-
-function markOf({ sequence, turnId, key, hash }: JournalRow): JournalMark {
-  return { sequence, turnId, key, hash };
-}
-
-function readHead(tables: Tables, sessionId: string): StoredHead | undefined {
-  const bytes = readBytes(tables.heads, sessionId);
-  return bytes && openHead(sessionId, bytes);
-}
-
-function readSegment(tables: Tables, id: string): Uint8Array | undefined {
-  const bytes = readBytes(tables.segments, id);
-  return bytes && unseal(bytes);
-}
-
-function readJournal(tables: Tables, sessionId: string): JournalRow[] {
-  const rows: JournalRow[] = [];
-  for (const { key, value } of tables.journal.getRange(journalRange(sessionId))) rows.push(openJournalRow(key, value));
-  return inOrder(sessionId, rows);
-}
-
-function journaledIds(tables: Tables): Set<string> {
-  const ids = new Set<string>();
-  for (const key of tables.journal.getKeys()) ids.add(sessionOfJournalKey(key));
-  return ids;
-}
-
-function countOf(table: Table): number {
-  // The declaration says `{}`.
-  return (table.getStats() as { readonly entryCount: number }).entryCount;
 }
 
 // LMDB grows its map by itself, but remapping under readers of other threads is best avoided: reserve address space

@@ -10,7 +10,7 @@ import {
   type WriteFacts,
   type WriteResult,
 } from "../kernel/index.js";
-import type { StoreBackend } from "./contract.js";
+import type { KeyTable, StoreBackend } from "./contract.js";
 import { segmentOutline } from "./outline.js";
 import { countRecords, writeFailed } from "./writes.js";
 
@@ -81,7 +81,23 @@ class MemoryBackend implements StoreBackend {
       case "clear_journal":
         this.#journals.delete(change.sessionId);
         break;
+      case "delete_head":
+        this.#heads.delete(change.sessionId);
+        this.#deleted.add(change.sessionId);
+        break;
+      case "delete_segment":
+        this.#segments.delete(change.id);
+        break;
+      case "delete_component":
+        this.#components.delete(change.hash);
+        break;
     }
+  }
+
+  keys(table: KeyTable, after: string | undefined, limit: number): string[] {
+    const tables = { segments: this.#segments, components: this.#components, journals: this.#journals };
+    const all = [...tables[table].keys()].sort(byUtf8);
+    return all.filter((key) => after === undefined || byUtf8(key, after) > 0).slice(0, limit);
   }
 
   head(sessionId: string): Head | undefined {
@@ -94,10 +110,6 @@ class MemoryBackend implements StoreBackend {
 
   component(hash: string): Uint8Array | undefined {
     return this.#components.get(hash);
-  }
-
-  unfinishedIds(): Iterable<string> {
-    return this.#journals.keys();
   }
 
   journal(sessionId: string): readonly JournalRow[] {

@@ -11,6 +11,8 @@ import type {
 } from "../kernel/index.js";
 import type { StoreOptions, WriteCounts } from "./contract.js";
 import type { HistoryTail, MessageNode } from "./history.js";
+import type { ExportRequest, ImportedSession, ImportRequest } from "./maintenance.js";
+import type { PrunePolicy, PruneReport } from "./prune.js";
 
 /** Everything needed to resume a session, but for its components, which are fetched by hash when they are wanted. */
 export interface LoadedSession {
@@ -18,12 +20,18 @@ export interface LoadedSession {
   readonly history: readonly Message[];
 }
 
+export interface DeleteRequest {
+  readonly sessionId: string;
+  /** Only when the session is still at this revision. */
+  readonly expectedRevision?: number;
+}
+
 /** What a session worker says to the store worker on its lane: method → argument and answer. */
 export interface StoreCalls {
   readonly commit: { readonly ask: Commit; readonly answer: CommitReceipt };
   readonly record: { readonly ask: JournalEntry; readonly answer: JournalReceipt };
   readonly clearJournal: { readonly ask: JournalClearing; readonly answer: JournalReceipt };
-  readonly unfinished: { readonly ask: null; readonly answer: readonly string[] };
+  readonly delete: { readonly ask: DeleteRequest; readonly answer: boolean };
   readonly journal: { readonly ask: string; readonly answer: readonly JournalRow[] };
   readonly load: { readonly ask: string; readonly answer: LoadedSession | null };
   readonly head: { readonly ask: string; readonly answer: Head | null };
@@ -64,6 +72,11 @@ export type StoreService = {
   readonly stats: (nothing?: undefined) => StoreStats;
   /** Sessions whose last turn was begun and not finished. */
   readonly unfinished: (nothing?: undefined) => readonly string[];
+  /** False when there was no such session. Its id is not used again. */
+  readonly deleteSession: (request: DeleteRequest) => Promise<boolean>;
+  readonly prune: (policy: PrunePolicy) => Promise<PruneReport>;
+  readonly exportSession: (request: ExportRequest) => Promise<void>;
+  readonly importSession: (request: ImportRequest) => Promise<ImportedSession>;
   /** Writes what is waiting, answers it, closes everything; the thread then ends by itself. */
   readonly close: (nothing?: undefined) => Promise<void>;
 };

@@ -4,7 +4,7 @@ import { isOnPath, outlinesOf, readHistory, readTail, readTree } from "./history
 import type { StoreCalls } from "./protocol.js";
 
 /** The calls that change nothing. */
-export type ReadMethod = Exclude<keyof StoreCalls, "commit" | "record" | "clearJournal">;
+export type ReadMethod = Exclude<keyof StoreCalls, "commit" | "record" | "clearJournal" | "delete">;
 
 /** How each is answered: by the store worker for a memory store, by the asking thread for one with a path. */
 export const READS: {
@@ -21,7 +21,6 @@ export const READS: {
   nodesBetween: (reader, [from, to]) => nodesBetween(outlinesOf(reader), from, to),
   tree: readTree,
   journal: (reader, sessionId) => reader.journal(sessionId),
-  unfinished: (reader) => [...reader.unfinishedIds()],
   component: (reader, hash) => reader.component(hash) ?? null,
   sessionIds: (reader) => [...reader.sessionIds()],
 };

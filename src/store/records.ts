@@ -4,8 +4,9 @@ import { contentHash, decode, encode } from "../wire/index.js";
 
 /**
  * A sealed record: four bytes of CRC-32, then the payload, so that a record which was changed on the disk is found when
- * it is read. The sum is over the payload, and over the key too where the payload does not itself say whose it is.
- * Components need no seal: their key is the hash of their content.
+ * it is read. The sum is over the payload, and over the key too where a record under another key would go unnoticed: a
+ * session whose head is misnamed is a session nobody knows of. Segments say themselves who they are, and components need
+ * no seal at all: their key is the hash of their content.
  */
 const SEAL = 4;
 
@@ -35,12 +36,12 @@ function checksum(payload: Uint8Array, key: string | undefined): number {
 }
 
 export function sealHead({ head, receipts }: StoredHead): Uint8Array {
-  return seal(encode({ head, receipts: new Uint8Array(Float64Array.from(receipts).buffer) }));
+  const payload = encode({ head, receipts: new Uint8Array(Float64Array.from(receipts).buffer) });
+  return seal(payload, head.sessionId);
 }
 
 export function openHead(sessionId: string, bytes: Uint8Array): StoredHead {
-  const { head, receipts } = decode<{ readonly head: Head; readonly receipts: Uint8Array }>(unseal(bytes));
-  if (head.sessionId !== sessionId) throw damaged(`the head of session ${sessionId} is that of ${head.sessionId}`);
+  const { head, receipts } = decode<{ readonly head: Head; readonly receipts: Uint8Array }>(unseal(bytes, sessionId));
   return { head, receipts: [...new Float64Array(new Uint8Array(receipts).buffer)] };
 }
 
@@ -69,12 +70,50 @@ export function sessionOfJournalKey(key: string): string {
   return key.slice(0, key.lastIndexOf(BEFORE_SEQUENCE));
 }
 
+/** The row names its session, as heads do, so that one under a wrong key can be told from one that was changed. */
 export function sealJournalRow(sessionId: string, row: JournalRow): Uint8Array {
-  return seal(encode(row), journalKey(sessionId, row.sequence));
+  return seal(encode({ ...row, sessionId }), journalKey(sessionId, row.sequence));
 }
 
 export function openJournalRow(key: string, bytes: Uint8Array): JournalRow {
-  return decode<JournalRow>(unseal(bytes, key));
+  const { sessionId: _, ...row } = decode<JournalRow & { readonly sessionId: string }>(unseal(bytes, key));
+  return row;
+}
+
+/** What is left of a deleted session: its id is not used again, because forks may still share its segments. */
+export interface Tombstone {
+  readonly sessionId: string;
+  readonly revision: number;
+  readonly at: number;
+}
+
+export function sealTombstone(tombstone: Tombstone): Uint8Array {
+  return seal(encode(tombstone), tombstone.sessionId);
+}
+
+/** The tables whose seals cover their keys, and the key a record of theirs names itself. */
+const OWN_KEY: Readonly<Record<string, (payload: Uint8Array) => string>> = {
+  heads: (payload) => decode<StoredHead>(payload).head.sessionId,
+  journal: (payload) => {
+    const { sessionId, sequence } = decode<JournalRow & { readonly sessionId: string }>(payload);
+    return journalKey(sessionId, sequence);
+  },
+  deleted: (payload) => decode<Tombstone>(payload).sessionId,
+};
+
+/**
+ * The key a record belongs under: another than its own only for a whole record that came to stand under a wrong one.
+ * One that was changed stays where it is.
+ */
+export function rightKey(table: string, key: string, bytes: Uint8Array): string {
+  const ownKey = OWN_KEY[table];
+  if (ownKey === undefined || sealOf(bytes) === checksum(bytes.subarray(SEAL), key)) return key;
+  try {
+    const own = ownKey(bytes.subarray(SEAL));
+    return sealOf(bytes) === checksum(bytes.subarray(SEAL), own) ? own : key;
+  } catch {
+    return key;
+  }
 }
 
 function damaged(why: string): TroupeError {

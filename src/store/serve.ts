@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { MessagePort } from "node:worker_threads";
 import {
+  type ChangeCount,
   type Commit,
   type CommitReceipt,
   type JournalClearing,
@@ -8,11 +9,13 @@ import {
   type JournalReceipt,
   type StoreWrite,
   TroupeError,
+  type WriteReceipt,
   type WriteResult,
 } from "../kernel/index.js";
 import { Lane } from "../wire/index.js";
 import type { StoreBackend, StoreReader } from "./contract.js";
-import type { StoreStats } from "./protocol.js";
+import { Maintenance } from "./maintenance.js";
+import type { DeleteRequest, StoreStats } from "./protocol.js";
 import { READS, type ReadMethod } from "./reads.js";
 import { writeFailed } from "./writes.js";
 
@@ -30,11 +33,21 @@ export class StoreServer {
   readonly #lanes = new Set<Lane>();
   #waiting: WaitingWrite[] = [];
   #scheduled: NodeJS.Immediate | undefined;
-  readonly #written = { commit: 0, record: 0, clear: 0 };
+  readonly #written = { commit: 0, record: 0 };
   #closed: Promise<void> | undefined;
+
+  readonly maintenance: Maintenance;
 
   constructor(backend: StoreBackend) {
     this.#backend = backend;
+    this.maintenance = new Maintenance({
+      backend,
+      write: (write) => this.#enqueue(write),
+      pause: async () => {
+        await nextTurn();
+        if (this.#closed !== undefined) throw storeClosed();
+      },
+    });
   }
 
   attach(port: MessagePort): void {
@@ -47,13 +60,24 @@ export class StoreServer {
     this.#lanes.add(lane);
   }
 
+  /** Deletes a session; false when there was none. What only it led to goes with the next pruning. */
+  async deleteSession({ sessionId, expectedRevision }: DeleteRequest): Promise<boolean> {
+    const { changed } = await this.#enqueue<ChangeCount>({
+      kind: "delete",
+      sessionId,
+      at: Date.now(),
+      ...(expectedRevision !== undefined && { expectedRevision }),
+    });
+    return changed > 0;
+  }
+
   stats(): StoreStats {
     const { commit: commits, record: recorded } = this.#written;
     return { ...this.#backend.writes, commits, recorded, sessions: this.#backend.sessionCount() };
   }
 
   unfinished(): readonly string[] {
-    return [...this.#backend.unfinishedIds()];
+    return this.#backend.keys("journals", undefined, Number.MAX_SAFE_INTEGER);
   }
 
   /** Writes and answers what is waiting, then closes the lanes and the backend. */
@@ -64,6 +88,7 @@ export class StoreServer {
 
   async #shutDown(): Promise<void> {
     this.#flush();
+    await this.maintenance.ended();
     // The answers must leave before their lanes close.
     await nextTurn();
     for (const lane of [...this.#lanes]) lane.close();
@@ -79,6 +104,8 @@ export class StoreServer {
         return this.#enqueue<JournalReceipt>({ kind: "clear", ...(payload as JournalClearing) });
       case "record":
         return this.#enqueue<JournalReceipt>({ kind: "record", entry: payload as JournalEntry, at: Date.now() });
+      case "delete":
+        return this.deleteSession(payload as DeleteRequest);
     }
     if (!Object.hasOwn(READS, method)) throw new TroupeError("unknown_method", `The store has no method ${method}.`);
     const read = READS[method as ReadMethod] as (reader: StoreReader, ask: unknown) => unknown;
@@ -86,7 +113,7 @@ export class StoreServer {
   }
 
   /** `Receipt`: what the planner answers to this kind of write. */
-  #enqueue<Receipt extends CommitReceipt | JournalReceipt>(write: StoreWrite): Promise<Receipt> {
+  #enqueue<Receipt extends WriteReceipt>(write: StoreWrite): Promise<Receipt> {
     if (this.#closed !== undefined) return Promise.reject(storeClosed());
     return new Promise((resolve, reject) => {
       this.#waiting.push({ write, resolve: resolve as WaitingWrite["resolve"], reject });
@@ -108,9 +135,14 @@ export class StoreServer {
         reject(result.error);
         return;
       }
-      if (!result.receipt.replayed) this.#written[write.kind]++;
+      this.#count(write, result.receipt);
+      this.maintenance.wrote(write);
       resolve(result.receipt);
     });
+  }
+
+  #count({ kind }: StoreWrite, receipt: WriteReceipt): void {
+    if ((kind === "commit" || kind === "record") && "replayed" in receipt && !receipt.replayed) this.#written[kind]++;
   }
 
   // A backend answers its own failures; a backend with a bug must not leave callers waiting for ever.
@@ -125,7 +157,7 @@ export class StoreServer {
 
 interface WaitingWrite {
   readonly write: StoreWrite;
-  readonly resolve: (receipt: CommitReceipt | JournalReceipt) => void;
+  readonly resolve: (receipt: WriteReceipt) => void;
   readonly reject: (error: TroupeError) => void;
 }
 

@@ -30,6 +30,10 @@ export function storeService({ onClosed }: { readonly onClosed: () => void }): S
     attach: ({ port }) => opened().attach(port),
     stats: () => opened().stats(),
     unfinished: () => opened().unfinished(),
+    deleteSession: (request) => opened().deleteSession(request),
+    prune: (policy) => opened().maintenance.prune(policy),
+    exportSession: (request) => opened().maintenance.exportSession(request),
+    importSession: (request) => opened().maintenance.importSession(request),
     async close() {
       await server?.close();
       onClosed();

@@ -11,31 +11,37 @@ import {
 export function writeFailed(batch: readonly StoreWrite[], cause: unknown): WriteResult[] {
   return batch.map((write) => {
     const sessionId = sessionOf(write);
+    const what = sessionId === undefined ? "Nothing" : `Nothing of session ${sessionId}`;
     return {
       ok: false,
       error: new TroupeError(
         "store_write_failed",
-        `Nothing of session ${sessionId} was stored: ${messageOf(cause)}. Check the disk, then try again.`,
-        { retryable: true, details: { sessionId }, cause },
+        `${what} was stored: ${messageOf(cause)}. Check the disk, then try again.`,
+        { retryable: true, details: sessionId === undefined ? {} : { sessionId }, cause },
       ),
     };
   });
 }
 
-function sessionOf(write: StoreWrite): string {
-  if (write.kind === "clear") return write.sessionId;
+function sessionOf(write: StoreWrite): string | undefined {
   switch (write.kind) {
     case "commit":
       return write.commit.head.sessionId;
     case "record":
       return write.entry.sessionId;
+    case "clear":
+    case "delete":
+    case "import":
+      return write.sessionId;
+    case "sweep":
+      return undefined;
   }
 }
 
-/** How many records the changes write. Deletions are not counted. */
+/** How many records the changes write. What they delete is not counted. */
 export function countRecords(changes: readonly Change[]): number {
   let count = 0;
-  for (const { kind } of changes) if (kind !== "clear_journal") count++;
+  for (const { kind } of changes) if (kind.startsWith("put_")) count++;
   return count;
 }
 

@@ -65,9 +65,9 @@ test("a commit is answered only after its transaction", async () => {
     segment: (id) => backend.segment(id),
     component: (hash) => backend.component(hash),
     journal: (id) => backend.journal(id),
-    unfinishedIds: () => backend.unfinishedIds(),
     sessionIds: () => backend.sessionIds(),
     sessionCount: () => backend.sessionCount(),
+    keys: (table, after, limit) => backend.keys(table, after, limit),
     writes: backend.writes,
     write(batch) {
       const results = backend.write(batch);

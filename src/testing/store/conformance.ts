@@ -1,4 +1,5 @@
 import { COMMITS } from "./commits.js";
+import { DELETIONS } from "./deletions.js";
 import { JOURNALS } from "./journals.js";
 import { RECEIPTS } from "./receipts.js";
 import type { Cases, ConformanceStore } from "./samples.js";
@@ -8,7 +9,7 @@ export interface ConformanceCase {
   readonly run: () => Promise<void>;
 }
 
-const CASES: Cases = { ...COMMITS, ...RECEIPTS, ...JOURNALS };
+const CASES: Cases = { ...COMMITS, ...RECEIPTS, ...JOURNALS, ...DELETIONS };
 
 /**
  * What every store must do, as cases for any test runner. `open` is called once per case and gives an empty store; its

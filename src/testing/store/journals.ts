@@ -71,7 +71,7 @@ export const JOURNALS: Cases = {
     const other = entry("a", "tool:1", { bytes: encode("slower") });
     const results = await backend.write([recordOf(one), recordOf(entry("a", "tool:2")), recordOf(other)]);
     assert.deepEqual(
-      results.map((result) => result.ok && result.receipt.replayed),
+      results.map((result) => result.ok && "replayed" in result.receipt && result.receipt.replayed),
       [false, false, true],
     );
     assert.deepEqual(await keys(backend, "a"), ["tool:1", "tool:2"]);

@@ -13,6 +13,7 @@ import {
   type StoreWrite,
   segmentId,
   type TroupeError,
+  type WriteReceipt,
   type WriteResult,
 } from "../../kernel/index.js";
 import { type StoreBackend, sealEnvelope } from "../../store/index.js";
@@ -120,7 +121,7 @@ export async function recorded(backend: TestedBackend, one: JournalEntry): Promi
   return accepted((await backend.write([recordOf(one)]))[0]) as JournalReceipt;
 }
 
-export function accepted(result: WriteResult | undefined): CommitReceipt | JournalReceipt {
+export function accepted(result: WriteResult | undefined): WriteReceipt {
   if (result?.ok === false) throw result.error;
   assert.ok(result !== undefined, "the write should have been answered");
   return result.receipt;

@@ -1,0 +1,127 @@
+import { type Head, type ImportWrite, nodeId, parseNodeId, type Segment, segmentId } from "../kernel/index.js";
+import { encode } from "../wire/index.js";
+import { isExportFile, readExportFile } from "./export-file.js";
+import { readExportJson } from "./export-json.js";
+import { checkWhole, type ExportedSession } from "./exported.js";
+
+/**
+ * Reads an exported session, of either form. Throws `export_damaged` for a file that is cut off, changed or something
+ * else, and `export_version_unknown` for one of a newer release.
+ *
+ * @example
+ * const { head, segments } = readExport(readFileSync("chat-42.troupe"));
+ */
+export function readExport(bytes: Uint8Array): ExportedSession {
+  const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const session = isExportFile(file) ? readExportFile(file) : readExportJson(file.toString("utf8"));
+  checkWhole(session);
+  return session;
+}
+
+/** How much one transaction of an import writes: commits wait no longer than that. */
+const PART_BYTES = 4 * 1024 * 1024;
+
+/**
+ * The writes that make an exported session one of this store, under its own id or another. Its history becomes its own:
+ * segments it shared with the session it was forked from are stored under its name, behind the last revision it had, so
+ * they never meet those of another session. Nodes of its own keep their numbers.
+ *
+ * @example
+ * for (const write of importWrites(readExport(bytes), { sessionId: "chat-43" })) backend.write([write]);
+ */
+export function importWrites(session: ExportedSession, options: { readonly sessionId?: string } = {}): ImportWrite[] {
+  const sessionId = options.sessionId ?? session.head.sessionId;
+  const { names, revision } = namesOf(session, sessionId);
+  const parts = new Parts(sessionId);
+  for (const segment of session.segments.values()) {
+    const renamed = renamedSegment(segment, names);
+    parts.segment(renamed.id, encode(renamed));
+  }
+  for (const [hash, bytes] of session.components) parts.component(hash, bytes);
+  return parts.end({ ...renamedHead(session.head, names), sessionId, revision });
+}
+
+type Names = ReadonlyMap<string, string>;
+
+/** The new name of each segment, and the revision behind which none of them is. */
+function namesOf({ head, segments }: ExportedSession, sessionId: string): { names: Names; revision: number } {
+  const own = new Map<string, number>();
+  for (const id of segments.keys()) {
+    const revision = id.startsWith(`${head.sessionId}@`) ? id.slice(head.sessionId.length + 1) : "";
+    if (/^\d+$/.test(revision)) own.set(id, Number(revision));
+  }
+  let revision = Math.max(head.revision, ...own.values());
+  const names = [...segments.keys()].map((id): [string, string] => [
+    id,
+    segmentId(sessionId, own.get(id) ?? ++revision),
+  ]);
+  return { names: new Map(names), revision };
+}
+
+function renamedNode(node: string | null, names: Names): string | null {
+  if (node === null) return null;
+  const { segment, index } = parseNodeId(node);
+  const name = names.get(segment);
+  return name === undefined ? null : nodeId(name, index);
+}
+
+function renamedSegment({ id, parent, messages }: Segment, names: Names): Segment {
+  return { id: names.get(id) as string, parent: renamedNode(parent, names), messages };
+}
+
+function renamedHead(head: Head, names: Names): Head {
+  const { frames, parent } = head;
+  return {
+    ...head,
+    operation: `import:${head.sessionId}@${head.revision}`,
+    leaf: renamedNode(head.leaf, names),
+    ...(frames && { frames: frames.map((frame) => ({ ...frame, leaf: renamedNode(frame.leaf, names) })) }),
+    // Where it was forked is known as far as it came along.
+    ...(parent && { parent: { ...parent, leaf: renamedNode(parent.leaf, names) } }),
+  };
+}
+
+/** Gathers records into writes of bounded size. */
+class Parts {
+  readonly #sessionId: string;
+  readonly #full: ImportWrite[] = [];
+  #segments: { id: string; bytes: Uint8Array }[] = [];
+  #components: { hash: string; bytes: Uint8Array }[] = [];
+  #size = 0;
+
+  constructor(sessionId: string) {
+    this.#sessionId = sessionId;
+  }
+
+  segment(id: string, bytes: Uint8Array): void {
+    this.#segments.push({ id, bytes });
+    this.#grow(bytes);
+  }
+
+  component(hash: string, bytes: Uint8Array): void {
+    this.#components.push({ hash, bytes });
+    this.#grow(bytes);
+  }
+
+  end(head: Head): ImportWrite[] {
+    return [...this.#full, { ...this.#take(), head }];
+  }
+
+  #grow({ length }: Uint8Array): void {
+    this.#size += length;
+    if (this.#size >= PART_BYTES) this.#full.push(this.#take());
+  }
+
+  #take(): ImportWrite {
+    const write: ImportWrite = {
+      kind: "import",
+      sessionId: this.#sessionId,
+      segments: this.#segments,
+      components: this.#components,
+    };
+    this.#segments = [];
+    this.#components = [];
+    this.#size = 0;
+    return write;
+  }
+}

@@ -1,0 +1,136 @@
+import { existsSync } from "node:fs";
+import { type Head, messageOf, TroupeError } from "../kernel/index.js";
+import type { StoreReader } from "./contract.js";
+import { readHistory } from "./history.js";
+import { checkTrees, currentMeta, fileOf, storeDamaged } from "./lmdb-file.js";
+import { PageFile, PageProblem } from "./lmdb-pages.js";
+import { acquireStoreLock } from "./lock.js";
+import { type RawStore, statesOf } from "./raw-store.js";
+
+/** Something that cannot be read. */
+export interface Finding {
+  /** As it would be thrown: `history_damaged`, `component_missing`, … */
+  readonly code: string;
+  readonly message: string;
+}
+
+export interface SessionReport {
+  readonly sessionId: string;
+  readonly ok: boolean;
+  readonly findings: readonly Finding[];
+}
+
+export interface VerifyReport {
+  readonly path: string;
+  /** Nothing is wrong with anything. */
+  readonly ok: boolean;
+  /** What is wrong with the file; with anything here, it cannot be opened. */
+  readonly file: readonly Finding[];
+  readonly sessions: readonly SessionReport[];
+}
+
+/**
+ * Reads everything in a store that nobody has open, and says of each session whether all of it can be read. Changes
+ * nothing. Throws `store_held` while somebody has it open, `store_open_failed` when there is none.
+ *
+ * @example
+ * const { ok, sessions } = verifyStore("./data");
+ * for (const { sessionId, findings } of sessions) if (findings.length > 0) console.log(sessionId, findings);
+ */
+export function verifyStore(path: string): VerifyReport {
+  const verify = (file: PageFile): VerifyReport => {
+    const findings = fileFindings(path, file);
+    const [state] = statesOf(file);
+    const sessions = state === undefined ? [] : state.sessionIds().map((id) => verifySession(state, id));
+    return { path, ok: findings.length === 0 && sessions.every(({ ok }) => ok), file: findings, sessions };
+  };
+  return whileHeld(path, () => withFile(path, verify));
+}
+
+/** Does something to a store that nobody else has open meanwhile. */
+export function whileHeld<T>(path: string, use: () => T): T {
+  if (!existsSync(fileOf(path))) {
+    throw new TroupeError("store_open_failed", `There is no store at ${path}.`, { details: { path } });
+  }
+  const lock = acquireStoreLock(path);
+  try {
+    return use();
+  } finally {
+    lock.release();
+  }
+}
+
+export function withFile<T>(path: string, use: (file: PageFile) => T): T {
+  const file = new PageFile(fileOf(path));
+  try {
+    return use(file);
+  } finally {
+    file.close();
+  }
+}
+
+export function fileFindings(path: string, file: PageFile): Finding[] {
+  const findings = attempt(() => checkFile(path, file));
+  const [state] = statesOf(file);
+  if (state === undefined) return findings;
+  return [...findings, ...state.problems.map((message) => ({ code: "store_damaged", message }))];
+}
+
+function checkFile(path: string, file: PageFile): void {
+  try {
+    checkTrees(file, currentMeta(file));
+  } catch (error) {
+    throw error instanceof PageProblem ? storeDamaged(path, error) : error;
+  }
+}
+
+export function verifySession(state: RawStore, sessionId: string): SessionReport {
+  let head: Head | undefined;
+  const findings = attempt(() => {
+    head = state.head(sessionId);
+  });
+  if (head !== undefined) findings.push(...sessionFindings(state, head));
+  return { sessionId, ok: findings.length === 0, findings };
+}
+
+/** Everything of a session that cannot be read. */
+export function sessionFindings(reader: StoreReader, head: Head): Finding[] {
+  const leaves = [head.leaf, ...(head.frames ?? []).map(({ leaf }) => leaf)];
+  return [
+    ...leaves.flatMap((leaf) => historyFindings(reader, leaf)),
+    ...Object.entries(head.components).flatMap(([name, hash]) => componentFindings(reader, name, hash)),
+    ...attempt(() => {
+      reader.journal(head.sessionId);
+    }),
+  ];
+}
+
+function historyFindings(reader: StoreReader, leaf: string | null): Finding[] {
+  const attachments = new Set<string>();
+  const findings = attempt(() => {
+    for (const { parts } of readHistory(reader, leaf)) {
+      for (const part of parts) {
+        if (part.type === "attachment" && part.source.kind === "stored") attachments.add(part.source.hash);
+      }
+    }
+  });
+  return [...findings, ...[...attachments].flatMap((hash) => componentFindings(reader, "attachment", hash))];
+}
+
+export function componentFindings(reader: Pick<StoreReader, "component">, name: string, hash: string): Finding[] {
+  return attempt(() => {
+    if (reader.component(hash) === undefined) {
+      throw new TroupeError("component_missing", `${name} (${hash}) is not there.`);
+    }
+  });
+}
+
+/** What goes wrong with it, if anything. */
+export function attempt(run: () => unknown): Finding[] {
+  try {
+    run();
+    return [];
+  } catch (error) {
+    return [{ code: error instanceof TroupeError ? error.code : "store_damaged", message: messageOf(error) }];
+  }
+}
