@@ -13,6 +13,8 @@ export type StopReason =
   | "provider_error"
   | "plugin_abort"
   | "runtime_error"
+  /** The code the model wrote ended the turn as a failure. */
+  | "submitted_error"
   /** A tool ended the turn as a failure, or the turn could not go on without its answer. */
   | "tool_error";
 
@@ -21,7 +23,7 @@ export type TurnOutcome =
   | { readonly type: "finished"; readonly text: string; readonly value?: Json; readonly toolName?: string }
   /** The protocol left for another frame instead of calling the model, or a tool did. */
   | { readonly type: "frame_switch"; readonly frameId: string; readonly task: string }
-  /** `toolName` and `value`: of a `tool_error`, which tool it was and what it said besides. */
+  /** `toolName` and `value`: of a `tool_error` or `submitted_error`, which tool it was and what was said besides. */
   | {
       readonly type: "stopped";
       readonly reason: StopReason;

@@ -18,8 +18,8 @@ export interface CodeResult {
   /** What the model reads of it, in order. */
   readonly observations: readonly string[];
   readonly error?: string;
-  /** The code ended the turn with this value. */
-  readonly terminalFinish?: { readonly value: Json };
+  /** The code ended the turn with this value, or, when it `failed`, with this as what went wrong. */
+  readonly terminalFinish?: { readonly value: Json; readonly failed?: boolean };
   readonly toolCalls: readonly ToolRecord[];
   readonly durationMs: number;
 }

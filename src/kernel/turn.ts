@@ -1,167 +1,30 @@
-import { ACTIVITY_VERSION, type Activity } from "./activity.js";
+import { ACTIVITY_VERSION } from "./activity.js";
 import type { CheckpointKind } from "./checkpoint.js";
 import type { TurnDirectives } from "./directives.js";
 import { asTroupeError } from "./errors.js";
 import { endOf, modelIssue } from "./finish-reason.js";
-import { addEntry, type Ledger, OWN_SOURCE, UNKNOWN_MODEL } from "./ledger.js";
+import { addEntry, OWN_SOURCE, UNKNOWN_MODEL } from "./ledger.js";
 import type { Message, Origin, Part, Role } from "./messages.js";
 import { type ModelCallRecord, type ModelResponse, modelCallIdOf } from "./model.js";
-import type { StopReason, TurnIssue, TurnOutcome, TurnSummary } from "./outcome.js";
-import { type PendingInput, partsOfInput } from "./pending-inputs.js";
+import type { StopReason, TurnIssue, TurnOutcome } from "./outcome.js";
+import { partsOfInput } from "./pending-inputs.js";
+import { nativeToolStep, type ProtocolStep, partsWithCalls, renderCodeResult } from "./protocol-step.js";
+import { renderToolOutput, turnEndOf, wordsOf } from "./tools.js";
 import {
-  type CodeResult,
-  nativeToolStep,
-  type ProtocolStep,
-  partsWithCalls,
-  renderCodeResult,
-} from "./protocol-step.js";
-import { renderToolOutput, type ToolCall, type ToolRecord, turnEndOf, wordsOf } from "./tools.js";
+  abort,
+  cancelled,
+  emit,
+  finish,
+  isAtLimit,
+  MAX_REOPENED,
+  neverContent,
+  stop,
+  stopWith,
+  summarise,
+  turnLimit,
+} from "./turn-endings.js";
+import type { CheckpointInput, TurnConfig, TurnEffect, TurnEvent, TurnState, TurnStep } from "./turn-state.js";
 import { addUsage, NO_USAGE, type Usage } from "./usage.js";
-
-/**
- * The turn as a pure machine: `stepTurn(state, event)` gives the next state and the effects it asks for. Exactly one
- * effect is outstanding at a time, apart from `emit`, which needs no answer. The session worker performs the effects
- * and feeds the answers back; replay and simulation can do the same with recorded ones.
- *
- *   before_turn → prompt → model ⇄ tools → checkpoint → … → after_turn → commit → deliver → done
- */
-export interface TurnConfig {
-  readonly sessionId: string;
-  readonly turnId: string;
-  readonly turnIndex: number;
-  /** What the turn begins with; nothing when its input is of no use. */
-  readonly input: readonly Part[];
-  /** What ends the turn before it begins: it is recorded, and that is all. */
-  readonly stopped?: { readonly reason: StopReason; readonly issue: TurnIssue };
-  /** Model calls one turn may make; null for as many as it takes. */
-  readonly maxSteps: number | null;
-  /** Steps in a row that came to nothing; null for as many as it takes. */
-  readonly noProgressLimit?: number | null;
-  /** The protocol wants to be asked before every model call. */
-  readonly asksBeforeModel?: boolean;
-  /** How much the model can read, when somebody said. */
-  readonly maxContextTokens?: number | null;
-}
-
-export type TurnPhase =
-  | "before_turn"
-  | "prompt"
-  | "before_model"
-  | "model"
-  | "tools"
-  | "code"
-  | "checkpoint"
-  | "after_turn"
-  | "commit"
-  | "deliver"
-  | "done"
-  | "failed";
-
-export interface TurnState {
-  readonly phase: TurnPhase;
-  readonly config: TurnConfig;
-  /** Index of the current or next model call. */
-  readonly step: number;
-  /** What this turn adds to the history; the history itself is never copied into the machine. */
-  readonly messages: readonly Message[];
-  readonly usage: Usage;
-  /** The same, by model. */
-  readonly spent: Ledger;
-  readonly modelCallRecords: readonly ModelCallRecord[];
-  readonly toolCalls: readonly ToolRecord[];
-  readonly issues: readonly TurnIssue[];
-  readonly outcome: TurnOutcome | undefined;
-  readonly checkpoint: CheckpointKind | undefined;
-  /** Steps in a row whose every call failed. */
-  readonly fruitless: number;
-  /** How often plugins took an answer back to work on. */
-  readonly reopened: number;
-  /** What the model asked for and nobody has answered yet. */
-  readonly work: Extract<TurnEffect, { type: "tools" | "code" }> | undefined;
-  /** The prompt is made anew for every model call. */
-  readonly syncsPrompt: boolean;
-  /** A cancellation that has not been acted on yet. */
-  readonly cancel: string | undefined;
-  /** What may be told to the host only once the turn is stored. */
-  readonly deferred: readonly TurnEffect[];
-}
-
-export type TurnEffect =
-  | { readonly type: "emit"; readonly activity: Activity }
-  | { readonly type: "before_turn" }
-  | { readonly type: "prompt" }
-  | { readonly type: "before_model"; readonly step: number }
-  | { readonly type: "model"; readonly step: number }
-  | { readonly type: "code"; readonly language: string; readonly code: string }
-  | {
-      readonly type: "tools";
-      readonly calls: readonly ToolCall[];
-      readonly brokenArgs: Readonly<Record<string, string>>;
-    }
-  | { readonly type: "checkpoint"; readonly checkpoint: CheckpointKind }
-  | { readonly type: "after_turn"; readonly summary: TurnSummary }
-  | { readonly type: "commit"; readonly summary: TurnSummary }
-  | { readonly type: "deliver"; readonly summary: TurnSummary };
-
-export type TurnEvent =
-  | { readonly type: "before_turn_done"; readonly directives: TurnDirectives }
-  | { readonly type: "prompt_done"; readonly syncs?: boolean }
-  | { readonly type: "prompt_failed"; readonly issue: TurnIssue }
-  | { readonly type: "before_model_done" }
-  | { readonly type: "before_model_failed"; readonly issue: TurnIssue }
-  | { readonly type: "frame_switch"; readonly frameId: string; readonly task: string }
-  /** `next`: what the protocol makes of the answer; without one it is native tool calling. `issue`: it made nothing of it. */
-  | {
-      readonly type: "model_done";
-      readonly response: ModelResponse;
-      readonly next?: ProtocolStep;
-      readonly issue?: TurnIssue;
-      readonly record?: ModelCallRecord;
-    }
-  /** `usage`: the model did answer, and something spoiled the answer afterwards. */
-  | {
-      readonly type: "model_failed";
-      readonly issue: TurnIssue;
-      readonly usage?: Usage;
-      readonly record?: ModelCallRecord;
-    }
-  /** There is nothing left to pay another call with. */
-  | { readonly type: "budget_spent"; readonly issue: TurnIssue }
-  /** `issue`, here and below: the turn cannot go on from it. */
-  | {
-      readonly type: "code_done";
-      readonly result: CodeResult;
-      readonly directives: TurnDirectives;
-      readonly issue?: TurnIssue;
-    }
-  | {
-      readonly type: "tools_done";
-      readonly records: readonly ToolRecord[];
-      readonly directives: TurnDirectives;
-      readonly issue?: TurnIssue;
-    }
-  /** `inputs`: what waited for this checkpoint. */
-  | {
-      readonly type: "checkpoint_done";
-      readonly directives: TurnDirectives;
-      readonly inputs?: readonly CheckpointInput[];
-    }
-  | { readonly type: "checkpoint_failed"; readonly issue: TurnIssue }
-  | { readonly type: "after_turn_done"; readonly directives: TurnDirectives; readonly issues: readonly TurnIssue[] }
-  | { readonly type: "committed" }
-  | { readonly type: "delivered"; readonly issues: readonly TurnIssue[] }
-  /** The host or the runtime wants the turn to stop; acted on when the outstanding effect is answered. */
-  | { readonly type: "cancel"; readonly reason: string }
-  /** before_turn, after_turn or the commit failed: the call rejects and nothing is stored. */
-  | { readonly type: "refused" };
-
-/** Something that waited for a checkpoint, as the turn takes it up. */
-export type CheckpointInput = Pick<PendingInput, "id" | "text" | "parts">;
-
-export interface TurnStep {
-  readonly state: TurnState;
-  readonly effects: readonly TurnEffect[];
-}
 
 export function startTurn(config: TurnConfig): TurnStep {
   const state: TurnState = {
@@ -232,25 +95,6 @@ export function stepTurn(state: TurnState, event: TurnEvent): TurnStep {
     case "failed":
       return ignore(state);
   }
-}
-
-export function summarise(state: TurnState): TurnSummary {
-  const outcome: TurnOutcome = state.outcome ?? {
-    type: "stopped",
-    reason: "runtime_error",
-    code: "no_outcome",
-    message: "The turn has no outcome.",
-  };
-  return {
-    turnId: state.config.turnId,
-    turnIndex: state.config.turnIndex,
-    outcome,
-    text: outcome.type === "finished" ? outcome.text : "",
-    usage: state.usage,
-    modelCalls: state.step,
-    toolCalls: state.toolCalls,
-    issues: state.issues,
-  };
 }
 
 /** What a state waits for. A turn that goes on from a stored state asks for exactly this again, and once. */
@@ -429,7 +273,11 @@ function onCode(before: TurnState, { result, directives, issue }: Extract<TurnEv
   const end = turnEndOf(result.toolCalls);
   if (end !== undefined) return endByTool(state, end, effects);
   if (result.terminalFinish !== undefined) {
-    const { value } = result.terminalFinish;
+    const { value, failed = false } = result.terminalFinish;
+    if (failed) {
+      const submitted: TurnIssue = { kind: "runtime", code: "submitted_error", message: wordsOf(value) };
+      return stop(state, "submitted_error", submitted, effects, { value });
+    }
     return complete(state, { kind: "finish", text: wordsOf(value), value }, effects);
   }
   return afterWork(state, result.error === undefined, effects);
@@ -559,60 +407,6 @@ function onCancel(state: TurnState, reason: string): TurnStep {
   return { state: { ...state, cancel: reason }, effects: [] };
 }
 
-function cancelled(state: TurnState, effects: readonly TurnEffect[]): TurnStep {
-  const message = state.cancel ?? "The turn was cancelled.";
-  return finish(state, { type: "stopped", reason: "cancelled", code: "cancelled", message }, effects);
-}
-
-function abort(
-  state: TurnState,
-  { pluginId, value }: NonNullable<TurnDirectives["abort"]>,
-  effects: readonly TurnEffect[],
-): TurnStep {
-  return stop(state, "plugin_abort", { kind: "plugin", pluginId, code: value.code, message: value.message }, effects);
-}
-
-/** How often plugins may take an answer back, whatever the turn's budget. */
-export const MAX_REOPENED = 16;
-
-function neverContent(state: TurnState, effects: readonly TurnEffect[]): TurnStep {
-  const message = `Plugins took the answer back ${MAX_REOPENED} times.`;
-  return stop(state, "max_turns", { kind: "plugin", code: "completion_reopened", message }, effects);
-}
-
-function isAtLimit({ step, config: { maxSteps } }: TurnState): boolean {
-  return maxSteps !== null && step >= maxSteps;
-}
-
-function turnLimit(state: TurnState, effects: readonly TurnEffect[]): TurnStep {
-  const message = `The turn reached its limit of ${state.config.maxSteps} model calls.`;
-  return stop(state, "max_turns", { kind: "runtime", code: "max_turns", message }, effects);
-}
-
-/** A failure while a cancellation waits is the cancellation's doing. */
-function stopWith(state: TurnState, reason: StopReason, issue: TurnIssue): TurnStep {
-  return state.cancel === undefined ? stop(state, reason, issue, []) : cancelled(state, []);
-}
-
-function stop(
-  state: TurnState,
-  reason: StopReason,
-  issue: TurnIssue,
-  effects: readonly TurnEffect[],
-  said: Pick<Extract<TurnOutcome, { type: "stopped" }>, "toolName" | "value"> = {},
-): TurnStep {
-  return finish(
-    { ...state, issues: [...state.issues, issue] },
-    { type: "stopped", reason, code: issue.code, message: issue.message, ...said },
-    [...effects, emit({ type: "issue", issue })],
-  );
-}
-
-function finish(state: TurnState, outcome: TurnOutcome, effects: readonly TurnEffect[]): TurnStep {
-  const next: TurnState = { ...state, phase: "after_turn", outcome };
-  return { state: next, effects: [...effects, { type: "after_turn", summary: summarise(next) }] };
-}
-
 function applyDirectives(
   state: TurnState,
   { messages, events }: TurnDirectives,
@@ -645,10 +439,6 @@ function append(state: TurnState, role: Role, parts: readonly Part[], origin?: O
 function hasWorked({ messages }: TurnState): boolean {
   const last = messages[messages.length - 1];
   return last?.role === "tool" || last?.origin?.kind === "protocol";
-}
-
-function emit(activity: Activity): TurnEffect {
-  return { type: "emit", activity };
 }
 
 function ignore(state: TurnState): TurnStep {

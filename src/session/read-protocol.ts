@@ -42,10 +42,15 @@ export function readCodeAnswer(given: unknown, pluginId: string): Partial<Omit<C
     Array.isArray(observations) &&
     observations.every((line) => typeof line === "string") &&
     (error === undefined || typeof error === "string") &&
-    (terminalFinish === undefined || (isRecord(terminalFinish) && terminalFinish.value !== undefined)) &&
+    (terminalFinish === undefined || isFinish(terminalFinish)) &&
     (durationMs === undefined || typeof durationMs === "number");
   if (usable) return answer as Partial<CodeResult>;
   throw refuse("its code executor must return { observations?, error?, terminalFinish?, durationMs? }", pluginId);
+}
+
+function isFinish(finish: unknown): boolean {
+  if (!isRecord(finish) || finish.value === undefined) return false;
+  return finish.failed === undefined || typeof finish.failed === "boolean";
 }
 
 /** A frame to go on in, or nothing. */

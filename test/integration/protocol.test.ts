@@ -233,8 +233,8 @@ describe.each(["worker", "inline"] as const)("tools called from code, with a plu
     const call = (tool: string) => cell("x = 1", `call ${tool} {"value":"a"}`, "x = 2", "finish x");
     const finished = await session.turn(call("done"));
     expect(finished.outcome).toEqual({ type: "finished", text: '{"sum":3}', value: { sum: 3 }, toolName: "done" });
-    const left = await session.turn(call("leave"));
-    expect(left.outcome).toEqual({ type: "frame_switch", frameId: "second", task: "Go on." });
+    const { before } = await session.turn(call("leave"));
+    expect(before?.[0]?.outcome).toEqual({ type: "frame_switch", frameId: "second", task: "Go on." });
     expect((await session.view()).frameId).toBe("second");
     expect((await session.turn(cell("finish x"))).outcome).toMatchObject({ value: 2 });
   });
@@ -344,7 +344,7 @@ describe("execution state", () => {
     const session = await troupe.session("s");
     await session.turn(cell("x = 7"));
     const kept = (await session.view()).components.execution;
-    expect((await session.turn("switch second")).outcome.type).toBe("frame_switch");
+    expect((await session.turn("switch second")).before).toMatchObject([{ outcome: { type: "frame_switch" } }]);
     expect((await session.turn("switch main")).outcome).toMatchObject({ code: "before_llm_call_failed" });
     expect((await session.view()).components.execution).toBe(kept);
     await session.close();

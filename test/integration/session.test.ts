@@ -5,6 +5,7 @@ import {
   EMPTY_OBJECT,
   fixture,
   oneToolCall,
+  PATIENT,
   plugin,
   refusalOf,
   startTroupe,
@@ -190,18 +191,31 @@ describe("the embedded store", () => {
     expect(result.toolCalls[0]?.output).toEqual({ status: "success", value: 3 });
   });
 
-  test("writes exactly one commit for a turn, with a head, a segment and the changed state", async () => {
-    const troupe = await startTroupe({ store: { path: await tempFolder() }, plugins: [{ module: plugin("counter") }] });
+  const writesOf = async (journal: boolean) => {
+    const store = { path: await tempFolder() };
+    const troupe = await startTroupe({ store, journal, plugins: [{ module: plugin("counter"), ...PATIENT }] });
     const session = await troupe.session("s");
     await session.turn("one");
     const before = (await troupe.stats()).store;
     await session.turn("two");
     const after = (await troupe.stats()).store;
-    expect([
-      after.commits - before.commits,
-      after.transactions - before.transactions,
-      after.records - before.records,
-    ]).toEqual([1, 1, 3]);
+    const { commits, recorded, records, transactions } = after;
+    return {
+      commits: commits - before.commits,
+      recorded: recorded - before.recorded,
+      records: records - before.records,
+      transactions: transactions - before.transactions,
+    };
+  };
+
+  test("writes exactly one commit for a turn, with a head, a segment and the changed state", async () => {
+    expect(await writesOf(false)).toEqual({ commits: 1, recorded: 0, records: 3, transactions: 1 });
+  });
+
+  test("with a journal also writes down that it began; an answer nobody sees before the commit is stored with it", async () => {
+    const { transactions, ...writes } = await writesOf(true);
+    expect(writes).toEqual({ commits: 1, recorded: 1, records: 4 });
+    expect(transactions).toBeLessThanOrEqual(2);
   });
 
   test("an unchanged plugin state is not written again", async () => {

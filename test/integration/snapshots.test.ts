@@ -113,7 +113,7 @@ describe.each(["worker", "inline"] as const)("a plugin that keeps its own snapsh
 
   test("is not captured again under the same revision, and the fingerprint stays", async () => {
     const path = await tempFolder();
-    const troupe = await createTroupe({ ...withLedger(path), development: false });
+    const troupe = await createTroupe({ ...withLedger(path), development: false, journal: false });
     const session = await troupe.session("s");
     expect(await issuesOf(session, "add one")).toEqual([]);
     const [hash, fingerprint, records] = [

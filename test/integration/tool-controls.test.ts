@@ -78,18 +78,21 @@ describe.each(HOMES)("the tool %s of %s", (call) => {
     expect((await session.turn("and now")).text).toBe("You said: and now");
   });
 
-  test("ends the turn for another frame, in which the next one begins", async () => {
+  test("ends the turn for another frame, in which its task is done at once", async () => {
     const session = await newSession();
     const initialNodes = [{ kind: "message", message: { role: "system", text: "A fresh start." } }];
-    const args = { how: "switch", frameId: "second", task: "Go on.", initialNodes };
-    const { outcome, issues, revision } = await session.turn(told({ call, args }));
-    expect(outcome).toEqual({ type: "frame_switch", frameId: "second", task: "Go on." });
-    expect(issues).toEqual([]);
+    const task = told({ say: "Done there." });
+    const args = { how: "switch", frameId: "second", task, initialNodes };
+    const { before, outcome, issues, revision } = await session.turn(told({ call, args }));
+    expect(before).toMatchObject([{ outcome: { type: "frame_switch", frameId: "second", task }, issues: [] }]);
+    expect([outcome, issues]).toMatchObject([{ type: "finished", text: "Done there." }, []]);
     const { frameId, frames, ...view } = await session.view();
     expect([frameId, frames.map((left) => [left.frameId, left.reason])]).toEqual(["second", [["main", "switch"]]]);
     expect(view.revision).toBe(revision);
     expect(await conversation(session)).toEqual([
       ["system", "A fresh start."],
+      ["user", task],
+      ["assistant", "Done there."],
       ["user", told(CONVERSATION)],
     ]);
   });

@@ -41,6 +41,19 @@ describe("code", () => {
     expect(state.outcome).toEqual({ type: "finished", text: said, value });
   });
 
+  test("may end the turn as a failure, with what went wrong as its value", () => {
+    const value = { missing: "units" };
+    const step = turnAfter([...TO_CODE, ran({ terminalFinish: { value, failed: true } })]);
+    expect(step.state.outcome).toEqual({
+      type: "stopped",
+      reason: "submitted_error",
+      code: "submitted_error",
+      message: '{"missing":"units"}',
+      value,
+    });
+    expect(namesOf(step)).toEqual(["emit issue", "after_turn"]);
+  });
+
   test("that ended the turn is reopened by a message before completion", () => {
     const { state } = turnAfter([
       ...TO_CODE,
