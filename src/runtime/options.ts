@@ -1,7 +1,7 @@
 import { availableParallelism } from "node:os";
 import { isAbsolute, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { checkConfig, type SessionConfig, type ToolSpec, TroupeError } from "../kernel/index.js";
+import { COMMIT_BUDGET, checkConfig, type SessionConfig, type ToolSpec, TroupeError } from "../kernel/index.js";
 import type { ModelSource } from "../model/index.js";
 import {
   checkToolDefinition,
@@ -226,8 +226,17 @@ function limit(timeoutMs: number | undefined, name: string): { timeoutMs?: numbe
 
 function resolveStore(store: StoreOptions): StoreOptions {
   if (typeof store === "object" && store !== null) {
-    if ("memory" in store && store.memory === true) return { memory: true };
-    if ("path" in store && typeof store.path === "string" && store.path !== "") return { path: resolve(store.path) };
+    const { commitBudget } = store;
+    const budget = commitBudget !== undefined && {
+      commitBudget: {
+        bytes: positive(commitBudget.bytes, COMMIT_BUDGET.bytes, "store.commitBudget.bytes"),
+        nodes: positive(commitBudget.nodes, COMMIT_BUDGET.nodes, "store.commitBudget.nodes"),
+      },
+    };
+    if ("memory" in store && store.memory === true) return { memory: true, ...budget };
+    if ("path" in store && typeof store.path === "string" && store.path !== "") {
+      return { path: resolve(store.path), ...budget };
+    }
   }
   throw invalid('store must be { memory: true } or { path: "./folder" }');
 }
