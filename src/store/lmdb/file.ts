@@ -1,10 +1,10 @@
 import { accessSync, constants, existsSync } from "node:fs";
 import { join } from "node:path";
-import { asTroupeError, messageOf, TroupeError } from "../kernel/index.js";
-import { checkLayout } from "./lmdb-layout.js";
-import { type Meta, PAGE_HEADER, PageFile, PageProblem, readNumber, viewOf } from "./lmdb-pages.js";
-import { FileWalk } from "./lmdb-walk.js";
-import { rightKey } from "./records.js";
+import { asTroupeError, messageOf, TroupeError } from "../../kernel/index.js";
+import { rightKey } from "../records.js";
+import { checkLayout } from "./layout.js";
+import { type Meta, PAGE_HEADER, PageFile, PageProblem, readNumber, viewOf } from "./pages.js";
+import { FileWalk } from "./walk.js";
 
 export const fileOf = (path: string): string => join(path, "data.mdb");
 
