@@ -93,5 +93,14 @@ export type {
   SpendingReport,
   TraceEvent,
 } from "./session/index.js";
-export type { StoreOptions } from "./store/index.js";
+export {
+  type Finding,
+  type RepairedSession,
+  type RepairReport,
+  repairStore,
+  type SessionReport,
+  type StoreOptions,
+  type VerifyReport,
+  verifyStore,
+} from "./store/index.js";
 export type { PhaseStats } from "./trace/index.js";

@@ -4,6 +4,7 @@ import { isAbsolute, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import {
   type AttachmentPolicy,
+  COMMIT_BUDGET,
   checkBudget,
   checkConfig,
   checkPrices,
@@ -297,8 +298,17 @@ function limit(timeoutMs: number | undefined, name: string): { timeoutMs?: numbe
 
 function resolveStore(store: StoreOptions): StoreOptions {
   if (typeof store === "object" && store !== null) {
-    if ("memory" in store && store.memory === true) return { memory: true };
-    if ("path" in store && typeof store.path === "string" && store.path !== "") return { path: resolve(store.path) };
+    const { commitBudget } = store;
+    const budget = commitBudget !== undefined && {
+      commitBudget: {
+        bytes: positive(commitBudget.bytes, COMMIT_BUDGET.bytes, "store.commitBudget.bytes"),
+        nodes: positive(commitBudget.nodes, COMMIT_BUDGET.nodes, "store.commitBudget.nodes"),
+      },
+    };
+    if ("memory" in store && store.memory === true) return { memory: true, ...budget };
+    if ("path" in store && typeof store.path === "string" && store.path !== "") {
+      return { path: resolve(store.path), ...budget };
+    }
   }
   throw invalid('store must be { memory: true } or { path: "./folder" }');
 }

@@ -12,7 +12,7 @@ import type {
 import { Lane } from "../wire/index.js";
 import type { StoreOptions } from "./contract.js";
 import type { HistoryTail, MessageNode } from "./history.js";
-import { type LmdbReader, openLmdbReader } from "./lmdb.js";
+import { type LmdbReader, openLmdbReader } from "./lmdb/backend.js";
 import type { DeleteRequest, LoadedSession, StoreCalls } from "./protocol.js";
 import { READS, type ReadMethod } from "./reads.js";
 

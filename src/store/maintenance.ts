@@ -1,10 +1,10 @@
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeSync } from "node:fs";
 import { checkSessionId, messageOf, type StoreWrite, TroupeError, type WriteReceipt } from "../kernel/index.js";
 import type { StoreBackend } from "./contract.js";
-import { exportSession } from "./export-file.js";
-import { exportSessionJson } from "./export-json.js";
-import { importWrites, readExport } from "./import.js";
 import { type PrunePolicy, type PruneReport, Pruning, type Suspects } from "./prune.js";
+import { exportSession } from "./transfer/export-file.js";
+import { exportSessionJson } from "./transfer/export-json.js";
+import { importWrites, readExport } from "./transfer/import.js";
 
 export interface ExportRequest {
   readonly sessionId: string;

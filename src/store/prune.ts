@@ -7,8 +7,8 @@ import {
   type TroupeError,
 } from "../kernel/index.js";
 import type { KeyTable, StoreBackend } from "./contract.js";
-import { hashesIn } from "./hashes.js";
 import { outlinesOf } from "./history.js";
+import { hashesIn } from "./transfer/hashes.js";
 
 /** What to keep. Everything a session leads to is kept always. */
 export interface PrunePolicy {

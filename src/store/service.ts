@@ -1,6 +1,6 @@
 import { TroupeError } from "../kernel/index.js";
 import type { StoreBackend, StoreOptions } from "./contract.js";
-import { openLmdb } from "./lmdb.js";
+import { openLmdb } from "./lmdb/backend.js";
 import { openMemory } from "./memory.js";
 import type { StoreService } from "./protocol.js";
 import { StoreServer } from "./serve.js";

@@ -1,8 +1,9 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { test } from "vitest";
-import { openLmdb, openMemory } from "../../src/store/index.js";
+import { openLmdb, openMemory, type StoreBackend } from "../../src/store/index.js";
 import { type ConformanceStore, storeConformance } from "../../src/testing/index.js";
 
 async function memoryStore(): Promise<ConformanceStore> {
@@ -27,5 +28,22 @@ async function lmdbStore(): Promise<ConformanceStore> {
   };
 }
 
+/** A store that answers later, as one on another machine would. */
+async function laterStore(): Promise<ConformanceStore> {
+  const backend = openMemory();
+  const later = new Proxy(backend, {
+    get(target, name: keyof StoreBackend) {
+      const member = target[name] as unknown;
+      if (typeof member !== "function") return member;
+      return async (...args: unknown[]) => {
+        await nextTurn();
+        return member.apply(target, args);
+      };
+    },
+  });
+  return { backend: later, dispose: () => backend.close() };
+}
+
 for (const { name, run } of storeConformance("memory", memoryStore)) test(name, run);
+for (const { name, run } of storeConformance("a store that answers later", laterStore)) test(name, run);
 for (const { name, run } of storeConformance("LMDB", lmdbStore)) test(name, run);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { open } from "lmdb";
 import { expect, onTestFinished, test } from "vitest";
-import { openLmdb, openLmdbReader, readHistory, type StoreBackend } from "../../src/store/index.js";
+import { openLmdb, openLmdbReader, readHistory, type StoreBackend, sealEnvelope } from "../../src/store/index.js";
 import { decode, encode } from "../../src/wire/index.js";
 import { commit, temporaryFolder, textsOf, thrownBy, turn } from "./commits.js";
 
@@ -48,7 +48,7 @@ const usage = (inputTokens: number) => ({
   reasoningTokens: 0,
 });
 
-for (const version of [1]) {
+for (const version of [1, 2]) {
   test(`everything in a store of layout version ${version} is there after opening it`, () => {
     const backend = opened(copyOf(version));
     expect([...backend.sessionIds()]).toEqual(["chat-42", "chat-42/research", "empty", "日本 😀"]);
@@ -97,6 +97,26 @@ for (const version of [1]) {
     expect(reader.head("日本 😀")?.revision).toBe(2);
   });
 }
+
+test("a store of layout version 2 has its journals, its receipts and the ids that are not used again", () => {
+  const backend = opened(copyOf(2));
+  expect(backend.journal("chat-42").map(({ bytes, ...row }) => ({ ...row, outcome: decode(bytes) }))).toEqual(
+    ["model:1", "tool:c2:attempt:1"].map((key, sequence) => ({
+      sequence,
+      turnId: "t3",
+      key,
+      ...sealEnvelope({ kind: key.split(":")[0] ?? "", key }),
+      at: 1_700_000_000_000,
+      outcome: { outcome: `of ${key}` },
+    })),
+  );
+  const second = { ...turn("chat-42", 2), head: { ...turn("chat-42", 2).head, operation: "turn:t2" } };
+  expect(commit(backend, second, turn("gone", 1), turn("gone", 2))).toMatchObject([
+    { revision: 2, replayed: true },
+    { code: "session_deleted" },
+    { code: "session_deleted" },
+  ]);
+});
 
 test("an older store is of this release's layout once it was opened, and is not changed again", () => {
   const path = copyOf(1);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { open } from "lmdb";
 import { expect, onTestFinished, test } from "vitest";
-import { openLmdb, openLmdbReader, readHistory } from "../../src/store/index.js";
+import { openLmdb, openLmdbReader, openMemory, readHistory } from "../../src/store/index.js";
 import { commit, component, temporaryFolder, textsOf, thrownBy, turn } from "./commits.js";
 
 const RAW = { encoding: "binary", noSubdir: false, overlappingSync: false } as const;
@@ -143,6 +143,23 @@ test("a damaged head refuses its own session and lets the others commit", async 
   ]);
 });
 
+// state §3.5: a breach is a typed terminal error, nothing is written
+test.each([
+  ["memory", () => openMemory({ commitBudget: { bytes: 400, nodes: 1 } })],
+  ["LMDB", () => openLmdb(temporaryFolder(), { commitBudget: { bytes: 400, nodes: 1 } })],
+])("a store in %s refuses a commit over its budget and writes nothing of it", (_, open) => {
+  const backend = open();
+  onTestFinished(() => backend.close());
+  const large = component(...new Uint8Array(400));
+  expect(commit(backend, turn("a", 1), turn("a", 2, [large]), turn("b", 1))).toMatchObject([
+    { revision: 1 },
+    { code: "commit_too_large", retryable: false, details: { sessionId: "a", budget: { bytes: 400, nodes: 1 } } },
+    { revision: 1 },
+  ]);
+  expect(backend.component(large.hash)).toBeUndefined();
+  expect(backend.head("a")?.revision).toBe(1);
+});
+
 test("a write LMDB refuses in mid-transaction rolls back the whole batch", () => {
   const path = temporaryFolder();
   const backend = openLmdb(path);
@@ -157,7 +174,7 @@ test("a write LMDB refuses in mid-transaction rolls back the whole batch", () =>
 });
 
 test.runIf(process.platform === "linux")(
-  "a full disk fails the commit, keeps what was there, and the store works on",
+  "a full disk fails commits and records, keeps what was there, and the store works on, also after pruning",
   () => {
     const path = temporaryFolder();
     const fixture = fileURLToPath(new URL("./fixtures/fill-disk.mjs", import.meta.url));
@@ -168,7 +185,13 @@ test.runIf(process.platform === "linux")(
       code: "store_write_failed",
       headIsTheLastAcknowledged: true,
       hasRefusedComponent: false,
+      largeRecord: "store_write_failed",
+      journalAfterIt: 0,
+      smallRecordAfterwards: true,
       smallCommitAfterwards: true,
+      sweep: true,
+      largeCommitAfterSweep: true,
+      afterReopening: { head: true, component: 200_000 },
     });
   },
 );

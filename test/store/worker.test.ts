@@ -6,16 +6,19 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { MessageChannel, Worker } from "node:worker_threads";
 import { expect, onTestFinished, test } from "vitest";
+import type { Head } from "../../src/kernel/index.js";
 import {
   acquireStoreLock,
   openLmdb,
   readHistory,
+  type StoreBackend,
   StoreClient,
   type StoreOptions,
   type StoreService,
+  verifyStore,
 } from "../../src/store/index.js";
-import { Caller } from "../../src/wire/index.js";
-import { temporaryFolder, textsOf, turn } from "./commits.js";
+import { Caller, decode } from "../../src/wire/index.js";
+import { component, temporaryFolder, textsOf, turn } from "./commits.js";
 
 // The built entry: a worker thread loads JavaScript.
 const ENTRY = new URL("../../dist/workers/store.js", import.meta.url);
@@ -132,37 +135,85 @@ test("a reader in another thread sees every commit as soon as it is acknowledged
   }
 });
 
-test("every acknowledged commit survives SIGKILL, and the next process takes the folder over", async () => {
-  const path = temporaryFolder();
-  const acknowledged = new Map<string, number>();
-  for (let round = 1; round <= 3; round++) {
-    await commitUntilKilled(path, 40 * round, acknowledged);
-    const lock = acquireStoreLock(path);
-    const backend = openLmdb(path);
-    for (const [sessionId, revision] of acknowledged) {
-      const head = backend.head(sessionId);
-      expect(head?.revision).toBeGreaterThanOrEqual(revision);
-      // Nothing torn: every segment below the head is there and whole.
-      expect(readHistory(backend, head?.leaf ?? null)).toHaveLength(head?.revision ?? -1);
-    }
-    backend.close();
-    lock.release();
-  }
-  expect(acknowledged.size).toBe(4);
-});
+/** What a process acknowledged before it was killed: the last revision and the last record of each session. */
+interface Acknowledged {
+  readonly commits: Map<string, number>;
+  readonly records: Map<string, number>;
+}
 
-/** Runs a process that commits through a real store thread; kills it after so many acknowledgements. */
-async function commitUntilKilled(path: string, count: number, acknowledged: Map<string, number>): Promise<void> {
-  const child: ChildProcess = spawn(process.execPath, [fixture("commit-forever.mjs"), path], {
+// quality §3.2: SIGKILL of the process; every acknowledged write is there
+test.each([[[]], [["prune"]]])(
+  "every acknowledged commit and record survives SIGKILL, and the next process takes the folder over %j",
+  async (mode) => {
+    const path = temporaryFolder();
+    const acknowledged: Acknowledged = { commits: new Map(), records: new Map() };
+    for (let round = 1; round <= 3; round++) {
+      await runUntilKilled([path, ...mode], 60 * round, acknowledged);
+      const lock = acquireStoreLock(path);
+      const backend = openLmdb(path);
+      for (const [sessionId, revision] of acknowledged.commits)
+        checkSurvived(backend, sessionId, revision, acknowledged);
+      backend.close();
+      lock.release();
+      expect(verifyStore(path).ok).toBe(true);
+    }
+    expect(acknowledged.commits.size).toBe(4);
+  },
+);
+
+function checkSurvived(backend: StoreBackend, sessionId: string, revision: number, { records }: Acknowledged): void {
+  const head = backend.head(sessionId) as Head;
+  expect(head.revision).toBeGreaterThanOrEqual(revision);
+  // Nothing torn: every segment below the head is there and whole, and so is the state it names.
+  expect(readHistory(backend, head.leaf)).toHaveLength(head.revision);
+  const state = backend.component(head.components["plugin:test"] ?? "");
+  expect(decode(state ?? new Uint8Array())).toEqual({ sessionId, revision: head.revision });
+  // A record is there until its turn is, and then it is not.
+  const journal = backend.journal(sessionId).map(({ turnId }) => turnId);
+  const next = [`t${head.revision + 1}`];
+  if (records.get(sessionId) === head.revision) expect(journal).toEqual(next);
+  else expect([[], next]).toContainEqual(journal);
+}
+
+/** Runs a process that works through a real store thread; kills it after so many acknowledgements. */
+async function runUntilKilled(args: readonly string[], count: number, acknowledged: Acknowledged): Promise<void> {
+  const child: ChildProcess = spawn(process.execPath, [fixture("commit-forever.mjs"), ...args], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   const exited = once(child, "exit");
   let lines = 0;
   for await (const line of createInterface({ input: child.stdout as NonNullable<ChildProcess["stdout"]> })) {
-    const [sessionId, revision] = line.split(" ");
-    acknowledged.set(sessionId as string, Number(revision));
+    const [sessionId = "", kind, revision] = line.split(" ");
+    acknowledged[kind === "commit" ? "commits" : "records"].set(sessionId, Number(revision));
     if (++lines === count) child.kill("SIGKILL");
   }
   expect(await exited).toEqual([null, "SIGKILL"]);
   expect(lines).toBeGreaterThanOrEqual(count);
 }
+
+test("a store thread deletes, prunes, exports and imports while sessions are read from its file", async () => {
+  const path = temporaryFolder();
+  const { store, attach } = await startStore({ path });
+  const client = new StoreClient({ port: await attach(), options: { path } });
+  onTestFinished(() => client.close());
+  const states = [component(1), component(2)];
+  for (const [i, state] of states.entries()) {
+    const one = turn("a", i + 1, [state]);
+    await client.commit({ ...one, head: { ...one.head, components: { "plugin:test": state.hash } } });
+  }
+  await client.commit(turn("gone", 1));
+  const file = join(path, "a.session");
+  await store.to.exportSession({ sessionId: "a", file });
+  expect(await store.to.deleteSession({ sessionId: "gone" })).toBe(true);
+  expect(await store.to.prune({ graceMs: 0 })).toEqual({
+    segments: { kept: 2, removed: 1, waiting: 0 },
+    components: { kept: 1, removed: 1, waiting: 0 },
+    journals: { kept: 0, removed: 0, waiting: 0 },
+  });
+  expect(await store.to.importSession({ file, sessionId: "copy" })).toEqual({ sessionId: "copy", revision: 2 });
+  expect(await client.sessionIds()).toEqual(["a", "copy"]);
+  expect(textsOf(await client.history("copy@2.0"))).toEqual(["message 1", "message 2"]);
+  expect(await client.component(states[0]?.hash ?? "")).toBeUndefined();
+  await expect(client.commit(turn("gone", 2))).rejects.toMatchObject({ code: "session_deleted" });
+  await expect(store.to.importSession({ file, sessionId: "gone" })).rejects.toMatchObject({ code: "session_deleted" });
+});

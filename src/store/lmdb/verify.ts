@@ -1,10 +1,10 @@
 import { existsSync } from "node:fs";
-import { type Head, messageOf, TroupeError } from "../kernel/index.js";
-import type { StoreReader } from "./contract.js";
-import { readHistory } from "./history.js";
-import { checkTrees, currentMeta, fileOf, storeDamaged } from "./lmdb-file.js";
-import { PageFile, PageProblem } from "./lmdb-pages.js";
-import { acquireStoreLock } from "./lock.js";
+import { type Head, messageOf, TroupeError } from "../../kernel/index.js";
+import type { StoreReader } from "../contract.js";
+import { readHistory } from "../history.js";
+import { acquireStoreLock } from "../lock.js";
+import { checkTrees, currentMeta, fileOf, storeDamaged } from "./file.js";
+import { PageFile, PageProblem } from "./pages.js";
 import { type RawStore, statesOf } from "./raw-store.js";
 
 /** Something that cannot be read. */

@@ -11,10 +11,22 @@ import {
   type StoreWrite,
   TroupeError,
   type WriteResult,
-} from "../kernel/index.js";
-import type { KeyTable, StoreBackend, StoreReader } from "./contract.js";
-import { LmdbFacts } from "./lmdb-facts.js";
-import { checkDatabaseFile } from "./lmdb-file.js";
+} from "../../kernel/index.js";
+import type { KeyTable, StoreBackend, StoreReader } from "../contract.js";
+import {
+  journalKey,
+  openComponent,
+  seal,
+  sealHead,
+  sealJournalRow,
+  sealOf,
+  sealTombstone,
+  type Tombstone,
+  unseal,
+} from "../records.js";
+import { countRecords, writeFailed } from "../writes.js";
+import { LmdbFacts } from "./facts.js";
+import { checkDatabaseFile } from "./file.js";
 import {
   bringUpToDate,
   LAYOUT_VERSION,
@@ -26,20 +38,8 @@ import {
   type Table,
   type TableName,
   type Tables,
-} from "./lmdb-layout.js";
-import { countOf, journalSessions, keysAfter, readHead, readJournal, readSegment } from "./lmdb-reads.js";
-import {
-  journalKey,
-  openComponent,
-  seal,
-  sealHead,
-  sealJournalRow,
-  sealOf,
-  sealTombstone,
-  type Tombstone,
-  unseal,
-} from "./records.js";
-import { countRecords, writeFailed } from "./writes.js";
+} from "./layout.js";
+import { countOf, journalSessions, keysAfter, readHead, readJournal, readSegment } from "./reads.js";
 
 export interface LmdbOptions {
   readonly commitBudget?: CommitBudget;

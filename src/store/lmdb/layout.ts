@@ -1,7 +1,7 @@
 import type { Database, RootDatabase } from "lmdb";
-import { fingerprint, type Head, type StoredHead, TroupeError } from "../kernel/index.js";
-import { decode, encode } from "../wire/index.js";
-import { seal, sealHead } from "./records.js";
+import { fingerprint, type Head, type StoredHead, TroupeError } from "../../kernel/index.js";
+import { decode, encode } from "../../wire/index.js";
+import { seal, sealHead } from "../records.js";
 
 /** The layout this release writes; docs/store-layout.md describes every version. */
 export const LAYOUT_VERSION = 2;

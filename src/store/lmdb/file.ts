@@ -1,10 +1,10 @@
 import { accessSync, constants, existsSync } from "node:fs";
 import { join } from "node:path";
-import { messageOf, TroupeError } from "../kernel/index.js";
-import { checkLayout } from "./lmdb-layout.js";
-import { type Meta, PageFile, PageProblem } from "./lmdb-pages.js";
-import { FileWalk } from "./lmdb-walk.js";
-import { rightKey } from "./records.js";
+import { asTroupeError, messageOf, TroupeError } from "../../kernel/index.js";
+import { rightKey } from "../records.js";
+import { checkLayout } from "./layout.js";
+import { type Meta, PAGE_HEADER, PageFile, PageProblem, readNumber, viewOf } from "./pages.js";
+import { FileWalk } from "./walk.js";
 
 export const fileOf = (path: string): string => join(path, "data.mdb");
 
@@ -30,7 +30,8 @@ export function checkDatabaseFile(path: string, { readOnly }: { readonly readOnl
     const meta = currentMeta(pages);
     if (!readOnly) checkTrees(pages, meta);
   } catch (cause) {
-    throw cause instanceof PageProblem ? storeDamaged(path, cause) : cause;
+    if (cause instanceof PageProblem) throw storeDamaged(path, cause);
+    throw asTroupeError(cause, "store_open_failed", `The store at ${path} cannot be read: ${messageOf(cause)}.`);
   } finally {
     pages.close();
   }
@@ -67,7 +68,18 @@ export function currentMeta(pages: PageFile): Meta {
   // Transactions take turns; a new file has two of the first. Otherwise a flipped bit could put an old state in force.
   const inTurn = even === odd ? even === 0 : even % 2 === 0 && odd % 2 === 1 && Math.abs(even - odd) === 1;
   if (!inTurn || first.pageSize !== second.pageSize) throw new PageProblem("its meta pages contradict each other");
+  for (const meta of [first, second]) checkRoot(pages, meta);
   return even >= odd ? first : second;
+}
+
+/** Every transaction rewrites the root of the main tree, so that page says too which transaction it was. */
+function checkRoot(pages: PageFile, { main, pageSize, transaction }: Meta): void {
+  if (main.root === Number.POSITIVE_INFINITY) return;
+  const position = main.root * pageSize;
+  const isThere = position + PAGE_HEADER <= pages.length;
+  if (!isThere || readNumber(viewOf(pages.bytes(position, PAGE_HEADER)), 8) !== transaction) {
+    throw new PageProblem("a meta page is not of the transaction it names");
+  }
 }
 
 /** Follows every tree of the file. */

@@ -1,5 +1,5 @@
-import type { Head, JournalRow, StoredHead } from "../kernel/index.js";
-import type { StoreReader } from "./contract.js";
+import type { Head, JournalRow, StoredHead } from "../../kernel/index.js";
+import type { StoreReader } from "../contract.js";
 import type { RawStore } from "./raw-store.js";
 
 /**

@@ -14,7 +14,7 @@ import {
   readTree,
   type Tree,
   viewOf,
-} from "./lmdb-pages.js";
+} from "./pages.js";
 
 /** An entry of a table. `value` reads it, which for a large one means reading more pages. */
 export interface Entry {

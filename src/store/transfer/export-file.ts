@@ -1,7 +1,8 @@
 import { createHash, type Hash } from "node:crypto";
-import type { Head, Segment } from "../kernel/index.js";
-import { decode, encode } from "../wire/index.js";
-import type { StoreReader } from "./contract.js";
+import type { Head, Segment } from "../../kernel/index.js";
+import { decode, encode } from "../../wire/index.js";
+import type { StoreReader } from "../contract.js";
+import { decodeSegment } from "../outline.js";
 import {
   checkFormat,
   EXPORT_FORMAT,
@@ -12,7 +13,6 @@ import {
   type SessionPart,
   unlessDamaged,
 } from "./exported.js";
-import { decodeSegment } from "./outline.js";
 
 /** The first bytes of a file. After them come records, each four bytes of length (big-endian) and then msgpack. */
 const MAGIC = Buffer.from("TROUPE SESSION\n");

@@ -1,5 +1,5 @@
-import { type Head, type ImportWrite, nodeId, parseNodeId, type Segment, segmentId } from "../kernel/index.js";
-import { encode } from "../wire/index.js";
+import { type Head, type ImportWrite, nodeId, parseNodeId, type Segment, segmentId } from "../../kernel/index.js";
+import { encode } from "../../wire/index.js";
 import { isExportFile, readExportFile } from "./export-file.js";
 import { readExportJson } from "./export-json.js";
 import { checkWhole, type ExportedSession } from "./exported.js";

@@ -1,11 +1,11 @@
-import { type Head, type JournalRow, type StoredHead, TroupeError } from "../kernel/index.js";
-import { decode } from "../wire/index.js";
-import type { StoreReader } from "./contract.js";
-import { checkLayout } from "./lmdb-layout.js";
-import { type Meta, type PageFile, PageProblem, type Tree } from "./lmdb-pages.js";
-import { FileWalk } from "./lmdb-walk.js";
-import { journalRange, openComponent, openHead, openJournalRow, rightKey, unseal } from "./records.js";
-import { inOrder } from "./writes.js";
+import { type Head, type JournalRow, type StoredHead, TroupeError } from "../../kernel/index.js";
+import { decode } from "../../wire/index.js";
+import type { StoreReader } from "../contract.js";
+import { journalRange, openComponent, openHead, openJournalRow, rightKey, unseal } from "../records.js";
+import { inOrder } from "../writes.js";
+import { checkLayout } from "./layout.js";
+import { type Meta, type PageFile, PageProblem, type Tree } from "./pages.js";
+import { FileWalk } from "./walk.js";
 
 type Values = ReadonlyMap<string, () => Buffer>;
 

@@ -1,7 +1,7 @@
-import type { JournalRow, StoredHead } from "../kernel/index.js";
-import { readBytes, type Table, type Tables } from "./lmdb-layout.js";
-import { journalRange, openHead, openJournalRow, sessionOfJournalKey, unseal } from "./records.js";
-import { inOrder } from "./writes.js";
+import type { JournalRow, StoredHead } from "../../kernel/index.js";
+import { journalRange, openHead, openJournalRow, sessionOfJournalKey, unseal } from "../records.js";
+import { inOrder } from "../writes.js";
+import { readBytes, type Table, type Tables } from "./layout.js";
 
 export function readHead(tables: Tables, sessionId: string): StoredHead | undefined {
   const bytes = readBytes(tables.heads, sessionId);

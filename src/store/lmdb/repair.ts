@@ -1,15 +1,15 @@
 import { existsSync, mkdtempSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { type Head, nodeId, type StoredHead, segmentId, TroupeError } from "../kernel/index.js";
-import { segmentsOf } from "./exported.js";
-import { hashesIn } from "./hashes.js";
-import { readHistory } from "./history.js";
-import { createLmdb, type LmdbRecord } from "./lmdb.js";
-import { currentMeta, fileOf } from "./lmdb-file.js";
-import type { Meta, PageFile } from "./lmdb-pages.js";
-import { segmentOutline } from "./outline.js";
+import { type Head, nodeId, type StoredHead, segmentId, TroupeError } from "../../kernel/index.js";
+import { readHistory } from "../history.js";
+import { segmentOutline } from "../outline.js";
+import { journalKey, seal, sealHead, sealJournalRow, sealTombstone } from "../records.js";
+import { segmentsOf } from "../transfer/exported.js";
+import { hashesIn } from "../transfer/hashes.js";
+import { createLmdb, type LmdbRecord } from "./backend.js";
+import { currentMeta, fileOf } from "./file.js";
+import type { Meta, PageFile } from "./pages.js";
 import { type RawStore, statesOf } from "./raw-store.js";
-import { journalKey, seal, sealHead, sealJournalRow, sealTombstone } from "./records.js";
 import { ownerOf, Salvage } from "./salvage.js";
 import {
   attempt,

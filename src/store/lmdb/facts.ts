@@ -1,8 +1,8 @@
-import type { Change, JournalMark, JournalRow, SegmentOutline, StoredHead, WriteFacts } from "../kernel/index.js";
-import { readBytes, type Tables } from "./lmdb-layout.js";
-import { readJournal, readSegment } from "./lmdb-reads.js";
-import { segmentOutline } from "./outline.js";
-import { journalKey, openHead, openJournalRow, sealOf } from "./records.js";
+import type { Change, JournalMark, JournalRow, SegmentOutline, StoredHead, WriteFacts } from "../../kernel/index.js";
+import { segmentOutline } from "../outline.js";
+import { journalKey, openHead, openJournalRow, sealOf } from "../records.js";
+import { readBytes, type Tables } from "./layout.js";
+import { readJournal, readSegment } from "./reads.js";
 
 const MAX_REMEMBERED_JOURNALS = 10_000;
 const MAX_REMEMBERED_HEADS = 1_000;
