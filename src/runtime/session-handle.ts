@@ -178,7 +178,7 @@ export class Session {
    *   lastSeen = cursor;
    * }
    */
-  observe({ cursor }: { readonly cursor?: string } = {}): AsyncIterableIterator<Observed> {
+  observe({ cursor }: { readonly cursor?: string | undefined } = {}): AsyncIterableIterator<Observed> {
     return this.#driver.observe(this.id, cursor);
   }
 

@@ -430,17 +430,6 @@ describe("docs/plugins.md", async () => {
     const given = (head ?? []).filter((_, column) => row[column] === "yes").map((name) => name.replaceAll("`", ""));
     expect(given.sort()).toEqual([...HOOK_HOSTS[HOOK_KINDS[hook as HookName]]].sort());
   });
-
-  test("links to places that are there", () => {
-    const places = [...guide.matchAll(/^#+ (.*)$/gm)].map(([, title = ""]) =>
-      title
-        .toLowerCase()
-        .replace(/[^\w\- ]/g, "")
-        .replaceAll(" ", "-"),
-    );
-    const links = [...guide.matchAll(/\]\(#([^)]*)\)/g)].map(([, place]) => place);
-    expect(links.filter((place) => !places.includes(place as string))).toEqual([]);
-  });
 });
 
 /** The hooks a block of code has, by their names: declared, or registered. */

@@ -7,6 +7,7 @@ import {
   PATIENT,
   plugin,
   refusalOf,
+  remembering,
   startTroupe,
   tempFolder,
 } from "../support/runtime.js";
@@ -269,6 +270,23 @@ describe.each(["worker", "inline"] as const)("a catalog contributor with state, 
     expect(locking.outputs).toEqual(["ran", null, "The tool shell is not available to this session now."]);
   });
 });
+
+test.each(["worker", "inline"] as const)(
+  "a catalog in the tier %s is kept until the host has it made anew",
+  async (tier) => {
+    const troupe = await startTroupe({
+      sessionWorkers: 1,
+      model,
+      plugins: [remembering(plugin("takes-shell-later"), { tier })],
+      tools: { shell: { description: "d", inputSchema: EMPTY_OBJECT, execute: () => "ran" } },
+    });
+    const session = await troupe.session("s");
+    const offered = async () => (await session.turn("look")).text;
+    expect([await offered(), await offered()]).toEqual(["shell", "shell"]);
+    await session.refreshTools();
+    expect([await offered(), await offered()]).toEqual(["", ""]);
+  },
+);
 
 describe.each(["worker", "inline"] as const)("a context overlay of a plugin in the tier %s", (tier) => {
   // §15.66
