@@ -105,6 +105,7 @@ export interface SessionDriver {
   observe(sessionId: string, cursor: string | undefined): AsyncIterableIterator<Observed>;
   fork(sessionId: string, options: ForkOptions): Promise<Session>;
   info(sessionId: string): Promise<SessionInfo>;
+  park(sessionId: string): Promise<void>;
   release(sessionId: string): Promise<void>;
 }
 
@@ -284,8 +285,17 @@ export class Session {
     return output as ToolOutput;
   }
 
+  /** Asking a parked session does not bring it back. */
   info(): Promise<SessionInfo> {
     return this.#driver.info(this.id);
+  }
+
+  /**
+   * Stores the session and frees its memory, behind everything that was asked of it; the runtime does so by itself with
+   * sessions that are idle. The handle stays good: the next message brings the session back, as it was.
+   */
+  park(): Promise<void> {
+    return this.#driver.park(this.id);
   }
 
   /** Finishes the turns asked for, stores the session and frees its memory. It can be opened again. */

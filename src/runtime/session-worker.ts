@@ -19,6 +19,7 @@ import type {
   OrderedMethod,
   PluginSetup,
   RelayCall,
+  Remnant,
   SessionInfo,
   SessionMaking,
   SessionPluginOptions,
@@ -123,6 +124,7 @@ export class SessionWorker {
           hookDispatch: options.hookDispatch,
           config: options.config,
           mailboxLimit: options.mailboxLimit,
+          residency: options.residency,
           journals: options.journal,
           runtimeId: options.runtimeId,
           standardProtocol: options.standardProtocol,
@@ -232,8 +234,25 @@ export class SessionWorker {
     return (await this.#service()).open({ sessionId, pluginOptions });
   }
 
-  async capture(sessionId: string): Promise<Uint8Array<ArrayBuffer>> {
-    return (await (await this.#service()).capture({ sessionId })).snapshot;
+  async info(sessionId: string): Promise<SessionInfo> {
+    return (await this.#service()).info({ sessionId });
+  }
+
+  /** Waits for what runs, and so may take as long as that. */
+  park(sessionId: string): Promise<void> {
+    return this.inOrder("park", { sessionId });
+  }
+
+  handOver(sessionId: string): Promise<Remnant> {
+    return this.inOrder("handOver", { sessionId });
+  }
+
+  async takeOver(sessionId: string, remnant: Remnant): Promise<void> {
+    return (await this.#service()).takeOver({ sessionId, remnant });
+  }
+
+  async capture(sessionId: string, at: string | undefined): Promise<Uint8Array<ArrayBuffer>> {
+    return (await (await this.#service()).capture({ sessionId, at })).snapshot;
   }
 
   async adopt(sessionId: string, snapshot: Uint8Array<ArrayBuffer>, making: SessionMaking): Promise<SessionHandle> {

@@ -45,9 +45,13 @@ export interface TroupeStats {
   readonly workers: readonly {
     readonly index: number;
     readonly threadId: number;
+    /** Sessions in its memory. */
     readonly sessions: number;
+    readonly parked: number;
     readonly restarts: number;
   }[];
+  /** Sessions of this runtime that are in memory, and those that left it and come back with the next message. */
+  readonly sessions: { readonly resident: number; readonly parked: number };
   readonly plugins: readonly {
     readonly id: string;
     readonly tier: "worker" | "inline";
@@ -141,6 +145,7 @@ export class Troupe implements AsyncDisposable {
       operate: (id, call, options) => this.#operate(id, call, options),
       fork: (id, fork) => this.#fork(id, fork),
       info: (id) => this.#info(id),
+      park: (id) => this.#use(id, (worker) => worker.park(id)),
       release: (id) => this.#release(id),
     };
     this.#directory = new SessionDirectory(options.sessionWorkers, (id) => new Session(id, this.#driver));
@@ -221,10 +226,15 @@ export class Troupe implements AsyncDisposable {
     const { asked, finished, refused, forks } = this.#counts;
     return {
       hooks: probe.stats(),
-      workers: workers.map(({ sessions, threadId }, index) => ({
+      sessions: workers.reduce(
+        (sum, { sessions, parked }) => ({ resident: sum.resident + sessions, parked: sum.parked + parked }),
+        { resident: 0, parked: 0 },
+      ),
+      workers: workers.map(({ sessions, parked, threadId }, index) => ({
         index,
         threadId,
         sessions,
+        parked,
         restarts: this.#worker(index).restarts,
       })),
       plugins: this.#pluginStats(),
@@ -427,7 +437,7 @@ export class Troupe implements AsyncDisposable {
     const worker = leastLoaded(this.#directory.loads(), from.worker);
     let made: SessionHandle | undefined;
     const residence = await this.#directory.moveIn(id, worker, async () => {
-      const snapshot = await this.#worker(from.worker).capture(from.handle.id);
+      const snapshot = await this.#worker(from.worker).capture(from.handle.id, undefined);
       made = await this.#worker(worker).adopt(id, snapshot, making);
     });
     return { residence, made: made as unknown as SessionHandle };
@@ -498,7 +508,7 @@ export class Troupe implements AsyncDisposable {
     this.#checkOpen();
     return this.#directory.use(sessionId, async ({ worker }) => {
       this.#checkOpen();
-      return this.#worker(worker).open(sessionId, {});
+      return this.#worker(worker).info(sessionId);
     });
   }
 

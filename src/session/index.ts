@@ -15,6 +15,8 @@ export type {
   OrderedMethod,
   PluginSetup,
   RelayCall,
+  Remnant,
+  ResidencyLimits,
   SessionInfo,
   SessionMaking,
   SessionPluginOptions,
