@@ -28,6 +28,7 @@ import type {
   SessionWorkerStats,
   SpendingReport,
   TraceEvent,
+  TreeMessage,
   TurnCall,
   TurnReply,
   UsageNote,
@@ -287,6 +288,10 @@ export class SessionWorker {
 
   async conversation(sessionId: string, range: MessageRange): Promise<readonly Message[]> {
     return (await this.#service()).messages({ sessionId, range });
+  }
+
+  async tree(sessionId: string): Promise<readonly TreeMessage[]> {
+    return (await this.#service()).tree({ sessionId });
   }
 
   async surface(sessionId: string): Promise<SessionSurface> {

@@ -123,6 +123,7 @@ export class Troupe implements AsyncDisposable {
       turn: (id, input, extras) => this.#turn(id, input, extras),
       view: (id) => this.#use(id, (worker) => worker.view(id)),
       messages: (id, range) => this.#use(id, (worker) => worker.conversation(id, range)),
+      tree: (id) => this.#use(id, (worker) => worker.tree(id)),
       spending: (id) => this.#use(id, (worker) => worker.spending(id)),
       setBudget: (id, budget) => this.#use(id, (worker) => worker.setBudget(id, budget)),
       surface: (id) => this.#use(id, (worker) => worker.surface(id)),
@@ -412,17 +413,22 @@ export class Troupe implements AsyncDisposable {
 
   async #fork(parentId: string, options: ForkOptions): Promise<Session> {
     this.#checkOpen();
-    const { at = "leaf", authority, catalog, id = childId(parentId) } = options;
-    if (at !== "leaf") throw new TroupeError("invalid_fork", `A fork starts at "leaf", not at ${String(at)}.`);
+    const { at = "leaf", pluginState = "current", authority, catalog, id = childId(parentId) } = options;
+    if (typeof at !== "string") throw new TroupeError("invalid_fork", 'A fork starts at "leaf" or at a node.');
+    if (pluginState !== "current" && pluginState !== "fresh")
+      throw new TroupeError("invalid_fork", 'pluginState is "current" or "fresh".');
     const problem = narrowingProblem(options);
     if (problem !== undefined) throw new TroupeError("invalid_fork", `${problem}.`);
     checkSessionId(id);
     const making: SessionMaking = {
       start: { kind: "current_session" },
+      ...(pluginState === "fresh" && { pluginSource: "fresh" }),
       ...(authority && { authority }),
       ...(catalog && { catalog }),
     };
-    const { residence } = await this.#directory.use(parentId, (parent) => this.#make(id, making, parent));
+    const { residence } = await this.#directory.use(parentId, (parent) =>
+      this.#make(id, making, parent, at === "leaf" ? undefined : at),
+    );
     this.#counts.forks++;
     return residence.handle;
   }
@@ -432,12 +438,13 @@ export class Troupe implements AsyncDisposable {
     id: string,
     making: SessionMaking,
     from: Residence,
+    at?: string,
   ): Promise<{ readonly residence: Residence; readonly made: SessionHandle }> {
     this.#checkOpen();
     const worker = leastLoaded(this.#directory.loads(), from.worker);
     let made: SessionHandle | undefined;
     const residence = await this.#directory.moveIn(id, worker, async () => {
-      const snapshot = await this.#worker(from.worker).capture(from.handle.id, undefined);
+      const snapshot = await this.#worker(from.worker).capture(from.handle.id, at);
       made = await this.#worker(worker).adopt(id, snapshot, making);
     });
     return { residence, made: made as unknown as SessionHandle };

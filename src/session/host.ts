@@ -9,6 +9,7 @@ import { decode, encode, importDefault, Lane, moving, type Served, serve } from 
 import { ActiveTurn } from "./active-turns.js";
 import { SessionActor } from "./actor.js";
 import { NO_EXTRAS } from "./admission.js";
+import { treeMessage } from "./fork-point.js";
 import type { HostRelay, HostRelayMethod } from "./host-relay.js";
 import { callHost, serveHostCall } from "./host-services.js";
 import { InlineLink } from "./inline-link.js";
@@ -33,6 +34,7 @@ import type {
   SessionWorkerSetup,
   SessionWorkerStats,
   TraceNote,
+  TreeMessage,
   TurnCall,
   UsageNote,
 } from "./protocol.js";
@@ -71,6 +73,7 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
     },
     view: ({ sessionId }) => configured().use(sessionId, (session) => session.view()),
     messages: ({ sessionId, range }) => configured().use(sessionId, (session) => session.storedMessages(range)),
+    tree: ({ sessionId }) => configured().tree(sessionId),
     spending: ({ sessionId }) => configured().use(sessionId, (session) => session.spending.report()),
     setBudget: ({ sessionId, budget }) => configured().use(sessionId, (session) => session.setBudget(budget)),
     surface: ({ sessionId }) => configured().use(sessionId, surfaceOf),
@@ -242,6 +245,10 @@ class SessionHost {
     const head = await this.#services.store.head(sessionId);
     const { turnIndex: turns = 0, revision = 0, parent } = head ?? {};
     return { id: sessionId, state: "parked", threadId, turns, revision, ...(parent && { parent: parent.sessionId }) };
+  }
+
+  async tree(sessionId: string): Promise<readonly TreeMessage[]> {
+    return (await this.#services.store.tree(sessionId)).map(treeMessage);
   }
 
   /** Resolves when the session is stored and no longer in memory. */

@@ -25,6 +25,7 @@ export type {
   SessionWorkerService,
   SessionWorkerSetup,
   SessionWorkerStats,
+  TreeMessage,
   TurnCall,
   TurnExtras,
   UsageNote,

@@ -15,6 +15,7 @@ import type {
   PendingInput,
   PluginEvent,
   PromptLayer,
+  Role,
   SessionBudget,
   SessionConfig,
   SessionCreateRequest,
@@ -158,6 +159,18 @@ export interface MessageRange {
   readonly records?: boolean;
 }
 
+/** A message in the tree a session and its forks form. */
+export interface TreeMessage {
+  /** Names the place: a fork can begin there. */
+  readonly node: string;
+  readonly parent: string | null;
+  /** It is part of the session's own conversation. */
+  readonly active: boolean;
+  readonly role: Role;
+  /** The beginning of its text. */
+  readonly text: string;
+}
+
 /** What a session has from its plugins. */
 export interface SessionSurface {
   readonly tools: readonly ToolRecordView[];
@@ -197,6 +210,8 @@ export type SessionWorkerService = {
   }): Promise<SessionHandle>;
   view(argument: { readonly sessionId: string }): Promise<SessionView>;
   messages(argument: { readonly sessionId: string; readonly range: MessageRange }): Promise<readonly Message[]>;
+  /** As it is stored; asking does not bring a parked session back. */
+  tree(argument: { readonly sessionId: string }): Promise<readonly TreeMessage[]>;
   spending(argument: { readonly sessionId: string }): Promise<SpendingReport>;
   /** At once, also while a turn runs. */
   setBudget(argument: { readonly sessionId: string; readonly budget: SessionBudget | null }): Promise<SpendingReport>;

@@ -48,6 +48,7 @@ import { Blobs, haveAttachments, storedParts } from "./blobs.js";
 import { SessionCatalog } from "./catalog.js";
 import { answerKeyOf, Completions } from "./completions.js";
 import { applyComponents, ChangedComponents, COMPONENT, ComponentReader, pluginComponent } from "./components.js";
+import { turnAtNode } from "./fork-point.js";
 import { SessionHooks } from "./hooks.js";
 import type { HostRelay, TraceSink } from "./host-relay.js";
 import type { JournalWriter, UnfinishedTurn } from "./journal.js";
@@ -512,7 +513,10 @@ export class Session {
     this.invalidate();
   }
 
-  /** What a fork needs. State is captured now unless a turn is running: then the child gets the last commit's. */
+  /**
+   * What a fork needs. State is captured now unless a turn is running: then the child gets the last commit's. Only of
+   * the head is it kept, so that a fork `at` a node of the past gets it too.
+   */
   async snapshot(options: { readonly live: boolean; readonly at?: string | undefined }): Promise<SessionSnapshot> {
     if (options.live) await Promise.all([this.hooks.capture(), this.captureExecution()]);
     const unsaved: Record<string, Uint8Array> = {};
@@ -523,9 +527,10 @@ export class Session {
         if (bytes !== null) unsaved[name] = bytes;
       }
     }
+    const { at } = options;
     return {
-      parent: { sessionId: this.id, leaf: this.#head?.leaf ?? null },
-      turnIndex: this.turnIndex,
+      parent: { sessionId: this.id, leaf: at ?? this.#head?.leaf ?? null },
+      turnIndex: at === undefined ? this.turnIndex : await turnAtNode(this.services.store, this.#head, at),
       components,
       unsaved,
     };
