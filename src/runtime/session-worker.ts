@@ -343,6 +343,22 @@ export class SessionWorker {
     await this.#thread?.terminate();
   }
 
+  /** Ends the thread in order and starts another one; what is asked meanwhile waits for that. */
+  recycle({ drainMs }: { readonly drainMs: number }): Promise<void> {
+    const thread = this.#thread;
+    const closed = this.#laneClosed;
+    if (thread === undefined || this.#lane === undefined) return this.#whenReady();
+    this.#lane = undefined;
+    this.#configured = undefined;
+    const recycled = async () => {
+      await thread.caller.to.shutdown({ drainMs }, { deadlineMs: drainMs + CLOSE_GRACE_MS }).then(() => closed, ignore);
+      await this.#restart(thread);
+    };
+    this.#ready = recycled();
+    this.#ready.catch(ignore);
+    return this.#ready;
+  }
+
   /** Lets what still runs finish for so long, then cancels it; stores the sessions and stops the thread. */
   async close({ drainMs }: { readonly drainMs: number }): Promise<void> {
     this.#closed = true;

@@ -258,7 +258,9 @@ class SessionHost {
 
   /** Gives a session up to another worker, with what it leaves here. */
   async handOver(sessionId: string): Promise<Remnant> {
-    await this.park(sessionId);
+    const actor = this.#sessions.get(sessionId);
+    if (actor?.state === "running" || actor?.session?.mayPark === false) throw busy(sessionId);
+    await actor?.parked();
     return this.#sessions.take(sessionId) ?? {};
   }
 
@@ -303,7 +305,7 @@ class SessionHost {
   async release(sessionId: string, options: { readonly idle?: boolean } = {}): Promise<void> {
     const actor = this.#sessions.get(sessionId);
     if (options.idle === true && actor?.state === "running") {
-      throw new TroupeError("session_busy", `Session ${sessionId} has a turn running.`, { retryable: true });
+      throw busy(sessionId);
     }
     actor?.leave();
     await actor?.ended();
@@ -447,6 +449,10 @@ class SessionHost {
       return link.tool(slot, toolIdOf(tool.spec), args, context);
     },
   };
+}
+
+function busy(sessionId: string): TroupeError {
+  return new TroupeError("session_busy", `Session ${sessionId} has a turn running.`, { retryable: true });
 }
 
 function surfaceOf({ tools, surface }: Session): SessionSurface {
