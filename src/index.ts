@@ -63,6 +63,7 @@ export {
   type TriggerSpec,
 } from "./plugin/index.js";
 export {
+  all,
   createTroupe,
   type ForkOptions,
   type OperationOptions,
@@ -70,6 +71,8 @@ export {
   type PluginEntry,
   PluginStack,
   type PoolToolEntry,
+  type RaceResult,
+  race,
   type Session,
   type SessionOptions,
   type SteerOptions,
@@ -92,6 +95,7 @@ export type {
   SessionSurface,
   SpendingReport,
   TraceEvent,
+  TreeMessage,
 } from "./session/index.js";
 export {
   type Finding,

@@ -43,6 +43,12 @@ export function sessionOfCompletion(key: string): string {
   throw new TroupeError("completion_unknown", "This is no completion key of a tool call.");
 }
 
+/** The turn a message was added by, as its id says; undefined when it was no turn. */
+export function turnOfMessage(messageId: string): number | undefined {
+  const found = /^t(\d{1,15})\.\d+$/.exec(messageId);
+  return found === null ? undefined : Number(found[1]);
+}
+
 /** A turn's id, from its place in the session. */
 export function turnIdOf(turnIndex: number): string {
   return `t${turnIndex}`;

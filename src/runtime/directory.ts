@@ -5,11 +5,13 @@ import type { Session } from "./session-handle.js";
 /** A session that is open, or about to be: its handle, its worker, and what is under way with it. */
 export interface Residence {
   readonly handle: Session;
-  readonly worker: number;
+  worker: number;
   /** Turns and calls that have not ended; whoever closes the session waits for them. */
   readonly uses: Set<PromiseLike<unknown>>;
-  /** Pending while the session moves in (a fork) or out (closing). Never rejects. */
+  /** Pending while the session moves in (a fork), out (closing) or to another worker. Never rejects. */
   moving: Promise<void> | undefined;
+  /** It moves out: what is asked of it meanwhile is too late. */
+  closing: boolean;
   /** False until something succeeded here: an id that never opened is forgotten again. */
   opened: boolean;
 }
@@ -87,11 +89,44 @@ export class SessionDirectory {
     while (residence.moving !== undefined) await residence.moving;
     // Somebody else closed it meanwhile.
     if (this.#residences.get(sessionId) !== residence) return;
-    await this.#move(residence, async () => {
-      await Promise.allSettled(residence.uses);
-      await leave(residence.worker);
-      this.#forget(residence);
-    });
+    residence.closing = true;
+    try {
+      await this.#move(residence, async () => {
+        await Promise.allSettled(residence.uses);
+        await leave(residence.worker);
+        this.#forget(residence);
+      });
+    } finally {
+      residence.closing = false;
+    }
+  }
+
+  /**
+   * To another worker, or away for a while, as soon as nothing is under way: who asks something of the session before
+   * that is served where it is, who does later waits. False when it was closed meanwhile.
+   */
+  async moveOver(sessionId: string, move: (residence: Residence) => Promise<void>): Promise<boolean> {
+    const residence = this.#residences.get(sessionId);
+    if (residence === undefined) return false;
+    while (residence.moving !== undefined || residence.uses.size > 0)
+      await Promise.allSettled([residence.moving, ...residence.uses]);
+    if (this.#residences.get(sessionId) !== residence) return false;
+    await this.#move(residence, () => move(residence));
+    return true;
+  }
+
+  /** The sessions of a worker. */
+  on(worker: number): Residence[] {
+    return [...this.#residences.values()].filter((residence) => residence.worker === worker);
+  }
+
+  /** A message that came while the session moved takes its place there as soon as it has moved. */
+  async take(sessionId: string, message: PromiseLike<unknown>): Promise<Residence> {
+    let residence = this.of(sessionId);
+    for (; residence.moving !== undefined; residence = this.of(sessionId)) await residence.moving;
+    residence.uses.add(message);
+    residence.opened = true;
+    return residence;
   }
 
   /** Everything that is moving now. */
@@ -112,7 +147,7 @@ export class SessionDirectory {
 
   #add(sessionId: string, worker: number): Residence {
     const handle = this.#handleOf(sessionId);
-    const residence: Residence = { handle, worker, uses: new Set(), moving: undefined, opened: false };
+    const residence: Residence = { handle, worker, uses: new Set(), moving: undefined, closing: false, opened: false };
     this.#residences.set(sessionId, residence);
     return residence;
   }

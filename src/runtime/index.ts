@@ -1,3 +1,4 @@
+export { all, type RaceResult, race } from "./fan-out.js";
 export type { PluginEntry, PoolToolEntry, TroupeOptions } from "./options.js";
 export type { Permissions } from "./permissions.js";
 export { PluginStack } from "./plugin-stack.js";

@@ -26,7 +26,7 @@ import {
   type ToolPolicy,
   toolPolicy,
 } from "../plugin/index.js";
-import type { TraceEvent } from "../session/index.js";
+import type { ResidencyLimits, TraceEvent } from "../session/index.js";
 import type { StoreOptions } from "../store/index.js";
 import type { Permissions } from "./permissions.js";
 
@@ -101,6 +101,15 @@ export interface TroupeOptions {
   readonly maxContextTokens?: number;
   /** Turns that may wait for one session. Default 64. */
   readonly mailboxLimit?: number;
+  /**
+   * How long a session may have nothing to do before it is parked: stored and out of memory, until the next message
+   * brings it back. 0: no longer than it must. Default 300,000.
+   */
+  readonly parkAfterMs?: number;
+  /** Sessions each session worker keeps in memory; above it the longest idle are parked. Default: any number. */
+  readonly maxResident?: number;
+  /** How full a session worker's heap may be, of 1, before it parks the longest idle. Default 0.7. */
+  readonly parkAtHeapShare?: number;
   /** How long `close()` lets turns finish before it cancels them. Default 5,000. */
   readonly drainMs?: number;
 }
@@ -139,6 +148,7 @@ export interface ResolvedOptions {
   readonly sessionWorkers: number;
   readonly toolThreads: number;
   readonly mailboxLimit: number;
+  readonly residency: ResidencyLimits;
   readonly drainMs: number;
 }
 
@@ -181,7 +191,23 @@ export function resolveOptions(options: TroupeOptions): ResolvedOptions {
     sessionWorkers: positive(options.sessionWorkers, Math.max(2, availableParallelism()), "sessionWorkers"),
     toolThreads: positive(options.toolThreads, 2, "toolThreads"),
     mailboxLimit: positive(options.mailboxLimit, 64, "mailboxLimit"),
+    residency: resolveResidency(options),
     drainMs: positive(options.drainMs, 5_000, "drainMs"),
+  };
+}
+
+function resolveResidency({
+  parkAfterMs = 300_000,
+  maxResident,
+  parkAtHeapShare: heapShare = 0.7,
+}: TroupeOptions): ResidencyLimits {
+  if (typeof parkAfterMs !== "number" || !(parkAfterMs >= 0)) throw invalid("parkAfterMs must be a number from 0");
+  if (typeof heapShare !== "number" || !(heapShare > 0 && heapShare <= 1))
+    throw invalid("parkAtHeapShare must be a number above 0, and 1 at most");
+  return {
+    parkAfterMs,
+    maxResident: maxResident === undefined ? Number.POSITIVE_INFINITY : positive(maxResident, 1, "maxResident"),
+    heapShare,
   };
 }
 

@@ -27,6 +27,7 @@ import type {
   SessionInfo,
   SessionSurface,
   SpendingReport,
+  TreeMessage,
   TurnExtras,
 } from "../session/index.js";
 import type { Turn } from "./turn.js";
@@ -34,8 +35,16 @@ import type { Turn } from "./turn.js";
 export interface ForkOptions {
   /** The child's id. Default: the parent's with a random ending. */
   readonly id?: string;
-  /** Where the child's history ends: at the parent's last stored turn. */
-  readonly at?: "leaf";
+  /**
+   * Where the child's history ends: at the parent's last stored turn (`"leaf"`, the default), or at a node that
+   * `session.tree()` lists. Not inside a step, where a tool call has no result yet (`node_unanswered`).
+   */
+  readonly at?: "leaf" | (string & {});
+  /**
+   * What the child's plugins begin with: the parent's state as it is now (`"current"`, the default; also for a fork in
+   * the past, because older state is not kept), or nothing (`"fresh"`).
+   */
+  readonly pluginState?: "current" | "fresh";
   /** What the child may not do although its parent can. */
   readonly authority?: Authority;
   /** Another tool catalog overlay than the parent's. */
@@ -87,6 +96,7 @@ export interface SessionDriver {
   turn(sessionId: string, input: TurnInput, extras: TurnExtras): Turn;
   view(sessionId: string): Promise<SessionView>;
   messages(sessionId: string, range: MessageRange): Promise<readonly Message[]>;
+  tree(sessionId: string): Promise<readonly TreeMessage[]>;
   spending(sessionId: string): Promise<SpendingReport>;
   setBudget(sessionId: string, budget: SessionBudget | null): Promise<SpendingReport>;
   surface(sessionId: string): Promise<SessionSurface>;
@@ -105,6 +115,7 @@ export interface SessionDriver {
   observe(sessionId: string, cursor: string | undefined): AsyncIterableIterator<Observed>;
   fork(sessionId: string, options: ForkOptions): Promise<Session>;
   info(sessionId: string): Promise<SessionInfo>;
+  park(sessionId: string): Promise<void>;
   release(sessionId: string): Promise<void>;
 }
 
@@ -252,9 +263,30 @@ export class Session {
     return this.#driver.extend(this.id, extension);
   }
 
-  /** A child that shares this session's history so far and goes its own way from here, on another worker. */
+  /**
+   * A child that shares this session's history, so far or up to a node, and goes its own way from there, on another
+   * worker. No history is written for it.
+   *
+   * @example
+   * const [question] = (await session.tree()).filter(({ role }) => role === "user");
+   * const again = await session.fork({ at: question.node });
+   */
   fork(options: ForkOptions = {}): Promise<Session> {
     return this.#driver.fork(this.id, options);
+  }
+
+  /** Several children of the same place; with an id theirs are `<id>/1`, `<id>/2`, … See `race` and `all`. */
+  forkMany(count: number, { id, ...options }: ForkOptions = {}): Promise<readonly Session[]> {
+    const ids = Array.from({ length: count }, (_, n) => (id === undefined ? {} : { id: `${id}/${n + 1}` }));
+    return Promise.all(ids.map((own) => this.fork({ ...options, ...own })));
+  }
+
+  /**
+   * The messages as a tree, each behind its parent: the conversation (`active`), the frames that were left, and the
+   * sessions forked from this one. As they are stored; asking does not bring a parked session back.
+   */
+  tree(): Promise<readonly TreeMessage[]> {
+    return this.#driver.tree(this.id);
   }
 
   /**
@@ -284,8 +316,17 @@ export class Session {
     return output as ToolOutput;
   }
 
+  /** Asking a parked session does not bring it back. */
   info(): Promise<SessionInfo> {
     return this.#driver.info(this.id);
+  }
+
+  /**
+   * Stores the session and frees its memory, behind everything that was asked of it; the runtime does so by itself with
+   * sessions that are idle. The handle stays good: the next message brings the session back, as it was.
+   */
+  park(): Promise<void> {
+    return this.#driver.park(this.id);
   }
 
   /** Finishes the turns asked for, stores the session and frees its memory. It can be opened again. */

@@ -19,6 +19,7 @@ import type {
   OrderedMethod,
   PluginSetup,
   RelayCall,
+  Remnant,
   SessionInfo,
   SessionMaking,
   SessionPluginOptions,
@@ -27,6 +28,7 @@ import type {
   SessionWorkerStats,
   SpendingReport,
   TraceEvent,
+  TreeMessage,
   TurnCall,
   TurnReply,
   UsageNote,
@@ -123,6 +125,7 @@ export class SessionWorker {
           hookDispatch: options.hookDispatch,
           config: options.config,
           mailboxLimit: options.mailboxLimit,
+          residency: options.residency,
           journals: options.journal,
           runtimeId: options.runtimeId,
           standardProtocol: options.standardProtocol,
@@ -232,8 +235,25 @@ export class SessionWorker {
     return (await this.#service()).open({ sessionId, pluginOptions });
   }
 
-  async capture(sessionId: string): Promise<Uint8Array<ArrayBuffer>> {
-    return (await (await this.#service()).capture({ sessionId })).snapshot;
+  async info(sessionId: string): Promise<SessionInfo> {
+    return (await this.#service()).info({ sessionId });
+  }
+
+  /** Waits for what runs, and so may take as long as that. */
+  park(sessionId: string): Promise<void> {
+    return this.inOrder("park", { sessionId });
+  }
+
+  handOver(sessionId: string): Promise<Remnant> {
+    return this.inOrder("handOver", { sessionId });
+  }
+
+  async takeOver(sessionId: string, remnant: Remnant): Promise<void> {
+    return (await this.#service()).takeOver({ sessionId, remnant });
+  }
+
+  async capture(sessionId: string, at: string | undefined): Promise<Uint8Array<ArrayBuffer>> {
+    return (await (await this.#service()).capture({ sessionId, at })).snapshot;
   }
 
   async adopt(sessionId: string, snapshot: Uint8Array<ArrayBuffer>, making: SessionMaking): Promise<SessionHandle> {
@@ -268,6 +288,10 @@ export class SessionWorker {
 
   async conversation(sessionId: string, range: MessageRange): Promise<readonly Message[]> {
     return (await this.#service()).messages({ sessionId, range });
+  }
+
+  async tree(sessionId: string): Promise<readonly TreeMessage[]> {
+    return (await this.#service()).tree({ sessionId });
   }
 
   async surface(sessionId: string): Promise<SessionSurface> {
@@ -317,6 +341,22 @@ export class SessionWorker {
   /** Ends the thread as a crash would. */
   async kill(): Promise<void> {
     await this.#thread?.terminate();
+  }
+
+  /** Ends the thread in order and starts another one; what is asked meanwhile waits for that. */
+  recycle({ drainMs }: { readonly drainMs: number }): Promise<void> {
+    const thread = this.#thread;
+    const closed = this.#laneClosed;
+    if (thread === undefined || this.#lane === undefined) return this.#whenReady();
+    this.#lane = undefined;
+    this.#configured = undefined;
+    const recycled = async () => {
+      await thread.caller.to.shutdown({ drainMs }, { deadlineMs: drainMs + CLOSE_GRACE_MS }).then(() => closed, ignore);
+      await this.#restart(thread);
+    };
+    this.#ready = recycled();
+    this.#ready.catch(ignore);
+    return this.#ready;
   }
 
   /** Lets what still runs finish for so long, then cancels it; stores the sessions and stops the thread. */

@@ -20,6 +20,7 @@ import {
   type OperationReceipt,
   type PluginSetup,
   type RelayCall,
+  type Remnant,
   type SessionInfo,
   type SessionMaking,
   type SessionPluginOptions,
@@ -45,9 +46,13 @@ export interface TroupeStats {
   readonly workers: readonly {
     readonly index: number;
     readonly threadId: number;
+    /** Sessions in its memory. */
     readonly sessions: number;
+    readonly parked: number;
     readonly restarts: number;
   }[];
+  /** Sessions of this runtime that are in memory, and those that left it and come back with the next message. */
+  readonly sessions: { readonly resident: number; readonly parked: number };
   readonly plugins: readonly {
     readonly id: string;
     readonly tier: "worker" | "inline";
@@ -100,6 +105,8 @@ export class Troupe implements AsyncDisposable {
   readonly #pluginWorkers = new Map<number, PluginWorker>();
   readonly #directory: SessionDirectory;
   readonly #turns = new Map<number, Turn>();
+  /** Of turns that wait for their session to move. */
+  readonly #wishes = new Map<number, TurnWishes>();
   readonly #counts = { asked: 0, finished: 0, refused: 0, forks: 0 };
   readonly #driver: SessionDriver;
   readonly #childTurns = new ChildTurns();
@@ -119,6 +126,7 @@ export class Troupe implements AsyncDisposable {
       turn: (id, input, extras) => this.#turn(id, input, extras),
       view: (id) => this.#use(id, (worker) => worker.view(id)),
       messages: (id, range) => this.#use(id, (worker) => worker.conversation(id, range)),
+      tree: (id) => this.#use(id, (worker) => worker.tree(id)),
       spending: (id) => this.#use(id, (worker) => worker.spending(id)),
       setBudget: (id, budget) => this.#use(id, (worker) => worker.setBudget(id, budget)),
       surface: (id) => this.#use(id, (worker) => worker.surface(id)),
@@ -141,6 +149,7 @@ export class Troupe implements AsyncDisposable {
       operate: (id, call, options) => this.#operate(id, call, options),
       fork: (id, fork) => this.#fork(id, fork),
       info: (id) => this.#info(id),
+      park: (id) => this.#use(id, (worker) => worker.park(id)),
       release: (id) => this.#release(id),
     };
     this.#directory = new SessionDirectory(options.sessionWorkers, (id) => new Session(id, this.#driver));
@@ -221,10 +230,15 @@ export class Troupe implements AsyncDisposable {
     const { asked, finished, refused, forks } = this.#counts;
     return {
       hooks: probe.stats(),
-      workers: workers.map(({ sessions, threadId }, index) => ({
+      sessions: workers.reduce(
+        (sum, { sessions, parked }) => ({ resident: sum.resident + sessions, parked: sum.parked + parked }),
+        { resident: 0, parked: 0 },
+      ),
+      workers: workers.map(({ sessions, parked, threadId }, index) => ({
         index,
         threadId,
         sessions,
+        parked,
         restarts: this.#worker(index).restarts,
       })),
       plugins: this.#pluginStats(),
@@ -240,6 +254,82 @@ export class Troupe implements AsyncDisposable {
         { sent: 0, received: 0 },
       ),
     };
+  }
+
+  /**
+   * Moves a session to another session worker, behind what was asked of it; what is asked meanwhile follows it there.
+   * Refused with `session_busy` while a turn runs that waiting inputs began, with `session_unknown` when this runtime
+   * has not opened the session. Who watches the session goes on behind a gap.
+   *
+   * @example
+   * await troupe.move("chat-42", 1);
+   */
+  async move(sessionId: string, worker: number): Promise<void> {
+    this.#checkOpen();
+    const to = this.#worker(worker);
+    const moved = await this.#directory.moveOver(sessionId, async (residence) => {
+      if (residence.worker === worker) return;
+      const from = this.#worker(residence.worker);
+      const remnant = await from.handOver(sessionId);
+      await to.takeOver(sessionId, remnant);
+      residence.worker = worker;
+      this.#moveObservers(sessionId, from);
+    });
+    if (moved) return;
+    throw new TroupeError("session_unknown", `This runtime has no session ${sessionId}.`, { details: { sessionId } });
+  }
+
+  /** Moves idle sessions from workers that have more to those that have fewer; says how many it moved. */
+  async rebalance(): Promise<number> {
+    this.#checkOpen();
+    const fair = Math.ceil(this.#directory.loads().reduce((sum, load) => sum + load, 0) / this.#sessionWorkers.length);
+    let moved = 0;
+    for (const { index } of this.#sessionWorkers) {
+      const own = this.#directory.on(index);
+      const idle = own.filter(({ handle }) => !this.#directory.isBusy(handle.id));
+      for (const { handle } of idle.slice(0, Math.max(0, own.length - fair))) {
+        const done = await this.move(handle.id, leastLoaded(this.#directory.loads(), index)).then(() => true, isBusy);
+        if (done) moved++;
+      }
+    }
+    return moved;
+  }
+
+  /**
+   * Replaces a session worker's thread by a new one, and so frees whatever it held. Its sessions finish what they are
+   * at; what is asked of them meanwhile waits for the new thread.
+   */
+  async recycle(worker: number): Promise<void> {
+    this.#checkOpen();
+    const own = this.#worker(worker);
+    const { drainMs } = this.#options;
+    const remnants = new Map<string, Remnant>();
+    let replaced: () => void = ignore;
+    const replacing = new Promise<void>((resolve) => {
+      replaced = resolve;
+    });
+    const stays: Promise<unknown>[] = [];
+    const gone = this.#directory.on(worker).map(
+      ({ handle: { id } }) =>
+        new Promise<void>((left) => {
+          const stay = this.#directory.moveOver(id, async () => {
+            // A session that is busy by itself is stored when the thread ends.
+            const remnant = await own.handOver(id).catch(ignore);
+            if (remnant !== undefined) remnants.set(id, remnant);
+            left();
+            await replacing;
+          });
+          stays.push(stay.finally(left));
+        }),
+    );
+    await Promise.all(gone);
+    try {
+      await own.recycle({ drainMs });
+      await Promise.all([...remnants].map(([id, remnant]) => own.takeOver(id, remnant)));
+    } finally {
+      replaced();
+      await Promise.allSettled(stays);
+    }
   }
 
   /** For tests and operators: ends a thread as a crash would. */
@@ -340,6 +430,14 @@ export class Troupe implements AsyncDisposable {
     }
   }
 
+  #moveObservers(sessionId: string, from: SessionWorker): void {
+    for (const [reader, watching] of this.#observers) {
+      if (watching.sessionId !== sessionId) continue;
+      from.unobserve({ sessionId, reader }).catch(ignore);
+      void watching.observer.resume();
+    }
+  }
+
   #pluginSetups(): PluginSetup[] {
     return this.#options.plugins.map(({ tier, module, options, deadlineMs, optionalInChildren }, index) =>
       tier === "inline"
@@ -356,18 +454,22 @@ export class Troupe implements AsyncDisposable {
   #turn(sessionId: string, input: TurnInput, given: TurnExtras = {}): Turn {
     this.#checkOpen();
     const { text, extras } = this.#admitted(input, given);
-    const residence = this.#directory.of(sessionId);
-    const { moving } = residence;
-    const worker = this.#worker(residence.worker);
+    let residence = this.#directory.of(sessionId);
+    const { moving, closing } = residence;
     const key = this.#nextTurn++;
     this.#counts.asked++;
+    let moved: Promise<Residence> | undefined;
     const turn: Turn = new Turn({
       start: async (listen) => {
         try {
-          if (moving !== undefined) throw beingMoved(sessionId);
-          const result = await worker.turn(
+          if (closing) throw beingClosed(sessionId);
+          if (moved !== undefined) residence = await moved;
+          const worker = this.#worker(residence.worker);
+          const sent = worker.turn(
             extras === undefined ? [key, sessionId, text, listen] : [key, sessionId, text, listen, extras],
           );
+          if (moved !== undefined) this.#tellWishes(key, worker);
+          const result = await sent;
           this.#counts.finished++;
           return unpackResult(result);
         } catch (error) {
@@ -375,18 +477,38 @@ export class Troupe implements AsyncDisposable {
           throw error;
         } finally {
           this.#turns.delete(key);
+          this.#wishes.delete(key);
           residence.uses.delete(turn);
         }
       },
-      listen: () => worker.listen(key),
-      cancel: (reason) => worker.cancel(key, reason),
+      listen: () => this.#tell(key, residence, { listen: true }),
+      cancel: (reason) => this.#tell(key, residence, { cancel: reason }),
     });
     this.#turns.set(key, turn);
     if (moving === undefined) {
       residence.uses.add(turn);
       residence.opened = true;
+    } else if (!closing) {
+      // Now and not when the turn starts: what is asked behind it must stay behind it.
+      this.#wishes.set(key, {});
+      moved = this.#directory.take(sessionId, turn);
     }
     return turn;
+  }
+
+  /** Tells a turn's worker what its caller wants; a turn that waits for its session to move is told later. */
+  #tell(key: number, { worker }: Residence, wish: TurnWishes): void {
+    const waiting = this.#wishes.get(key);
+    if (waiting !== undefined) Object.assign(waiting, wish);
+    else if (wish.cancel !== undefined) this.#worker(worker).cancel(key, wish.cancel);
+    else this.#worker(worker).listen(key);
+  }
+
+  #tellWishes(key: number, worker: SessionWorker): void {
+    const { listen, cancel } = this.#wishes.get(key) ?? {};
+    this.#wishes.delete(key);
+    if (listen === true) worker.listen(key);
+    if (cancel !== undefined) worker.cancel(key, cancel);
   }
 
   /** The input as a session takes it; one that is of no use is still its session's to record. */
@@ -402,17 +524,22 @@ export class Troupe implements AsyncDisposable {
 
   async #fork(parentId: string, options: ForkOptions): Promise<Session> {
     this.#checkOpen();
-    const { at = "leaf", authority, catalog, id = childId(parentId) } = options;
-    if (at !== "leaf") throw new TroupeError("invalid_fork", `A fork starts at "leaf", not at ${String(at)}.`);
+    const { at = "leaf", pluginState = "current", authority, catalog, id = childId(parentId) } = options;
+    if (typeof at !== "string") throw new TroupeError("invalid_fork", 'A fork starts at "leaf" or at a node.');
+    if (pluginState !== "current" && pluginState !== "fresh")
+      throw new TroupeError("invalid_fork", 'pluginState is "current" or "fresh".');
     const problem = narrowingProblem(options);
     if (problem !== undefined) throw new TroupeError("invalid_fork", `${problem}.`);
     checkSessionId(id);
     const making: SessionMaking = {
       start: { kind: "current_session" },
+      ...(pluginState === "fresh" && { pluginSource: "fresh" }),
       ...(authority && { authority }),
       ...(catalog && { catalog }),
     };
-    const { residence } = await this.#directory.use(parentId, (parent) => this.#make(id, making, parent));
+    const { residence } = await this.#directory.use(parentId, (parent) =>
+      this.#make(id, making, parent, at === "leaf" ? undefined : at),
+    );
     this.#counts.forks++;
     return residence.handle;
   }
@@ -422,12 +549,13 @@ export class Troupe implements AsyncDisposable {
     id: string,
     making: SessionMaking,
     from: Residence,
+    at?: string,
   ): Promise<{ readonly residence: Residence; readonly made: SessionHandle }> {
     this.#checkOpen();
     const worker = leastLoaded(this.#directory.loads(), from.worker);
     let made: SessionHandle | undefined;
     const residence = await this.#directory.moveIn(id, worker, async () => {
-      const snapshot = await this.#worker(from.worker).capture(from.handle.id);
+      const snapshot = await this.#worker(from.worker).capture(from.handle.id, at);
       made = await this.#worker(worker).adopt(id, snapshot, making);
     });
     return { residence, made: made as unknown as SessionHandle };
@@ -469,8 +597,10 @@ export class Troupe implements AsyncDisposable {
         streams,
         start: () => this.#turn(sessionId, input),
         onUsage: (model, usage) => {
+          const bill = async ({ worker }: Residence) => this.#worker(worker).usage([from, { source, model, usage }]);
           const payer = this.#directory.find(from);
-          if (payer !== undefined) this.#worker(payer.worker).usage([from, { source, model, usage }]);
+          if (payer?.moving !== undefined && !payer.closing) this.#directory.use(from, bill).catch(ignore);
+          else if (payer !== undefined) void bill(payer);
         },
       });
       return { turnId: started, sessionId };
@@ -498,7 +628,7 @@ export class Troupe implements AsyncDisposable {
     this.#checkOpen();
     return this.#directory.use(sessionId, async ({ worker }) => {
       this.#checkOpen();
-      return this.#worker(worker).open(sessionId, {});
+      return this.#worker(worker).info(sessionId);
     });
   }
 
@@ -547,11 +677,23 @@ function childId(parentId: string): string {
   return `${parentId.slice(0, 200)}/${randomUUID().slice(0, 8)}`;
 }
 
-function beingMoved(sessionId: string): TroupeError {
+/** What a turn's caller wants while it has not been sent. */
+interface TurnWishes {
+  listen?: true;
+  cancel?: string;
+}
+
+function beingClosed(sessionId: string): TroupeError {
   return new TroupeError("session_closed", `Session ${sessionId} is closing. Ask again when it is closed.`, {
     retryable: true,
     details: { sessionId },
   });
+}
+
+/** False for a session that is busy; any other error is one. */
+function isBusy(error: TroupeError): boolean {
+  if (error.code === "session_busy") return false;
+  throw error;
 }
 
 /** Waits for all of them also when one fails, so that nothing is still starting when the others are stopped. */

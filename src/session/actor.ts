@@ -1,4 +1,4 @@
-import { assign, createActor, fromPromise, setup } from "xstate";
+import { and, assign, createActor, fromPromise, not, setup } from "xstate";
 import {
   type Activity,
   type AppendRequest,
@@ -30,9 +30,20 @@ interface Work {
   readonly reject: (error: TroupeError) => void;
 }
 
+/** Who needs the session in memory beside its mailbox, and whether it is to be parked when nobody does. */
+interface Stay {
+  /** Calls under way that are not in the mailbox. */
+  held: number;
+  /** `policy`: the runtime wants the memory. `host`: somebody asked, and also what was never stored is stored. */
+  park: "policy" | "host" | undefined;
+  /** It was to be parked and stays: somebody came, or it could not be stored. */
+  readonly onStays: (error?: unknown) => void;
+}
+
 /** The mailbox: plain and shared by reference, because copying it for every message would be the actor's main cost. */
 interface Context {
   readonly mailbox: Work[];
+  readonly stay: Stay;
   readonly open: () => Promise<Session>;
   readonly session: Session | undefined;
   readonly failure: TroupeError | undefined;
@@ -43,32 +54,32 @@ interface Context {
 const sessionMachine = setup({
   types: {
     context: {} as Context,
-    input: {} as { open: () => Promise<Session> },
-    events: {} as { type: "posted" } | { type: "leave" },
+    input: {} as { open: () => Promise<Session>; stay: Stay },
+    events: {} as { type: "posted" } | { type: "leave" } | { type: "park" },
   },
   actors: {
     open: fromPromise<Session, { open: () => Promise<Session> }>(({ input }) => input.open()),
     work: fromPromise<void, { session: Session; mailbox: Work[] }>(async ({ input }) =>
       input.mailbox.shift()?.run(input.session),
     ),
-    park: fromPromise<void, { session: Session }>(async ({ input }) => {
-      try {
-        // A turn that was left in the middle begins again from what the last one stored.
-        if (!input.session.suspended) await input.session.save();
-      } finally {
-        input.session.close();
-      }
+    // Nothing else: who comes meanwhile finds the session as it was, and it stays.
+    save: fromPromise<void, { session: Session; stay: Stay }>(async ({ input: { session, stay } }) => {
+      // A turn that was left in the middle begins again from what the last one stored.
+      if (!session.suspended) await session.save({ always: stay.park === "host" });
     }),
   },
   guards: {
     isStale: ({ context }) => context.session?.stale === true,
     hasMail: ({ context }) => context.mailbox.length > 0,
     isLeaving: ({ context }) => context.leaving,
+    mayPark: ({ context: { stay, mailbox, session } }) =>
+      stay.park !== undefined && stay.held === 0 && mailbox.length === 0 && session?.mayPark !== false,
+    isSaved: ({ context: { session } }) => session?.isSaved === true,
   },
 }).createMachine({
   id: "session",
   initial: "opening",
-  context: ({ input }) => ({ mailbox: [], open: input.open, session: undefined, failure: undefined, leaving: false }),
+  context: ({ input }) => ({ mailbox: [], ...input, session: undefined, failure: undefined, leaving: false }),
   on: { leave: { actions: assign({ leaving: true }) } },
   states: {
     opening: {
@@ -86,8 +97,9 @@ const sessionMachine = setup({
       always: [
         { guard: "hasMail", target: "running" },
         { guard: "isLeaving", target: "parking" },
+        { guard: "mayPark", target: "parking" },
       ],
-      on: { posted: "running" },
+      on: { posted: "running", park: { guard: "mayPark", target: "parking" } },
     },
     running: {
       invoke: {
@@ -111,16 +123,28 @@ const sessionMachine = setup({
     },
     parking: {
       invoke: {
-        src: "park",
-        input: ({ context }) => ({ session: context.session as Session }),
-        onDone: "parked",
-        onError: {
-          target: "failed",
-          actions: assign({ failure: ({ event }) => asTroupeError(event.error, "session_park_failed") }),
-        },
+        src: "save",
+        input: ({ context: { session, stay } }) => ({ session: session as Session, stay }),
+        onDone: [
+          { guard: and(["isLeaving", not("hasMail")]), target: "parked" },
+          { guard: and(["mayPark", "isSaved"]), target: "parked" },
+          { target: "idle", actions: ({ context }) => context.stay.onStays() },
+        ],
+        onError: [
+          {
+            guard: "isLeaving",
+            target: "failed",
+            actions: [
+              ({ context }) => context.session?.close(),
+              assign({ failure: ({ event }) => asTroupeError(event.error, "session_park_failed") }),
+            ],
+          },
+          { guard: "isStale", target: "stale" },
+          { target: "idle", actions: ({ context, event }) => context.stay.onStays(event.error) },
+        ],
       },
     },
-    parked: { type: "final" },
+    parked: { type: "final", entry: ({ context }) => context.session?.close() },
     failed: { type: "final" },
   },
 });
@@ -130,6 +154,10 @@ export interface SessionActorOptions {
   readonly mailboxLimit: number;
   /** Told of everything that happens in the session's turns, whoever asked for them. */
   readonly onActivity: (activity: Activity) => void;
+  /** Something was done, and nothing else is to be. */
+  readonly onRest: () => void;
+  /** Parked, closed or failed: the next message needs another actor. Told before anything else can happen. */
+  readonly onEnded: () => void;
   /** Runs what no caller can cancel, with a signal that aborts when the runtime closes. */
   readonly stoppable: <T>(run: (signal: AbortSignal) => Promise<T>) => Promise<T>;
 }
@@ -137,12 +165,18 @@ export interface SessionActorOptions {
 /** Our own reference to a session's actor; nothing outside this file knows XState. */
 export class SessionActor {
   readonly id: string;
+  /** When it last had something to do (`performance.now()`). */
+  restedAt = performance.now();
   readonly #actor;
   readonly #mailboxLimit: number;
   readonly #onActivity: (activity: Activity) => void;
   readonly #stoppable: SessionActorOptions["stoppable"];
   readonly #opened: Promise<Session>;
   readonly #ended: Promise<void>;
+  readonly #onRest: () => void;
+  readonly #stay: Stay = { held: 0, park: undefined, onStays: (error) => this.#stays(error) };
+  /** Who asked for it to be parked, and waits. */
+  #parkers: { resolve: () => void; reject: (error: unknown) => void }[] = [];
   #resumed: ResumedTurn | undefined;
 
   /** `open` makes the session: from the store, or from a fork's snapshot. */
@@ -151,6 +185,7 @@ export class SessionActor {
     this.#mailboxLimit = options.mailboxLimit;
     this.#onActivity = options.onActivity;
     this.#stoppable = options.stoppable;
+    this.#onRest = options.onRest;
     let opened: (session: Session) => void = ignore;
     let failed: (error: unknown) => void = ignore;
     this.#opened = new Promise<Session>((resolve, reject) => {
@@ -160,6 +195,7 @@ export class SessionActor {
     this.#opened.catch(ignore);
     this.#actor = createActor(sessionMachine, {
       input: {
+        stay: this.#stay,
         open: async () => {
           const session = await options.open();
           opened(session);
@@ -179,6 +215,9 @@ export class SessionActor {
             context.failure ?? new TroupeError("session_closed", `Session ${id} was closed.`, { retryable: true });
           failed(error);
           for (const turn of context.mailbox.splice(0)) turn.reject(error);
+          for (const parker of this.#parkers.splice(0))
+            context.failure === undefined ? parker.resolve() : parker.reject(context.failure);
+          options.onEnded();
           resolve();
         },
       });
@@ -360,10 +399,50 @@ export class SessionActor {
         } catch (error) {
           reject(asTroupeError(error, "turn_failed"));
         }
+        if (context.mailbox.length === 0 && this.#stay.held === 0) this.#onRest();
       };
       context.mailbox.push({ run, reject });
       this.#actor.send({ type: "posted" });
     });
+  }
+
+  /** The session must not be parked before `letGo`: somebody is about to use it, or does. */
+  hold(): void {
+    this.#stay.held++;
+  }
+
+  letGo(): void {
+    this.#stay.held--;
+    if (this.#stay.held > 0 || this.state !== "idle") return;
+    this.#onRest();
+    if (this.#stay.park !== undefined) this.#actor.send({ type: "park" });
+  }
+
+  /** Has the session leave memory, stored, as soon as nobody needs it; whoever comes before that keeps it there. */
+  park(): void {
+    if (this.#stay.park !== undefined || this.#stay.held > 0) return;
+    this.#stay.park = "policy";
+    this.#actor.send({ type: "park" });
+  }
+
+  /** The same for somebody who waits for it; rejects when the session cannot be stored. */
+  parked(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (this.#actor.getSnapshot().status !== "active") return resolve();
+      this.#parkers.push({ resolve, reject });
+      this.#stay.park = "host";
+      this.#actor.send({ type: "park" });
+    });
+  }
+
+  #stays(error: unknown): void {
+    if (error !== undefined) {
+      for (const parker of this.#parkers.splice(0)) parker.reject(asTroupeError(error, "session_park_failed"));
+    }
+    this.#stay.park = this.#parkers.length > 0 ? "host" : undefined;
+    // What was added while it was being stored found nobody idle.
+    this.#takeInputsSoon();
+    if (this.#stay.park !== undefined) setImmediate(() => this.#actor.send({ type: "park" }));
   }
 
   /** Stops intake, finishes what is queued, stores the session and forgets it. */

@@ -9,6 +9,7 @@ import { decode, encode, importDefault, Lane, moving, type Served, serve } from 
 import { ActiveTurn } from "./active-turns.js";
 import { SessionActor } from "./actor.js";
 import { NO_EXTRAS } from "./admission.js";
+import { treeMessage } from "./fork-point.js";
 import type { HostRelay, HostRelayMethod } from "./host-relay.js";
 import { callHost, serveHostCall } from "./host-services.js";
 import { InlineLink } from "./inline-link.js";
@@ -24,6 +25,8 @@ import type {
   OrderedMethod,
   PluginSetup,
   RelayCall,
+  Remnant,
+  SessionInfo,
   SessionMaking,
   SessionPluginOptions,
   SessionSurface,
@@ -31,9 +34,11 @@ import type {
   SessionWorkerSetup,
   SessionWorkerStats,
   TraceNote,
+  TreeMessage,
   TurnCall,
   UsageNote,
 } from "./protocol.js";
+import { Residency, remnantOf, restoreRemnant } from "./residency.js";
 import type { Session, SessionServices, SessionSnapshot } from "./session.js";
 import { STANDARD_PROTOCOL_ID, standardProtocol } from "./standard-protocol.js";
 import { Surfaces } from "./surface.js";
@@ -55,38 +60,41 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
     },
     attachPlugin: (lane) => configured().workerLink(lane.plugin)?.attach(lane),
     failPlugin: ({ plugin, code, message }) => configured().workerLink(plugin)?.fail(new TroupeError(code, message)),
-    open: ({ sessionId, pluginOptions }) => configured().actor(sessionId, pluginOptions).info(threadId),
-    info: ({ sessionId }) => configured().actor(sessionId).info(threadId),
-    async capture({ sessionId }) {
-      const snapshot = await configured().snapshot(sessionId);
+    open: ({ sessionId, pluginOptions }) =>
+      configured().hold(sessionId, (actor) => actor.info(threadId), pluginOptions),
+    info: ({ sessionId }) => configured().info(sessionId),
+    async capture({ sessionId, at }) {
+      const snapshot = await configured().snapshot(sessionId, at);
       return moving({ snapshot }, [snapshot.buffer]);
     },
     async adopt({ sessionId, snapshot, making }) {
       const { parentId, config } = await configured().adopt(sessionId, decode(snapshot), making).opened();
       return { sessionId, parentSessionId: parentId ?? null, config };
     },
-    view: async ({ sessionId }) => (await configured().session(sessionId)).view(),
-    messages: async ({ sessionId, range }) => (await configured().session(sessionId)).storedMessages(range),
-    spending: async ({ sessionId }) => (await configured().session(sessionId)).spending.report(),
-    setBudget: async ({ sessionId, budget }) => (await configured().session(sessionId)).setBudget(budget),
-    surface: ({ sessionId }) => configured().surface(sessionId),
+    view: ({ sessionId }) => configured().use(sessionId, (session) => session.view()),
+    messages: ({ sessionId, range }) => configured().use(sessionId, (session) => session.storedMessages(range)),
+    tree: ({ sessionId }) => configured().tree(sessionId),
+    spending: ({ sessionId }) => configured().use(sessionId, (session) => session.spending.report()),
+    setBudget: ({ sessionId, budget }) => configured().use(sessionId, (session) => session.setBudget(budget)),
+    surface: ({ sessionId }) => configured().use(sessionId, surfaceOf),
     setConfig: ({ sessionId, change }) => configured().actor(sessionId).setConfig(change),
     refreshTools: ({ sessionId }) => configured().actor(sessionId).refreshTools(),
     compact: ({ sessionId, instructions }) => configured().actor(sessionId).compact(instructions),
     append: ({ sessionId, request }) => configured().actor(sessionId).append(request),
     extend: ({ sessionId, extension }) => configured().actor(sessionId).extend(extension),
-    hostCall: async ({ sessionId, ...call }) => serveHostCall(await configured().session(sessionId), call),
-    addInput: ({ sessionId, ...input }) => configured().actor(sessionId).addInput(input),
-    inputs: async ({ sessionId }) => (await configured().session(sessionId)).inputs.untaken,
-    cancelInput: async ({ sessionId, named }) => (await configured().session(sessionId)).cancelInput(named),
-    completeTool: async ({ sessionId, key, output }) =>
-      (await configured().session(sessionId)).completeTool(key, output),
-    observe: async ({ sessionId, reader, cursor }) => {
-      await configured().session(sessionId);
-      return configured().observe(sessionId, reader, cursor);
-    },
+    hostCall: ({ sessionId, ...call }) => configured().use(sessionId, (session) => serveHostCall(session, call)),
+    addInput: ({ sessionId, ...input }) => configured().hold(sessionId, (actor) => actor.addInput(input)),
+    inputs: ({ sessionId }) => configured().use(sessionId, (session) => session.inputs.untaken),
+    cancelInput: ({ sessionId, named }) => configured().use(sessionId, (session) => session.cancelInput(named)),
+    completeTool: ({ sessionId, key, output }) =>
+      configured().use(sessionId, (session) => session.completeTool(key, output)),
+    observe: ({ sessionId, reader, cursor }) =>
+      configured().use(sessionId, () => configured().observe(sessionId, reader, cursor)),
     unobserve: ({ sessionId, reader }) => configured().unobserve(sessionId, reader),
     releaseIdle: ({ sessionId }) => configured().release(sessionId, { idle: true }),
+    park: ({ sessionId }) => configured().park(sessionId),
+    handOver: ({ sessionId }) => configured().handOver(sessionId),
+    takeOver: ({ sessionId, remnant }) => configured().takeOver(sessionId, remnant),
     operate: (request, signal: AbortSignal) => configured().operate(request, signal),
     operations: () => configured().operations(),
     release: ({ sessionId }) => configured().release(sessionId),
@@ -103,7 +111,7 @@ class SessionHost {
   readonly #lane: Lane;
   readonly #probe: PhaseProbe;
   readonly #pool: ToolPool;
-  readonly #sessions = new Map<string, SessionActor>();
+  readonly #sessions: Residency;
   readonly #turns = new Map<number, ActiveTurn>();
   /** Operations, host services and turns nobody holds: told to stop when the runtime closes. */
   readonly #stops = new Set<AbortController>();
@@ -145,6 +153,7 @@ class SessionHost {
   }) {
     const { setup, surfaces } = parts;
     this.#setup = setup;
+    this.#sessions = new Residency(setup.residency);
     this.#pool = parts.pool;
     this.#probe = parts.probe;
     this.#links = surfaces.links;
@@ -187,33 +196,90 @@ class SessionHost {
     return link instanceof WorkerLink ? link : undefined;
   }
 
-  /** The session's actor, opened from the store when it is not resident. */
-  actor(sessionId: string, pluginOptions: SessionPluginOptions = {}): SessionActor {
-    const open = () => openSession(this.#services, sessionId, pluginOptions);
-    return this.#sessions.get(sessionId) ?? this.#start(sessionId, open);
+  /** The session's actor, opened from the store when it is not resident. It may park as soon as nobody needs it. */
+  actor(sessionId: string, given: SessionPluginOptions = {}): SessionActor {
+    return this.#sessions.get(sessionId) ?? this.#open(sessionId, given);
   }
 
-  session(sessionId: string): Promise<Session> {
-    return this.actor(sessionId).opened();
+  #open(sessionId: string, given: SessionPluginOptions): SessionActor {
+    this.#checkIntake();
+    // Parked is not closed: it goes on with the options it was opened with.
+    const remnant = this.#sessions.take(sessionId);
+    const { pluginOptions = {} } = remnant ?? { pluginOptions: given };
+    const open = async () => {
+      try {
+        const session = await openSession(this.#services, sessionId, pluginOptions);
+        if (remnant !== undefined) restoreRemnant(session, remnant);
+        return session;
+      } catch (error) {
+        if (remnant !== undefined) this.#sessions.leave(sessionId, remnant);
+        throw error;
+      }
+    };
+    return this.#start(sessionId, open, pluginOptions);
   }
 
-  async surface(sessionId: string): Promise<SessionSurface> {
-    const { tools, surface } = await this.session(sessionId);
-    return { tools: tools.catalog(), operations: surface.table.operations(), triggers: surface.triggers.all };
+  /** Does something with a session's actor, at once; the session stays in memory until it is done. */
+  async hold<T>(
+    sessionId: string,
+    call: (actor: SessionActor) => Promise<T>,
+    pluginOptions: SessionPluginOptions = {},
+  ): Promise<T> {
+    const actor = this.actor(sessionId, pluginOptions);
+    actor.hold();
+    try {
+      return await call(actor);
+    } finally {
+      actor.letGo();
+    }
+  }
+
+  /** The same with the session, when it is open. */
+  use<T>(sessionId: string, call: (session: Session) => T | Promise<T>): Promise<T> {
+    return this.hold(sessionId, async (actor) => call(await actor.opened()));
+  }
+
+  /** Of a parked session what the store says: asking does not bring it back. */
+  async info(sessionId: string): Promise<SessionInfo> {
+    if (!this.#sessions.isParked(sessionId)) return this.hold(sessionId, (actor) => actor.info(threadId));
+    const head = await this.#services.store.head(sessionId);
+    const { turnIndex: turns = 0, revision = 0, parent } = head ?? {};
+    return { id: sessionId, state: "parked", threadId, turns, revision, ...(parent && { parent: parent.sessionId }) };
+  }
+
+  async tree(sessionId: string): Promise<readonly TreeMessage[]> {
+    return (await this.#services.store.tree(sessionId)).map(treeMessage);
+  }
+
+  /** Resolves when the session is stored and no longer in memory. */
+  async park(sessionId: string): Promise<void> {
+    await this.#sessions.get(sessionId)?.parked();
+  }
+
+  /** Gives a session up to another worker, with what it leaves here. */
+  async handOver(sessionId: string): Promise<Remnant> {
+    const actor = this.#sessions.get(sessionId);
+    if (actor?.state === "running" || actor?.session?.mayPark === false) throw busy(sessionId);
+    await actor?.parked();
+    return this.#sessions.take(sessionId) ?? {};
+  }
+
+  takeOver(sessionId: string, remnant: Remnant): void {
+    if (this.#sessions.get(sessionId) === undefined) this.#sessions.leave(sessionId, remnant);
   }
 
   adopt(sessionId: string, snapshot: SessionSnapshot, making: SessionMaking): SessionActor {
-    if (this.#sessions.has(sessionId)) {
+    if (this.#sessions.get(sessionId) !== undefined || this.#sessions.isParked(sessionId)) {
       throw new TroupeError("session_exists", `There is already a session ${sessionId}.`, { details: { sessionId } });
     }
-    return this.#start(sessionId, () => adoptSession(this.#services, sessionId, { snapshot, making }));
+    return this.#start(sessionId, () => adoptSession(this.#services, sessionId, { snapshot, making }), {});
   }
 
   operate(
     { sessionId, ...request }: Parameters<SessionWorkerService["operate"]>[0],
     given: AbortSignal,
   ): Promise<OperationReceipt> {
-    return this.#stoppable(given, (signal) => this.actor(sessionId).operate({ ...request, signal }));
+    return this.#stoppable(given, (signal) => this.hold(sessionId, (actor) => actor.operate({ ...request, signal })));
   }
 
   observe(sessionId: string, reader: number, cursor: string | undefined): string {
@@ -228,19 +294,22 @@ class SessionHost {
     return this.#services.surfaces.common.table.operations();
   }
 
-  async snapshot(sessionId: string): Promise<Uint8Array<ArrayBuffer>> {
-    const actor = this.actor(sessionId);
-    const session = await actor.opened();
-    return encode(await session.snapshot({ live: actor.state === "idle" }));
+  snapshot(sessionId: string, at?: string): Promise<Uint8Array<ArrayBuffer>> {
+    return this.hold(sessionId, async (actor) => {
+      const session = await actor.opened();
+      const live = actor.state === "idle" || actor.state === "parking";
+      return encode(await session.snapshot({ live, at }));
+    });
   }
 
   async release(sessionId: string, options: { readonly idle?: boolean } = {}): Promise<void> {
     const actor = this.#sessions.get(sessionId);
     if (options.idle === true && actor?.state === "running") {
-      throw new TroupeError("session_busy", `Session ${sessionId} has a turn running.`, { retryable: true });
+      throw busy(sessionId);
     }
     actor?.leave();
     await actor?.ended();
+    this.#sessions.take(sessionId);
     if (actor?.failure !== undefined) throw actor.failure;
   }
 
@@ -251,12 +320,14 @@ class SessionHost {
       hookMessages.sent += link.messages.sent;
       hookMessages.received += link.messages.received;
     }
-    return { sessions: this.#sessions.size, turns: this.#finished, hookMessages, histograms: this.#probe.entries() };
+    const { resident, parked } = this.#sessions.counts;
+    return { sessions: resident, parked, turns: this.#finished, hookMessages, histograms: this.#probe.entries() };
   }
 
   async shutdown(drainMs: number): Promise<void> {
     this.#closing = true;
-    const actors = [...this.#sessions.values()];
+    this.#sessions.close();
+    const actors = this.#sessions.actors();
     for (const actor of actors) actor.leave();
     const hurry = setTimeout(() => {
       // With a journal a turn is not lost by closing: it goes on when its session is next opened.
@@ -277,18 +348,26 @@ class SessionHost {
     this.#lane.close();
   }
 
-  #start(sessionId: string, open: () => Promise<Session>): SessionActor {
+  #checkIntake(): void {
     if (this.#closing) throw new TroupeError("closed", "The runtime is closing.");
+  }
+
+  #start(sessionId: string, open: () => Promise<Session>, pluginOptions: SessionPluginOptions): SessionActor {
+    this.#checkIntake();
     const actor = new SessionActor(sessionId, {
       open,
       mailboxLimit: this.#services.mailboxLimit,
       onActivity: (activity) => this.#observations.tell(sessionId, activity),
+      onRest: () => this.#sessions.rested(actor),
+      onEnded: () => {
+        this.#sessions.remove(actor);
+        const { session, state } = actor;
+        if (state === "parked" && session !== undefined)
+          this.#sessions.leave(sessionId, remnantOf(session, pluginOptions));
+      },
       stoppable: (run) => this.#stoppable(undefined, run),
     });
-    this.#sessions.set(sessionId, actor);
-    actor.ended().then(() => {
-      if (this.#sessions.get(sessionId) === actor) this.#sessions.delete(sessionId);
-    });
+    this.#sessions.add(actor);
     return actor;
   }
 
@@ -319,11 +398,10 @@ class SessionHost {
     const turn = new ActiveTurn({ listening, send });
     this.#turns.set(key, turn);
     try {
-      const actor = this.actor(sessionId);
-      if (!this.#setup.journals) return packResult(await actor.turn(input, turn, extras));
+      if (!this.#setup.journals) return packResult(await this.actor(sessionId).turn(input, turn, extras));
       const call = `${this.#setup.runtimeId}:${key}`;
-      if (again !== true) return packResult(await actor.turn(input, turn, extras, { call }));
-      return packResult(await actor.turnAgain(input, turn, extras ?? NO_EXTRAS, call));
+      if (again !== true) return packResult(await this.actor(sessionId).turn(input, turn, extras, { call }));
+      return packResult(await this.hold(sessionId, (actor) => actor.turnAgain(input, turn, extras ?? NO_EXTRAS, call)));
     } finally {
       this.#finished++;
       this.#turns.delete(key);
@@ -337,8 +415,9 @@ class SessionHost {
       this.#turns.get(key)?.cancel(reason);
     } else if (topic === "usage") {
       const [sessionId, entry] = payload as UsageNote;
-      // A session that has been closed meanwhile is not opened for its child's bill.
-      this.#sessions.get(sessionId)?.session?.recordUsage(entry).catch(ignore);
+      // A session that has been closed meanwhile is not opened for its child's bill; one that is parked is.
+      if (this.#sessions.get(sessionId) === undefined && !this.#sessions.isParked(sessionId)) return;
+      this.use(sessionId, (session) => session.recordUsage(entry)).catch(ignore);
     }
   }
 
@@ -370,6 +449,14 @@ class SessionHost {
       return link.tool(slot, toolIdOf(tool.spec), args, context);
     },
   };
+}
+
+function busy(sessionId: string): TroupeError {
+  return new TroupeError("session_busy", `Session ${sessionId} has a turn running.`, { retryable: true });
+}
+
+function surfaceOf({ tools, surface }: Session): SessionSurface {
+  return { tools: tools.catalog(), operations: surface.table.operations(), triggers: surface.triggers.all };
 }
 
 function checkPluginIds(links: readonly PluginLink[]): void {

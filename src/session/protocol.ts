@@ -15,6 +15,7 @@ import type {
   PendingInput,
   PluginEvent,
   PromptLayer,
+  Role,
   SessionBudget,
   SessionConfig,
   SessionCreateRequest,
@@ -79,6 +80,7 @@ export interface SessionWorkerSetup {
   /** What sessions are configured with until somebody says otherwise. */
   readonly config: SessionConfig;
   readonly mailboxLimit: number;
+  readonly residency: ResidencyLimits;
   /** Turns are written down as they go. */
   readonly journals: boolean;
   /** One for each runtime: names its calls. */
@@ -88,6 +90,24 @@ export interface SessionWorkerSetup {
   /** Somebody takes traces. */
   readonly tracing: boolean;
   readonly development: boolean;
+}
+
+/** When a session worker parks sessions that have nothing to do. */
+export interface ResidencyLimits {
+  /** How long a session may be idle; 0: no longer than it must. */
+  readonly parkAfterMs: number;
+  /** How many may be in memory; more when more are busy. */
+  readonly maxResident: number;
+  /** How full the worker's heap may be, of 1. */
+  readonly heapShare: number;
+}
+
+/** What a parked session leaves in memory, because no store has it and its plugins were told it. */
+export interface Remnant {
+  readonly pluginOptions?: SessionPluginOptions;
+  readonly promptTokens?: number;
+  /** Sessions its plugins made. */
+  readonly created?: readonly string[];
 }
 
 export type SessionState = "opening" | "idle" | "running" | "parking" | "parked" | "closed" | "failed";
@@ -104,7 +124,9 @@ export interface SessionInfo {
 }
 
 export interface SessionWorkerStats {
+  /** In memory. */
   readonly sessions: number;
+  readonly parked: number;
   readonly turns: number;
   readonly threadId: number;
   /** Messages on the hook lanes of this worker. */
@@ -137,6 +159,18 @@ export interface MessageRange {
   readonly records?: boolean;
 }
 
+/** A message in the tree a session and its forks form. */
+export interface TreeMessage {
+  /** Names the place: a fork can begin there. */
+  readonly node: string;
+  readonly parent: string | null;
+  /** It is part of the session's own conversation. */
+  readonly active: boolean;
+  readonly role: Role;
+  /** The beginning of its text. */
+  readonly text: string;
+}
+
 /** What a session has from its plugins. */
 export interface SessionSurface {
   readonly tools: readonly ToolRecordView[];
@@ -164,8 +198,11 @@ export type SessionWorkerService = {
   failPlugin(argument: { readonly plugin: number; readonly code: string; readonly message: string }): void;
   open(argument: { readonly sessionId: string; readonly pluginOptions: SessionPluginOptions }): Promise<SessionInfo>;
   info(argument: { readonly sessionId: string }): Promise<SessionInfo>;
-  /** The snapshot a fork is built from. */
-  capture(argument: { readonly sessionId: string }): Promise<{ readonly snapshot: Uint8Array<ArrayBuffer> }>;
+  /** The snapshot a fork is built from: of the session as it is, or as far as a node. */
+  capture(argument: {
+    readonly sessionId: string;
+    readonly at: string | undefined;
+  }): Promise<{ readonly snapshot: Uint8Array<ArrayBuffer> }>;
   adopt(argument: {
     readonly sessionId: string;
     readonly snapshot: Uint8Array;
@@ -173,6 +210,8 @@ export type SessionWorkerService = {
   }): Promise<SessionHandle>;
   view(argument: { readonly sessionId: string }): Promise<SessionView>;
   messages(argument: { readonly sessionId: string; readonly range: MessageRange }): Promise<readonly Message[]>;
+  /** As it is stored; asking does not bring a parked session back. */
+  tree(argument: { readonly sessionId: string }): Promise<readonly TreeMessage[]>;
   spending(argument: { readonly sessionId: string }): Promise<SpendingReport>;
   /** At once, also while a turn runs. */
   setBudget(argument: { readonly sessionId: string; readonly budget: SessionBudget | null }): Promise<SpendingReport>;
@@ -219,6 +258,11 @@ export type SessionWorkerService = {
   unobserve(argument: { readonly sessionId: string; readonly reader: number }): void;
   /** Closes a session for another one: refused while a turn runs. */
   releaseIdle(argument: { readonly sessionId: string }): Promise<void>;
+  /** Resolves when the session is stored and no longer in memory. */
+  park(argument: { readonly sessionId: string }): Promise<void>;
+  /** The same, for another worker: what the session leaves in memory goes there. */
+  handOver(argument: { readonly sessionId: string }): Promise<Remnant>;
+  takeOver(argument: { readonly sessionId: string; readonly remnant: Remnant }): void;
   /** Runs an operation of a plugin on a session. */
   operate(argument: {
     readonly sessionId: string;
@@ -247,6 +291,8 @@ export type OrderedMethod =
   | "addInput"
   | "inputs"
   | "cancelInput"
+  | "park"
+  | "handOver"
   | "operate";
 
 /** What a turn brings along beside its text. */

@@ -48,6 +48,7 @@ import { Blobs, haveAttachments, storedParts } from "./blobs.js";
 import { SessionCatalog } from "./catalog.js";
 import { answerKeyOf, Completions } from "./completions.js";
 import { applyComponents, ChangedComponents, COMPONENT, ComponentReader, pluginComponent } from "./components.js";
+import { turnAtNode } from "./fork-point.js";
 import { SessionHooks } from "./hooks.js";
 import type { HostRelay, TraceSink } from "./host-relay.js";
 import type { JournalWriter, UnfinishedTurn } from "./journal.js";
@@ -381,12 +382,23 @@ export class Session {
     this.#changed.set(COMPONENT.inputs, inputs.length === 0 ? null : encode(inputs));
   }
 
-  /** Stores state that changed since the last commit; a session that never had a turn stays unstored. */
-  async save(): Promise<void> {
+  /** Stores state that changed since the last commit; a session that never had a turn stays unstored unless `always`. */
+  async save({ always = false }: { readonly always?: boolean } = {}): Promise<void> {
     // One plugin whose state cannot be captured does not cost the others theirs.
     const captures = await Promise.allSettled([this.hooks.capture(), this.captureExecution()]);
-    if (this.#head !== undefined && this.#hasChanges()) await this.store("save");
+    while (this.#writing !== undefined) await this.#writing.catch(ignore);
+    if ((always || this.#head !== undefined) && this.#hasChanges()) await this.store("save");
     for (const captured of captures) if (captured.status === "rejected") throw captured.reason;
+  }
+
+  /** Nothing waits that would begin as soon as the session is idle. */
+  get mayPark(): boolean {
+    return this.running === undefined && this.unfinished === undefined && !this.inputs.waitForTurn && !this.#stale;
+  }
+
+  /** Everything that is here is stored: who opens the session again finds it as it is. */
+  get isSaved(): boolean {
+    return this.#writing === undefined && !this.#hasChanges();
   }
 
   /** Stores what an operation told and what it changed, in one write, also for a session that was never stored. */
@@ -501,8 +513,11 @@ export class Session {
     this.invalidate();
   }
 
-  /** What a fork needs. State is captured now unless a turn is running: then the child gets the last commit's. */
-  async snapshot(options: { readonly live: boolean }): Promise<SessionSnapshot> {
+  /**
+   * What a fork needs. State is captured now unless a turn is running: then the child gets the last commit's. Only of
+   * the head is it kept, so that a fork `at` a node of the past gets it too.
+   */
+  async snapshot(options: { readonly live: boolean; readonly at?: string | undefined }): Promise<SessionSnapshot> {
     if (options.live) await Promise.all([this.hooks.capture(), this.captureExecution()]);
     const unsaved: Record<string, Uint8Array> = {};
     const components = { ...this.#head?.components };
@@ -512,9 +527,10 @@ export class Session {
         if (bytes !== null) unsaved[name] = bytes;
       }
     }
+    const { at } = options;
     return {
-      parent: { sessionId: this.id, leaf: this.#head?.leaf ?? null },
-      turnIndex: this.turnIndex,
+      parent: { sessionId: this.id, leaf: at ?? this.#head?.leaf ?? null },
+      turnIndex: at === undefined ? this.turnIndex : await turnAtNode(this.services.store, this.#head, at),
       components,
       unsaved,
     };

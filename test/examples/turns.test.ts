@@ -87,6 +87,7 @@ describe("docs/turns.md", async () => {
     provider_error: true,
     plugin_abort: true,
     runtime_error: true,
+    submitted_error: true,
     tool_error: true,
   };
   const outcomes: Readonly<Record<TurnOutcome["type"], true>> = { finished: true, frame_switch: true, stopped: true };

@@ -130,7 +130,8 @@ describe("a fork", () => {
     await (await troupe.session("other")).close();
     expect((await refusalOf(parent.fork({ id: "other" }))).code).toBe("session_exists");
     expect((await refusalOf(parent.fork({ id: "" }))).code).toBe("invalid_session_id");
-    expect((await refusalOf(parent.fork({ at: "root" as never }))).code).toBe("invalid_fork");
+    expect((await refusalOf(parent.fork({ at: "root" }))).code).toBe("node_unknown");
+    expect((await refusalOf(parent.fork({ at: 3 as never }))).code).toBe("invalid_fork");
     expect((await refusalOf(parent.fork({ authority: { hiddenTools: "shell" as never } }))).code).toBe("invalid_fork");
     expect((await (await troupe.session("other")).turn("still there")).turnIndex).toBe(2);
     expect((await troupe.stats()).forks).toBe(0);

@@ -78,6 +78,8 @@ const open = (shared: SessionServices) =>
     open: () => openSession(shared, "s"),
     mailboxLimit: 4,
     onActivity: () => undefined,
+    onRest: () => undefined,
+    onEnded: () => undefined,
     stoppable: (run) => run(new AbortController().signal),
   });
 const unheard = { emit: () => undefined, signal: new AbortController().signal };

@@ -14,9 +14,13 @@ import {
 } from "troupe";
 import { onTestFinished } from "vitest";
 
+/** `TROUPE_TEST_RESIDENCY=one`: no session stays in memory longer than it must, and every message brings it back. */
+const RESIDENCY: Partial<TroupeOptions> =
+  process.env.TROUPE_TEST_RESIDENCY === "one" ? { parkAfterMs: 0, maxResident: 1 } : {};
+
 /** A runtime that is closed when the test ends, whatever happens. */
 export async function startTroupe(options: TroupeOptions = {}): Promise<Troupe> {
-  const troupe = await createTroupe({ drainMs: 500, ...options });
+  const troupe = await createTroupe({ drainMs: 500, ...RESIDENCY, ...options });
   onTestFinished(() => troupe.close());
   return troupe;
 }

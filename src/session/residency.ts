@@ -1,0 +1,128 @@
+import { getHeapStatistics } from "node:v8";
+import type { SessionActor } from "./actor.js";
+import type { Remnant, ResidencyLimits, SessionPluginOptions } from "./protocol.js";
+import type { Session } from "./session.js";
+
+const NOTHING_LEFT: Remnant = Object.freeze({});
+
+/** How often idle sessions are looked for, at most and at least. */
+const SWEEP_MS = { least: 20, most: 5_000 };
+/** Of the sessions in memory, how many are parked at once when memory is short. */
+const PRESSED_SHARE = 4;
+
+/**
+ * Which sessions of a worker are in memory, the longest idle first, and when one leaves it. A session leaves by itself
+ * only: what its actor is asked to do here it does when nobody needs it.
+ */
+export class Residency {
+  readonly #limits: ResidencyLimits;
+  readonly #resident = new Map<string, SessionActor>();
+  readonly #parked = new Map<string, Remnant>();
+  readonly #sweep: NodeJS.Timeout | undefined;
+  #roomWanted = false;
+
+  constructor(limits: ResidencyLimits) {
+    this.#limits = limits;
+    if (!Number.isFinite(limits.parkAfterMs) && limits.heapShare >= 1) return;
+    const every = Math.min(Math.max(limits.parkAfterMs / 4, SWEEP_MS.least), SWEEP_MS.most);
+    this.#sweep = setInterval(() => this.#parkIdle(), every);
+    this.#sweep.unref();
+  }
+
+  get(sessionId: string): SessionActor | undefined {
+    return this.#resident.get(sessionId);
+  }
+
+  actors(): SessionActor[] {
+    return [...this.#resident.values()];
+  }
+
+  get counts(): { readonly resident: number; readonly parked: number } {
+    return { resident: this.#resident.size, parked: this.#parked.size };
+  }
+
+  isParked(sessionId: string): boolean {
+    return this.#parked.has(sessionId);
+  }
+
+  /** What a session left when it was parked, once: it is about to be opened, or goes elsewhere. */
+  take(sessionId: string): Remnant | undefined {
+    const remnant = this.#parked.get(sessionId);
+    this.#parked.delete(sessionId);
+    return remnant;
+  }
+
+  leave(sessionId: string, remnant: Remnant): void {
+    this.#parked.set(sessionId, remnant);
+  }
+
+  add(actor: SessionActor): void {
+    this.#resident.set(actor.id, actor);
+    if (this.#resident.size > this.#limits.maxResident) this.#makeRoomSoon();
+  }
+
+  remove(actor: SessionActor): void {
+    if (this.#resident.get(actor.id) === actor) this.#resident.delete(actor.id);
+  }
+
+  /** A session has nothing to do. */
+  rested(actor: SessionActor): void {
+    if (this.#resident.get(actor.id) !== actor) return;
+    actor.restedAt = performance.now();
+    if (this.#limits.parkAfterMs === 0) {
+      actor.park();
+      return;
+    }
+    this.#resident.delete(actor.id);
+    this.#resident.set(actor.id, actor);
+    if (this.#resident.size > this.#limits.maxResident) this.#makeRoomSoon();
+  }
+
+  close(): void {
+    clearInterval(this.#sweep);
+  }
+
+  /** When what is being done now is done: by then somebody who was busy may be idle. */
+  #makeRoomSoon(): void {
+    if (this.#roomWanted) return;
+    this.#roomWanted = true;
+    setImmediate(() => {
+      this.#roomWanted = false;
+      this.#park(this.#resident.size - this.#limits.maxResident);
+    });
+  }
+
+  #parkIdle(): void {
+    const { parkAfterMs, heapShare } = this.#limits;
+    const since = performance.now() - parkAfterMs;
+    for (const actor of this.#resident.values()) if (actor.restedAt <= since && actor.state === "idle") actor.park();
+    const { used_heap_size: used, heap_size_limit: limit } = getHeapStatistics();
+    if (used > limit * heapShare) this.#park(Math.ceil(this.#resident.size / PRESSED_SHARE));
+  }
+
+  #park(count: number): void {
+    let left = count;
+    for (const actor of this.#resident.values()) {
+      if (left <= 0) return;
+      if (actor.state === "parking") left--;
+      if (actor.state !== "idle") continue;
+      actor.park();
+      left--;
+    }
+  }
+}
+
+export function remnantOf(session: Session, pluginOptions: SessionPluginOptions): Remnant {
+  const hasOptions = Object.keys(pluginOptions).length > 0;
+  if (!hasOptions && session.promptTokens === null && session.created.size === 0) return NOTHING_LEFT;
+  return {
+    ...(hasOptions && { pluginOptions }),
+    ...(session.promptTokens !== null && { promptTokens: session.promptTokens }),
+    ...(session.created.size > 0 && { created: [...session.created] }),
+  };
+}
+
+export function restoreRemnant(session: Session, { promptTokens, created = [] }: Remnant): void {
+  session.promptTokens = promptTokens ?? null;
+  for (const sessionId of created) session.created.add(sessionId);
+}
