@@ -12,7 +12,7 @@ import {
   TroupeError,
   type WriteResult,
 } from "../kernel/index.js";
-import type { KeyTable, StoreBackend, StoreReader } from "./contract.js";
+import type { KeyTable, StoreBackend, StoreReader, TableName } from "./contract.js";
 import { LmdbFacts } from "./lmdb-facts.js";
 import { checkDatabaseFile } from "./lmdb-file.js";
 import {
@@ -24,7 +24,6 @@ import {
   readLayout,
   TABLE,
   type Table,
-  type TableName,
   type Tables,
 } from "./lmdb-layout.js";
 import { countOf, journalSessions, keysAfter, readHead, readJournal, readSegment } from "./lmdb-reads.js";
