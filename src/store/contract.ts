@@ -52,6 +52,10 @@ export interface StoreBackend extends StoreReader {
 
 export type KeyTable = "segments" | "components" | "journals";
 
+/** The tables of a store on disk. Named here, because the package's types must not lead to those of LMDB. */
+export const TABLE_NAMES = ["heads", "segments", "components", "journal", "deleted"] as const;
+export type TableName = (typeof TABLE_NAMES)[number];
+
 /** Transactions that wrote something, and the records (heads, segments, components, journal rows) they wrote. */
 export interface WriteCounts {
   readonly transactions: number;

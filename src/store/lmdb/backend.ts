@@ -12,7 +12,7 @@ import {
   TroupeError,
   type WriteResult,
 } from "../../kernel/index.js";
-import type { KeyTable, StoreBackend, StoreReader } from "../contract.js";
+import type { KeyTable, StoreBackend, StoreReader, TableName } from "../contract.js";
 import {
   journalKey,
   openComponent,
@@ -36,7 +36,6 @@ import {
   readLayout,
   TABLE,
   type Table,
-  type TableName,
   type Tables,
 } from "./layout.js";
 import { countOf, journalSessions, keysAfter, readHead, readJournal, readSegment } from "./reads.js";

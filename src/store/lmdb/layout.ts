@@ -1,6 +1,7 @@
 import type { Database, RootDatabase } from "lmdb";
 import { fingerprint, type Head, type StoredHead, TroupeError } from "../../kernel/index.js";
 import { decode, encode } from "../../wire/index.js";
+import { TABLE_NAMES, type TableName } from "../contract.js";
 import { seal, sealHead } from "../records.js";
 
 /** The layout this release writes; docs/store-layout.md describes every version. */
@@ -9,14 +10,15 @@ export const LAYOUT_VERSION = 2;
 export type Root = RootDatabase<Uint8Array, string>;
 export type Table = Database<Uint8Array, string>;
 
-const NAMES = ["heads", "segments", "components", "journal", "deleted"] as const;
-export type TableName = (typeof NAMES)[number];
 export type Tables = Readonly<Record<TableName, Table>> & { readonly root: Root };
 
 export const TABLE = { encoding: "binary", compression: false, cache: false } as const;
 
 export function openTables(root: Root): Tables {
-  const tables = Object.fromEntries(NAMES.map((name) => [name, openTable(root, name)])) as Record<TableName, Table>;
+  const tables = Object.fromEntries(TABLE_NAMES.map((name) => [name, openTable(root, name)])) as Record<
+    TableName,
+    Table
+  >;
   return { root, ...tables };
 }
 
