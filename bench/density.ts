@@ -112,7 +112,7 @@ async function measureReturns(troupe: Troupe, turns: number, run: BenchRun) {
     await call();
     into.push(performance.now() - started);
   };
-  for (let n = 0; n < (run.quick ? 25 : 100); n++) {
+  for (let n = 0; n < (run.quick ? 20 : 100); n++) {
     run.progress(`coming back with ${turns} turns: ${n}`);
     await timed(park, () => session.park());
     await timed(wake, () => session.inputs());
