@@ -1,10 +1,13 @@
 import { parseArgs } from "node:util";
+import { density } from "./density.js";
+import { fork } from "./fork.js";
 import { hooks } from "./hooks.js";
+import { length } from "./length.js";
 import { Progress } from "./progress.js";
 import { asJson, asText, type Bench } from "./report.js";
 import { turns } from "./turns.js";
 
-const BENCHES: readonly Bench[] = [hooks, turns];
+const BENCHES: readonly Bench[] = [hooks, turns, length, fork, density];
 
 const USAGE = `npm run -s bench -- <name> [--json] [--quick] [--only <variant>]...
 

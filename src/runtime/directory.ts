@@ -6,8 +6,8 @@ import type { Session } from "./session-handle.js";
 export interface Residence {
   readonly handle: Session;
   worker: number;
-  /** Turns and calls that have not ended; whoever closes the session waits for them. */
-  readonly uses: Set<PromiseLike<unknown>>;
+  /** Turns and calls that have not ended; whoever closes the session waits for them. One for all that have none. */
+  uses: ReadonlySet<PromiseLike<unknown>>;
   /** Pending while the session moves in (a fork), out (closing) or to another worker. Never rejects. */
   moving: Promise<void> | undefined;
   /** It moves out: what is asked of it meanwhile is too late. */
@@ -55,13 +55,13 @@ export class SessionDirectory {
     let residence = this.of(sessionId);
     for (; residence.moving !== undefined; residence = this.of(sessionId)) await residence.moving;
     const used = call(residence);
-    residence.uses.add(used);
+    begin(residence, used);
     try {
       const result = await used;
       residence.opened = true;
       return result;
     } finally {
-      residence.uses.delete(used);
+      end(residence, used);
       if (!residence.opened && residence.uses.size === 0) this.#forget(residence);
     }
   }
@@ -124,7 +124,7 @@ export class SessionDirectory {
   async take(sessionId: string, message: PromiseLike<unknown>): Promise<Residence> {
     let residence = this.of(sessionId);
     for (; residence.moving !== undefined; residence = this.of(sessionId)) await residence.moving;
-    residence.uses.add(message);
+    begin(residence, message);
     residence.opened = true;
     return residence;
   }
@@ -147,7 +147,7 @@ export class SessionDirectory {
 
   #add(sessionId: string, worker: number): Residence {
     const handle = this.#handleOf(sessionId);
-    const residence: Residence = { handle, worker, uses: new Set(), moving: undefined, closing: false, opened: false };
+    const residence: Residence = { handle, worker, uses: NO_USES, moving: undefined, closing: false, opened: false };
     this.#residences.set(sessionId, residence);
     return residence;
   }
@@ -166,6 +166,22 @@ export class SessionDirectory {
     const { id } = residence.handle;
     if (this.#residences.get(id) === residence) this.#residences.delete(id);
   }
+}
+
+/** Most sessions have nothing under way, and a set of their own would be most of what they cost here. */
+const NO_USES: ReadonlySet<PromiseLike<unknown>> = new Set();
+
+/** Something is under way with a session. */
+export function begin(residence: Residence, use: PromiseLike<unknown>): void {
+  if (residence.uses === NO_USES) residence.uses = new Set([use]);
+  else (residence.uses as Set<PromiseLike<unknown>>).add(use);
+}
+
+/** And has ended. */
+export function end(residence: Residence, use: PromiseLike<unknown>): void {
+  if (residence.uses === NO_USES) return;
+  (residence.uses as Set<PromiseLike<unknown>>).delete(use);
+  if (residence.uses.size === 0) residence.uses = NO_USES;
 }
 
 function ignore(): void {}

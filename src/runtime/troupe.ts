@@ -30,7 +30,7 @@ import {
 import type { StoreStats } from "../store/index.js";
 import { PhaseProbe, type PhaseStats } from "../trace/index.js";
 import { ChildTurns } from "./child-turns.js";
-import { type Residence, SessionDirectory } from "./directory.js";
+import { begin, end, type Residence, SessionDirectory } from "./directory.js";
 import { Observer } from "./observer.js";
 import { type ResolvedOptions, resolveOptions, type TroupeOptions } from "./options.js";
 import { leastLoaded } from "./placement.js";
@@ -478,7 +478,7 @@ export class Troupe implements AsyncDisposable {
         } finally {
           this.#turns.delete(key);
           this.#wishes.delete(key);
-          residence.uses.delete(turn);
+          end(residence, turn);
         }
       },
       listen: () => this.#tell(key, residence, { listen: true }),
@@ -486,7 +486,7 @@ export class Troupe implements AsyncDisposable {
     });
     this.#turns.set(key, turn);
     if (moving === undefined) {
-      residence.uses.add(turn);
+      begin(residence, turn);
       residence.opened = true;
     } else if (!closing) {
       // Now and not when the turn starts: what is asked behind it must stay behind it.

@@ -1,0 +1,144 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import type { Session, Troupe } from "../src/index.js";
+import { grow, withTroupe } from "./long-session.js";
+import { heldHere } from "./plugins/memory.js";
+import { INPUT } from "./reference-turn.js";
+import type { Bench, BenchRun } from "./report.js";
+import { quantile } from "./sampling.js";
+
+/** Turns an idle session in memory has had. */
+const TURNS = 20;
+const LENGTHS = [100, 5_000] as const;
+/** Sessions that are made and closed before anything is counted. */
+const WARM_UP = 300;
+/** Calls under way at once while sessions are made, asked and parked. */
+const AT_ONCE = 50;
+
+export const density: Bench = {
+  name: "density",
+  question: "What does a session cost that has nothing to do, in memory and parked?",
+  bars: [
+    { id: "parked_bytes", atMost: 1_024, says: "bytes per parked session, session worker and main thread together" },
+    { id: "resident_kb", atMost: 60, says: `KB per idle session in memory after ${TURNS} turns, likewise` },
+  ],
+  async run(run) {
+    exposeGc();
+    const memory = { module: new URL("./plugins/memory.js", import.meta.url), tier: "inline" } as const;
+    const count = run.quick ? 2_000 : 10_000;
+    return withTroupe(
+      { sessionWorkers: 1, plugins: [memory], parkAfterMs: Number.POSITIVE_INFINITY },
+      async (troupe) => {
+        const held = await measureMemory(troupe, count, run);
+        const returns = [];
+        for (const turns of LENGTHS) returns.push(await measureReturns(troupe, turns, run));
+        return {
+          ratios: { parked_bytes: held.parked / count, resident_kb: held.resident / count / 1024 },
+          samples: { sessions: count, held, returns },
+          tables: [
+            {
+              title: `${count} sessions`,
+              columns: ["state", "session worker", "main thread", "together, bytes each"],
+              rows: [
+                ["in memory", held.worker.resident / count, held.main.resident / count, held.resident / count],
+                ["parked", held.worker.parked / count, held.main.parked / count, held.parked / count],
+              ],
+            },
+            {
+              title: "Coming back, ms",
+              columns: ["turns of history", "parked p95", "asked something p50", "p95", "a turn p50", "p95"],
+              rows: returns.map(({ turns, park, wake, turn }) => [
+                String(turns),
+                quantile(park, 0.95),
+                quantile(wake, 0.5),
+                quantile(wake, 0.95),
+                quantile(turn, 0.5),
+                quantile(turn, 0.95),
+              ]),
+            },
+          ],
+          notes: [
+            "Heap and external memory of the two threads after collecting, less what they held before the sessions were opened. The plugin is inline; the store's own thread and file are not counted.",
+            `The sessions are forks of one with ${TURNS - 1} turns and have had one of their own, so each has read its history.`,
+            "Coming back: `asked something` opens the session without its history, `a turn` reads it and runs the reference turn.",
+          ],
+        };
+      },
+    );
+  },
+};
+
+interface Held {
+  readonly resident: number;
+  readonly parked: number;
+}
+
+async function measureMemory(troupe: Troupe, count: number, run: BenchRun) {
+  const probe = await troupe.session("probe");
+  const held = async () => ({ worker: await probe.query<number>("memory.held"), main: heldHere() });
+  const parent = await troupe.session("parent");
+  await grow(parent, TURNS - 1, run.progress);
+  const sessions: Session[] = [];
+  const make = async (id: string) => {
+    const session = await parent.fork({ id });
+    await session.turn(INPUT);
+    sessions.push(session);
+    if (sessions.length % 500 === 0) run.progress(`${sessions.length} of ${count} sessions`);
+  };
+  // Compiled code and what threads set up once are nobody's.
+  await eachOf(namesOf("warm-up", WARM_UP), make);
+  await eachOf(sessions.splice(0), (session) => session.close());
+  const before = await held();
+  await eachOf(namesOf("session", count), make);
+  const { resident: residents } = (await troupe.stats()).sessions;
+  if (residents < count) throw new Error(`Only ${residents} of ${count} sessions are in memory.`);
+  const full = await held();
+  run.progress("parking");
+  await eachOf(sessions, (session) => session.park());
+  const { parked } = (await troupe.stats()).sessions;
+  if (parked !== count) throw new Error(`${parked} of ${count} sessions are parked.`);
+  // The handles are the host's, and a host that parks need not keep them.
+  sessions.length = 0;
+  const empty = await held();
+  const of = (thread: "worker" | "main"): Held => ({
+    resident: full[thread] - before[thread],
+    parked: empty[thread] - before[thread],
+  });
+  const [worker, main] = [of("worker"), of("main")];
+  return { worker, main, resident: worker.resident + main.resident, parked: worker.parked + main.parked };
+}
+
+async function measureReturns(troupe: Troupe, turns: number, run: BenchRun) {
+  const session = await troupe.session(`returns-${turns}`);
+  await grow(session, turns, run.progress);
+  const [park, wake, turn]: [number[], number[], number[]] = [[], [], []];
+  const timed = async (into: number[], call: () => PromiseLike<unknown>) => {
+    const started = performance.now();
+    await call();
+    into.push(performance.now() - started);
+  };
+  for (let n = 0; n < (run.quick ? 20 : 100); n++) {
+    run.progress(`coming back with ${turns} turns: ${n}`);
+    await timed(park, () => session.park());
+    await timed(wake, () => session.inputs());
+    await session.park();
+    await timed(turn, () => session.turn(INPUT));
+  }
+  return { turns, park, wake, turn };
+}
+
+const namesOf = (kind: string, count: number) => Array.from({ length: count }, (_, n) => `${kind}-${n}`);
+
+async function eachOf<T>(items: readonly T[], call: (item: T) => Promise<unknown>): Promise<void> {
+  const left = [...items].reverse();
+  const worker = async () => {
+    for (let item = left.pop(); item !== undefined; item = left.pop()) await call(item);
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+}
+
+/** For threads that start later too; this one has its global object already. */
+function exposeGc(): void {
+  setFlagsFromString("--expose-gc");
+  globalThis.gc ??= runInNewContext("gc") as NonNullable<typeof globalThis.gc>;
+}
