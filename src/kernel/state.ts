@@ -29,6 +29,8 @@ export interface Head {
   readonly components: Readonly<Record<string, string>>;
   /** The operation that wrote this head: repeating it is answered, not repeated. */
   readonly operation: string;
+  /** Whose call the last stored turn was: asked for again after a crash, it is not run again. */
+  readonly lastCall?: string;
   readonly parent?: { readonly sessionId: string; readonly leaf: string | null };
   /** The frame the session is in, when it has left its first one, and those it left. */
   readonly frameId?: string;

@@ -275,7 +275,8 @@ export class SessionActor {
       resumed.attach(turn);
       return resumed.result;
     }
-    if (session.storedCall(call)) {
+    // One that was named by a key has its result kept.
+    if (extras.key === undefined && session.storedCall(call)) {
       throw new TroupeError("turn_result_lost", "The turn is stored, but its result was lost with its worker.", {
         details: { sessionId: this.id, turnIndex: session.turnIndex },
       });
@@ -292,9 +293,8 @@ export class SessionActor {
       this.#onActivity(activity);
     };
     const run = async () => {
-      session.unfinished = undefined;
       await turn.settle(() => resumeTurn(session, unfinished, { emit, signal: turn.signal }));
-      this.#resumed = undefined;
+      session.unfinished = undefined;
     };
     this.#actor.getSnapshot().context.mailbox.unshift({ run, reject: (error) => turn.reject(error) });
   }
@@ -371,15 +371,13 @@ export class SessionActor {
   #checkIntake(): void {
     const { context, status } = this.#actor.getSnapshot();
     if (status === "active" && !context.leaving) return;
-    throw context.failure ?? new TroupeError("session_closed", `Session ${this.id} is closing.`, { retryable: true });
+    throw context.failure ?? closing(this.id);
   }
 
   #post<T>(perform: (session: Session) => Promise<T>): Promise<T> {
     const { context, status } = this.#actor.getSnapshot();
     if (status !== "active" || context.leaving) {
-      return Promise.reject(
-        context.failure ?? new TroupeError("session_closed", `Session ${this.id} is closing.`, { retryable: true }),
-      );
+      return Promise.reject(context.failure ?? closing(this.id));
     }
     if (context.mailbox.length >= this.#mailboxLimit) {
       return Promise.reject(
@@ -393,6 +391,8 @@ export class SessionActor {
     return new Promise<T>((resolve, reject) => {
       const run = async (session: Session) => {
         try {
+          // A turn was left in the middle: what is behind it cannot come before it.
+          if (session.suspended) throw closing(this.id);
           resolve(await perform(session));
           // Behind this one, when the session is idle again and nobody else asked for something.
           if (session.inputs.waitForTurn) this.#takeInputsSoon();
@@ -461,6 +461,10 @@ export class SessionActor {
       ...(session.parentId !== undefined && { parent: session.parentId }),
     };
   }
+}
+
+function closing(sessionId: string): TroupeError {
+  return new TroupeError("session_closed", `Session ${sessionId} is closing.`, { retryable: true });
 }
 
 function ignore(): void {}

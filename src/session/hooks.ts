@@ -226,6 +226,33 @@ export class SessionHooks {
     for (const result of settled) if (result.status === "rejected") throw result.reason;
   }
 
+  /** The plugins with a hook of one of these kinds. */
+  pluginsWith(...kinds: readonly HookKind[]): string[] {
+    return [...new Set(kinds.flatMap((kind) => this.#table.registered(kind).map((hook) => this.#idOf(hook))))];
+  }
+
+  /** The state of these plugins (all, unless said) as it is now, as far as no commit has it; what cannot be captured is left out. */
+  async unsavedState(pluginIds?: readonly string[]): Promise<Record<string, Uint8Array> | undefined> {
+    const states: Record<string, Uint8Array> = {};
+    let some = false;
+    for (const [index, link] of this.#table.links.entries()) {
+      const slot = this.slots[index];
+      if (slot?.stateful !== true || pluginIds?.includes(link.manifest.id) === false) continue;
+      // The commit tries again, and says what is wrong with it.
+      if (slot.touched) await link.capture(slot).catch(ignore);
+      if (!slot.unsaved || slot.captured === undefined) continue;
+      states[link.manifest.id] = slot.captured;
+      some = true;
+    }
+    return some ? states : undefined;
+  }
+
+  restoreState(pluginId: string, state: Uint8Array): void {
+    const index = this.#table.links.findIndex(({ manifest }) => manifest.id === pluginId);
+    const slot = this.slots[index];
+    if (slot !== undefined) this.#table.links[index]?.restoreState(slot, state);
+  }
+
   /** An operation, with the plugin that has it and this session's slot there. */
   operation(kind: OperationKind, name: string): { link: PluginLink; slot: PluginSlot; spec: OperationSpec } {
     const found = this.#table.operation(name);
@@ -306,6 +333,8 @@ type MaybePromise<T> = T | Promise<T>;
 
 /** What flows from one hook of these kinds into the next. */
 const CHAINED: readonly HookKind[] = ["context_transform", "assistant_stream", "assistant_response"];
+
+function ignore(): void {}
 
 /** Starts something and keeps how it ended, so that an error waits for its turn instead of being nobody's. */
 async function settle<T>(start: () => MaybePromise<T>): Promise<() => T> {

@@ -6,6 +6,7 @@ import type { PhaseProbe } from "../trace/index.js";
 import { Deadlines, ServedCall } from "../wire/index.js";
 import { type HostAccess, PluginInstance, type Waiting } from "./plugin-instance.js";
 import {
+  adoptState,
   type HookOptions,
   HookProbes,
   type HookRef,
@@ -107,6 +108,13 @@ export class InlineLink implements PluginLink {
     const captured = this.#instances.get(slot.sessionId)?.capture();
     if (captured !== undefined) keep(slot, captured);
     slot.touched = false;
+  }
+
+  /** Its instance is made anew with the next call; unless it is the session's protocol, which the session holds. */
+  restoreState(slot: PluginSlot, state: Uint8Array): void {
+    if (this.#instances.get(slot.sessionId)?.protocol !== undefined) return;
+    adoptState(slot, state);
+    this.#instances.delete(slot.sessionId);
   }
 
   closeSession({ sessionId }: PluginSlot): void {

@@ -5,11 +5,13 @@ import {
   type Json,
   type Part,
   replayMismatch,
+  type TurnConfig,
 } from "../kernel/index.js";
 import type { TurnFacts } from "../plugin/index.js";
 import { sealEnvelope } from "../store/index.js";
 import { decode, encode } from "../wire/index.js";
 import { answerKeyOf } from "./completions.js";
+import type { SessionHooks } from "./hooks.js";
 import type { TurnExtras } from "./protocol.js";
 
 /** How a session keeps what its turn recorded. */
@@ -26,6 +28,8 @@ export interface TurnStart {
   readonly blobs: readonly Uint8Array[];
   /** Inputs it was begun with, by id. */
   readonly inputIds: readonly string[];
+  /** It was asked for with something of no use. */
+  readonly stopped?: TurnConfig["stopped"];
 }
 
 const START = "start";
@@ -71,6 +75,10 @@ export class TurnJournal {
   readonly #turnId: string;
   readonly #write: JournalWriter;
   readonly #rows: ReadonlyMap<string, JournalRow>;
+  /** What was given out and not recorded, because nothing was built on it yet. */
+  #unrecorded: { readonly key: string; readonly envelope: Json; readonly value: unknown } | undefined;
+  /** Which row each plugin has its state of. */
+  readonly #restored = new Map<string, number>();
 
   constructor(
     { sessionId, turnId }: Pick<TurnFacts, "sessionId" | "turnId">,
@@ -94,34 +102,52 @@ export class TurnJournal {
   }
 
   /** What was recorded under a key; `replay_mismatch` when something else was asked for then. */
-  find<T>(key: string, envelope: Json): { readonly value: T; readonly at: number } | undefined {
+  find<T>(key: string, envelope: Json): Found<T> | undefined {
     const row = this.#rows.get(key);
     if (row === undefined) return undefined;
     const asked = sealEnvelope(envelope);
-    if (row.hash === asked.hash) return { value: decode<T>(row.bytes), at: row.at };
+    if (row.hash === asked.hash) return { value: decode<T>(row.bytes), at: row.at, sequence: row.sequence };
     throw replayMismatch(row, { sessionId: this.#sessionId, turnId: this.#turnId, key, ...asked });
   }
 
-  /** Resolves when it is durable. */
-  record(key: string, envelope: Json, value: unknown): Promise<unknown> {
-    return this.#write({ turnId: this.#turnId, key, ...sealEnvelope(envelope), bytes: encode(value) });
+  /** Resolves when it is durable, and what it builds on. */
+  async record(key: string, envelope: Json, value: unknown): Promise<void> {
+    const before = this.settled();
+    const written = this.#write({ turnId: this.#turnId, key, ...sealEnvelope(envelope), bytes: encode(value) });
+    if (before !== undefined) await Promise.all([before, written]);
+    else await written;
   }
 
-  /** Does something, unless it is recorded; what `keeps` says is recorded before it is given out. */
-  async once<T>(
-    key: string,
-    envelope: Json,
-    perform: () => Promise<T>,
-    keeps: (value: T) => boolean = always,
-  ): Promise<T> {
-    const found = this.find<T>(key, envelope);
-    if (found !== undefined) return found.value;
-    const value = await perform();
-    if (keeps(value)) await this.record(key, envelope, value);
-    return value;
+  /** Given out without being recorded: it will be, before anything that is built on it. */
+  owe(key: string, envelope: Json, value: unknown): void {
+    this.#unrecorded = { key, envelope, value };
+  }
+
+  /** Everything that was given out is durable; undefined when it is already. */
+  settled(): Promise<void> | undefined {
+    const owed = this.#unrecorded;
+    if (owed === undefined) return undefined;
+    this.#unrecorded = undefined;
+    return this.record(owed.key, owed.envelope, owed.value);
+  }
+
+  /** Gives plugins the state they had when a row was recorded: what left them with it is not done again. */
+  restoreState(hooks: SessionHooks, state: PluginStates | undefined, sequence: number): void {
+    for (const [pluginId, bytes] of Object.entries(state ?? {})) {
+      // Calls that ran at the same time ended in an order of their own: the last one's state has all of them.
+      if ((this.#restored.get(pluginId) ?? -1) > sequence) continue;
+      this.#restored.set(pluginId, sequence);
+      hooks.restoreState(pluginId, bytes);
+    }
   }
 }
 
-function always(): boolean {
-  return true;
+/** What was recorded, when, and behind how many other rows. */
+export interface Found<T> {
+  readonly value: T;
+  readonly at: number;
+  readonly sequence: number;
 }
+
+/** The state of plugins as bytes, by plugin id. */
+export type PluginStates = Readonly<Record<string, Uint8Array>>;

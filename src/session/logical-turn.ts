@@ -30,10 +30,12 @@ export async function resumeTurn(
   const { input, parts, extras = NO_EXTRAS, blobs, inputIds, call } = unfinished.start;
   for (const bytes of blobs) session.blobs.keep(bytes);
   session.inputs.takeThese(inputIds);
-  const name = extras.key === undefined ? undefined : turnKeyOf(extras.key, { parts });
+  const { stopped } = unfinished.start;
+  const asked = { parts, ...(stopped !== undefined && { stopped }) };
+  const name = extras.key === undefined ? undefined : turnKeyOf(extras.key, asked);
   if (name !== undefined) await session.turnNamed(name);
   const request = { input, emit, signal, extras, inputIds, ...(call !== undefined && { call }) };
-  return runInFrames(session, request, { ...modelOrEnd(session, unfinished), parts, name, unfinished });
+  return runInFrames(session, request, { ...asked, ...modelOrEnd(session, unfinished), name, unfinished });
 }
 
 /** A turn whose worker died with it again and again is what killed it, and one whose model is gone cannot go on. */

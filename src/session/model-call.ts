@@ -19,7 +19,7 @@ import { type Model, routeOf, streamWithRetry } from "../model/index.js";
 import type { HookKind, TurnFacts } from "../plugin/index.js";
 import type { Blobs } from "./blobs.js";
 import type { SessionHooks } from "./hooks.js";
-import type { TurnJournal } from "./journal.js";
+import type { PluginStates, TurnJournal } from "./journal.js";
 import { readResponseTransform } from "./read-answers.js";
 import { StreamPump } from "./stream.js";
 
@@ -81,7 +81,7 @@ export async function callModel(call: ModelCall): Promise<ModelOutcome> {
 }
 
 /** A paid answer is durable before a hook sees it or a tool runs for it; the last one is stored with the turn itself. */
-function paidOnce(
+async function paidOnce(
   { model, request: { step, system, tools, turn }, hooks }: ModelCall,
   journal: TurnJournal,
   answer: () => Promise<Answer>,
@@ -89,11 +89,32 @@ function paidOnce(
   const envelope = { model: model.id, system, tools: tools.map(({ name }) => name), turn: turn as unknown as Json };
   const isBuiltOn = ({ response: { parts } }: Answer) =>
     SEEN_BY.some((kind) => hooks.has(kind)) || parts.some(({ type }) => type !== "text");
-  return journal.once(`model:${step}`, envelope, answer, isBuiltOn);
+  const key = `model:${step}`;
+  const found = journal.find<Answer>(key, envelope);
+  if (found !== undefined) {
+    journal.restoreState(hooks, found.value.state, found.sequence);
+    return found.value;
+  }
+  const unsettled = journal.settled();
+  if (unsettled !== undefined) await unsettled;
+  const given = await answer();
+  if (!isBuiltOn(given)) {
+    journal.owe(key, envelope, given);
+    return given;
+  }
+  const streamed = STREAMED_TO.some((kind) => hooks.has(kind));
+  const state = streamed ? await hooks.unsavedState(hooks.pluginsWith(...STREAMED_TO)) : undefined;
+  await journal.record(key, envelope, state === undefined ? given : { ...given, state });
+  return given;
 }
+
+/** Hooks that see an answer while it comes, and do not see it again. */
+const STREAMED_TO: readonly HookKind[] = ["assistant_stream", "assistant_prose_projector"];
 
 /** Hooks that see an answer, or come between it and the commit. */
 const SEEN_BY: readonly HookKind[] = [
+  "assistant_stream",
+  "assistant_prose_projector",
   "assistant_response",
   "stream_finished",
   "checkpoint",
@@ -105,6 +126,8 @@ interface Answer {
   readonly response: ModelResponse;
   readonly aborted: boolean;
   readonly record: ModelCallRecord;
+  /** Of the plugins that saw it come. */
+  readonly state?: PluginStates;
 }
 
 async function withAttachments(request: ModelRequest, blobs: Blobs): Promise<ModelRequest> {

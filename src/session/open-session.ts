@@ -5,7 +5,6 @@ import {
   type CatalogOverlay,
   changeConfig,
   checkNodes,
-  deferMissed,
   type Head,
   messageOfNode,
   NO_USAGE,
@@ -230,11 +229,12 @@ async function restore(services: SessionServices, { id, head, reader, pluginOpti
       authority,
       overlay: stored.catalog,
       protocol,
-      // What waited for a turn that is no more waits for the next.
-      inputs: new SessionInputs(deferMissed((await reader.value<readonly PendingInput[]>(COMPONENT.inputs)) ?? [])),
+      inputs: new SessionInputs(await reader.value<readonly PendingInput[]>(COMPONENT.inputs)),
     });
     await protocol.restore(() => session.view(), await reader.bytes(COMPONENT.execution));
     if (services.journals) await findUnfinished(session);
+    // What waited for a turn that is no more waits for the next; for one that goes on it goes on waiting.
+    if (session.unfinished === undefined) session.inputs.turnFailed();
     await announceRestored(session, head === undefined);
     const changed = protocol.materialize({
       pluginOptions: new PluginOptions(authority.pluginOptions),

@@ -76,6 +76,8 @@ export interface PluginLink {
   tool(slot: PluginSlot, toolId: string, args: unknown, context: HomeContext): unknown;
   operation(slot: PluginSlot, call: OperationCall): Promise<unknown>;
   capture(slot: PluginSlot): Promise<void>;
+  /** The plugin goes on from this state instead of its own. */
+  restoreState(slot: PluginSlot, state: Uint8Array): void;
   closeSession(slot: PluginSlot): void;
   close(): void;
 }
@@ -126,6 +128,14 @@ export function keep(slot: PluginSlot, { state, unrevised }: Captured): void {
   if (state === undefined) return;
   slot.captured = state;
   slot.unsaved = true;
+}
+
+/** State from elsewhere, as if it had been captured now. */
+export function adoptState(slot: PluginSlot, state: Uint8Array): void {
+  slot.captured = state;
+  slot.unsaved = true;
+  slot.touched = false;
+  slot.resync = false;
 }
 
 /**

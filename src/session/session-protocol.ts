@@ -83,7 +83,11 @@ export class SessionProtocol {
       const state = await view();
       await this.#guard("restoreSession", () => session.restoreSession?.(this.#context, state));
     }
-    if (execution === undefined) return;
+    if (execution !== undefined) await this.restoreExecution(execution);
+  }
+
+  async restoreExecution(execution: Uint8Array | null): Promise<void> {
+    if (execution === null) return;
     await this.#guard("restoreExecutionState", () =>
       this.codeExecutor?.restoreExecutionState?.(this.#context, execution),
     );

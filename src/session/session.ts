@@ -196,9 +196,9 @@ export class Session {
   /** Its turn was left in the middle, as its journal has it. */
   suspended = false;
 
-  /** Was the last thing stored the turn of this call? */
+  /** Was the last turn that was stored this call's? */
   storedCall(call: string): boolean {
-    return this.#head?.operation === turnOperation(call, this.turnIndex);
+    return this.#head?.lastCall === call;
   }
 
   /** A commit failed: the session must be opened again before it can go on. */
@@ -329,7 +329,11 @@ export class Session {
         ...(messages.length > 0 && {
           segment: { id: segmentId(this.id, revision), parent: previous?.leaf ?? null, messages },
         }),
-        head: { turnIndex: summary.turnIndex, usage: addUsage(previous?.usage ?? NO_USAGE, summary.usage) },
+        head: {
+          turnIndex: summary.turnIndex,
+          usage: addUsage(previous?.usage ?? NO_USAGE, summary.usage),
+          ...(call !== undefined && { lastCall: call }),
+        },
         spent,
         adopted: () => {
           this.#grow(messages);
@@ -354,10 +358,12 @@ export class Session {
     const { text, items, key, boundary } = request;
     const parts = items === undefined ? undefined : await storedParts(this.blobs, items);
     const { running } = this;
+    // A turn that is about to be taken up again has its checkpoints before it.
+    const turnId = running === undefined ? this.unfinished?.turnId : running.stored ? undefined : running.turnId;
     const waitsFor: PendingInput["waitsFor"] =
-      boundary === undefined || running === undefined || running.stored
+      boundary === undefined || turnId === undefined
         ? { kind: "next_turn" }
-        : { kind: "active_turn", turnId: running.turnId, boundary };
+        : { kind: "active_turn", turnId, boundary };
     const input = this.inputs.add({
       id: randomUUID(),
       text,
@@ -573,9 +579,16 @@ export class Session {
   }
 
   /** The code executor's state, when it is dirty: stored with the next commit. */
-  async captureExecution(): Promise<void> {
+  async captureExecution(): Promise<Uint8Array | null | undefined> {
     const state = await this.protocol.captureExecution();
     if (state !== undefined) this.#changed.set(COMPONENT.execution, state);
+    return state;
+  }
+
+  /** The executor goes on from this state instead of its own. */
+  async restoreExecution(state: Uint8Array | null): Promise<void> {
+    await this.protocol.restoreExecution(state);
+    this.#changed.set(COMPONENT.execution, state);
   }
 
   /** What was left for the first turn; taken once. */

@@ -25,7 +25,7 @@ import {
 import type { PendingTool, TurnFacts } from "../plugin/index.js";
 import { executeTool, type ToolExecution, type ToolLookup } from "../tools/index.js";
 import { answerKeyOf } from "./completions.js";
-import type { TurnJournal } from "./journal.js";
+import type { PluginStates, TurnJournal } from "./journal.js";
 import { performAtTool, trace } from "./perform.js";
 import type { Session } from "./session.js";
 
@@ -58,6 +58,9 @@ export async function runToolBatch(batch: ToolBatch): Promise<ToolBatchResult> {
     completions.end(batch);
   }
 }
+
+/** A finished call as the journal has it. */
+type RecordedCall = ToolExecution & { readonly callId: string; readonly state?: PluginStates };
 
 type Prepared = { readonly call: ToolCall; readonly decided: ToolOutput | undefined };
 
@@ -158,12 +161,27 @@ class BatchRun {
     if (journal === undefined) return { ...(await this.#execute(call)), at: NOW };
     const { toolName, args } = call;
     const key = `${journal.batch}:${call.callId}:${attempt}`;
-    const found = journal.entries.find<ToolExecution>(key, { toolName, args });
-    if (found !== undefined) return { ...found.value, at: found.at };
+    const found = journal.entries.find<RecordedCall>(key, { toolName, args });
+    if (found !== undefined) {
+      const { state, ...recorded } = found.value;
+      journal.entries.restoreState(this.#batch.session.hooks, state, found.sequence);
+      return { ...recorded, at: found.at };
+    }
+    const unsettled = journal.entries.settled();
+    if (unsettled !== undefined) await unsettled;
     const done = await this.#execute(call);
-    if (done.ran && done.output.status !== "cancelled")
-      await journal.entries.record(key, { toolName, args }, { ...done, callId: call.callId });
+    if (done.ran && done.output.status !== "cancelled") {
+      const state = await this.#stateLeftBy(toolName);
+      const recorded: RecordedCall = { ...done, callId: call.callId, ...(state && { state }) };
+      await journal.entries.record(key, { toolName, args }, recorded);
+    }
     return { ...done, at: NOW };
+  }
+
+  /** A plugin's tool may have changed the plugin's state: not run again, it would not do so again. */
+  #stateLeftBy(toolName: string): Promise<PluginStates | undefined> | undefined {
+    const home = this.#batch.catalog.get(toolName)?.home;
+    return home?.kind === "plugin" ? this.#batch.session.hooks.unsavedState([home.pluginId]) : undefined;
   }
 
   /** A pause that was begun before a crash ends when it would have. */

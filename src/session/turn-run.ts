@@ -43,7 +43,7 @@ import type { Admitted } from "./admission.js";
 import { haveAttachments } from "./blobs.js";
 import type { TurnCatalog } from "./catalog.js";
 import { callHost } from "./host-services.js";
-import { TurnJournal, type UnfinishedTurn } from "./journal.js";
+import { type Found, type PluginStates, TurnJournal, type UnfinishedTurn } from "./journal.js";
 import { callModel } from "./model-call.js";
 import { performDirectives } from "./perform.js";
 import type { HookOptions } from "./plugin-link.js";
@@ -66,6 +66,7 @@ export async function runOneTurn(
   // A turn that had its worker killed before may do so again: it is counted before it can.
   if (request.again === true || beginning.unfinished !== undefined) await begun;
   session.running = run;
+  session.unfinished = undefined;
   try {
     return await run.run();
   } catch (error) {
@@ -131,12 +132,12 @@ class TurnRun implements RunningTurn {
   }
 
   /** Writes down what is begun, so that it can be begun again. */
-  begin({ parts, unfinished }: Omit<TurnBeginning, "history">): Promise<unknown> | undefined {
+  begin({ parts, stopped, unfinished }: Omit<TurnBeginning, "history">): Promise<unknown> | undefined {
     const { input, extras, call, inputIds = [] } = this.#request;
     const blobs = this.#session.blobs.unsaved().map(({ bytes }) => bytes);
     const written =
       unfinished === undefined
-        ? this.#journal?.begin({ call, input, parts, extras: plainExtras(extras), blobs, inputIds })
+        ? this.#journal?.begin({ call, input, parts, extras: plainExtras(extras), blobs, inputIds, stopped })
         : this.#journal?.resume(unfinished.resumed);
     // What is recorded next fails for the same reason, and is waited for.
     written?.catch(ignore);
@@ -321,13 +322,41 @@ class TurnRun implements RunningTurn {
       });
     if (this.#journal === undefined) return { type: "code_done", ...(await execute()) };
     try {
-      const ran = await this.#journal.once(`code:${this.#state.step}`, { language, code }, execute);
-      return { type: "code_done", ...ran };
+      return { type: "code_done", ...(await this.#codeOnce(this.#journal, { language, code }, execute)) };
     } catch (error) {
       const issue = replayIssue(error);
       const result = { observations: [], error: issue.message, toolCalls: [], durationMs: 0 };
       return { type: "code_done", result, directives: NO_DIRECTIVES, issue };
     }
+  }
+
+  /** Code that ran is not run again: what it left behind, in its executor and in plugins, is kept with its result. */
+  async #codeOnce(
+    journal: TurnJournal,
+    envelope: { readonly language: string; readonly code: string },
+    execute: () => ReturnType<typeof runCode>,
+  ): ReturnType<typeof runCode> {
+    const session = this.#session;
+    const key = `code:${this.#state.step}`;
+    const found = journal.find<RecordedCode>(key, envelope);
+    if (found !== undefined) {
+      const { execution, state, ...ran } = found.value;
+      journal.restoreState(session.hooks, state, found.sequence);
+      if (execution !== undefined) await session.restoreExecution(execution);
+      return ran;
+    }
+    const unsettled = journal.settled();
+    if (unsettled !== undefined) await unsettled;
+    const ran = await execute();
+    // The commit tries again, and says what is wrong with it.
+    const execution = await session.captureExecution().catch(ignore);
+    const state = ran.result.toolCalls.length === 0 ? undefined : await session.hooks.unsavedState();
+    await journal.record(key, envelope, {
+      ...ran,
+      ...(execution instanceof Uint8Array || execution === null ? { execution } : {}),
+      ...(state && { state }),
+    } satisfies RecordedCode);
+    return ran;
   }
 
   /** Tools that changed since the last call are as they are now; when none did, there is nothing to wait for. */
@@ -453,20 +482,25 @@ class TurnRun implements RunningTurn {
   /** What a checkpoint delivered is delivered again when the turn is taken up again, and nothing else. */
   async #journaledCheckpoint(journal: TurnJournal, checkpoint: CheckpointKind): Promise<TurnEvent> {
     const key = `checkpoint:${this.#checkpoints++}`;
-    let found: { readonly value: CheckpointDone } | undefined;
+    const { hooks, inputs } = this.#session;
+    let found: Found<RecordedCheckpoint> | undefined;
     try {
-      found = journal.find<CheckpointDone>(key, checkpoint);
+      found = journal.find<RecordedCheckpoint>(key, checkpoint);
     } catch (error) {
       return { type: "checkpoint_failed", issue: replayIssue(error) };
     }
     if (found !== undefined) {
-      this.#session.inputs.takeThese((found.value.inputs ?? []).map(({ id }) => id));
-      return found.value;
+      const { state, ...event } = found.value;
+      inputs.takeThese((event.inputs ?? []).map(({ id }) => id));
+      journal.restoreState(hooks, state, found.sequence);
+      return event;
     }
-    const event = this.#session.hooks.has("checkpoint")
-      ? await this.#checkpoint(checkpoint)
-      : this.#checkpointDone(checkpoint, NO_DIRECTIVES);
-    if (event.type === "checkpoint_done" && deliversSomething(event)) await journal.record(key, checkpoint, event);
+    const hooked = hooks.has("checkpoint");
+    const event = hooked ? await this.#checkpoint(checkpoint) : this.#checkpointDone(checkpoint, NO_DIRECTIVES);
+    if (event.type === "checkpoint_done" && deliversSomething(event)) {
+      const state = hooked ? await hooks.unsavedState(hooks.pluginsWith("checkpoint")) : undefined;
+      await journal.record(key, checkpoint, state === undefined ? event : { ...event, state });
+    }
     return event;
   }
 
@@ -532,7 +566,7 @@ class TurnRun implements RunningTurn {
   }
 
   /** A capture that fails keeps the last good state and costs the turn nothing but an issue. */
-  async #orIssue(code: string, attempt: () => Promise<void>): Promise<void> {
+  async #orIssue(code: string, attempt: () => Promise<unknown>): Promise<void> {
     try {
       await attempt();
     } catch (error) {
@@ -568,6 +602,11 @@ function isStoreError({ code }: TroupeError): boolean {
 }
 
 type CheckpointDone = Extract<TurnEvent, { type: "checkpoint_done" }>;
+type RecordedCode = Awaited<ReturnType<typeof runCode>> & {
+  readonly execution?: Uint8Array | null;
+  readonly state?: PluginStates;
+};
+type RecordedCheckpoint = CheckpointDone & { readonly state?: PluginStates };
 
 function deliversSomething({ directives, inputs = [] }: CheckpointDone): boolean {
   return inputs.length > 0 || directives !== NO_DIRECTIVES;

@@ -22,6 +22,7 @@ import {
 } from "../wire/index.js";
 import { hookOf, packHook } from "./hook-facts.js";
 import {
+  adoptState,
   type HookOptions,
   HookProbes,
   type HookRef,
@@ -236,10 +237,20 @@ export class WorkerLink implements PluginLink {
     }
   }
 
+  /** Its instance is made anew with the next call. */
+  restoreState(slot: PluginSlot, state: Uint8Array): void {
+    adoptState(slot, state);
+    this.#closeInstance(slot);
+  }
+
   closeSession(slot: PluginSlot): void {
     this.#slots.delete(slot.number);
     this.#registered.delete(slot.number);
-    if (this.#opened.delete(slot.number)) this.#lane?.note("close", slot.number);
+    this.#closeInstance(slot);
+  }
+
+  #closeInstance({ number }: PluginSlot): void {
+    if (this.#opened.delete(number)) this.#lane?.note("close", number);
   }
 
   close(): void {

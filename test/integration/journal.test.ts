@@ -1,60 +1,7 @@
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
-import { createTroupe, type Session, type Troupe, type TroupeOptions } from "troupe";
-import { describe, expect, onTestFinished, test } from "vitest";
-import {
-  collect,
-  EMPTY_OBJECT,
-  fixture,
-  plugin,
-  refusalOf,
-  startTroupe,
-  tempFolder,
-  until,
-} from "../support/runtime.js";
-
-/** A gate for each tool call, so that a test knows where the turn is. */
-function gates() {
-  const open = new Map<string, (value: string) => void>();
-  const calls: string[] = [];
-  const tool = (name: string) => ({
-    description: name,
-    inputSchema: EMPTY_OBJECT,
-    execute: () => {
-      calls.push(name);
-      return new Promise<string>((resolve) => open.set(name, resolve));
-    },
-  });
-  const quick = (name: string) => ({
-    description: name,
-    inputSchema: EMPTY_OBJECT,
-    execute: () => {
-      calls.push(name);
-      return name;
-    },
-  });
-  return { tool, quick, calls, open: (name: string) => open.get(name)?.("through") };
-}
-
-async function counted(options: TroupeOptions = {}) {
-  const folder = await tempFolder();
-  const file = join(folder, "calls");
-  const model = new URL(`${fixture("models/counts.mjs")}?file=${encodeURIComponent(file)}`);
-  const all: TroupeOptions = {
-    sessionWorkers: 1,
-    drainMs: 100,
-    store: { path: join(folder, "store") },
-    model,
-    ...options,
-  };
-  const lines = async () => (await readFile(file, "utf8").catch(() => "")).split("\n").filter(Boolean);
-  const start = async (): Promise<Troupe> => {
-    const troupe = await createTroupe(all);
-    onTestFinished(() => troupe.close());
-    return troupe;
-  };
-  return { start, lines, options: all };
-}
+import type { Session } from "troupe";
+import { describe, expect, test } from "vitest";
+import { counted, gates } from "../support/journaled.js";
+import { collect, fixture, plugin, refusalOf, startTroupe, until } from "../support/runtime.js";
 
 const rolesOf = async (session: Session) => (await session.messages()).map(({ role }) => role);
 
