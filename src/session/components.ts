@@ -19,6 +19,8 @@ export const COMPONENT = {
   firstInput: "first_input",
   /** What waits for the session's turns. */
   inputs: "inputs",
+  /** The frame the last turn left for, until the session is in it. */
+  entering: "entering",
   /** What operations that were named by a key came to. */
   receipts: "receipts",
 } as const;

@@ -42,7 +42,7 @@ import { awaitedCalls, unfinishedTurn } from "./journal.js";
 import { describeCaptured } from "./plugin-instance.js";
 import { newSlot, type PluginLink, type PluginSlot } from "./plugin-link.js";
 import type { SessionMaking, SessionPluginOptions } from "./protocol.js";
-import { Session, type SessionServices, type SessionSnapshot } from "./session.js";
+import { type NewFrame, Session, type SessionServices, type SessionSnapshot } from "./session.js";
 import { SessionInputs } from "./session-inputs.js";
 import { SessionProtocol } from "./session-protocol.js";
 import type { Surface } from "./surface.js";
@@ -99,6 +99,7 @@ async function planChild(services: SessionServices, id: string, snapshot: Sessio
   change(COMPONENT.firstInput, firstTurnInput);
   // What waits for the parent is the parent's.
   inherited.set(COMPONENT.inputs, null);
+  inherited.set(COMPONENT.entering, null);
   // What was asked of that session by a key was not asked of this one.
   change(COMPONENT.receipts, undefined);
   for (let place = 0; place < MAX_TURN_KEYS; place++) inherited.set(turnKeyComponent(place), null);
@@ -235,6 +236,7 @@ async function restore(services: SessionServices, { id, head, reader, pluginOpti
     if (services.journals) await findUnfinished(session);
     // What waited for a turn that is no more waits for the next; for one that goes on it goes on waiting.
     if (session.unfinished === undefined) session.inputs.turnFailed();
+    await enterLeftFor(session, await reader.value<NewFrame>(COMPONENT.entering));
     await announceRestored(session, head === undefined);
     const changed = protocol.materialize({
       pluginOptions: new PluginOptions(authority.pluginOptions),
@@ -258,6 +260,16 @@ async function findUnfinished(session: Session): Promise<void> {
   session.unfinished = unfinishedTurn(rows, turnIdOf(session.turnIndex + 1));
   if (session.unfinished === undefined) return;
   for (const key of awaitedCalls(session.id, session.unfinished)) session.completions.expect(key);
+}
+
+/** The last turn left for a frame, and a crash came between. One that cannot be entered is left alone, as the turn would have. */
+async function enterLeftFor(session: Session, frame: NewFrame | undefined): Promise<void> {
+  if (frame === undefined) return;
+  try {
+    await session.openFrame(frame);
+  } catch (error) {
+    if (session.stale) throw error;
+  }
 }
 
 /** What an older release did not store is as the runtime's options say. */

@@ -108,6 +108,18 @@ export interface TurnCommit {
   readonly modelCallRecords: TurnResult["modelCallRecords"];
   readonly name: TurnKey | undefined;
   readonly call: string | undefined;
+  /** The frame it leaves for: entered next, also when a crash comes between. */
+  readonly entering: NewFrame | undefined;
+}
+
+/** A frame to be entered. */
+export interface NewFrame {
+  readonly frameId: string;
+  readonly reason: string;
+  readonly nodes: readonly AppendNode[];
+  readonly origin: Origin;
+  /** What is to be done there: it waits for the next turn. */
+  readonly task?: Pick<PendingInput, "id" | "text">;
 }
 
 /** A turn as the session knows it while it runs. */
@@ -315,13 +327,14 @@ export class Session {
   async commit(
     summary: TurnSummary,
     messages: readonly Message[],
-    { spent, modelCallRecords, name, call }: TurnCommit,
+    { spent, modelCallRecords, name, call, entering }: TurnCommit,
   ): Promise<number> {
     const written = await this.#write((previous, revision) => {
       if (name !== undefined)
         this.#changed.set(...this.#turnKeys.keep(name, { ...summary, sessionId: this.id, revision, modelCallRecords }));
       const inputs = this.inputs.pending.length === 0 ? undefined : this.inputs.settled();
       if (inputs !== undefined) this.#inputsChanged(inputs);
+      if (entering !== undefined) this.#changed.set(COMPONENT.entering, encode(entering));
       return {
         ...(call !== undefined && { exactOperation: turnOperation(call, summary.turnIndex) }),
         operation: `turn:${summary.turnId}`,
@@ -485,15 +498,9 @@ export class Session {
   }
 
   /** Leaves the current frame for a new one that begins with these nodes. The old one stays readable. */
-  async openFrame(frame: {
-    readonly frameId: string;
-    readonly reason: string;
-    readonly nodes: readonly AppendNode[];
-    readonly origin: Origin;
-    /** What is to be done there: it waits for the next turn. */
-    readonly task?: Pick<PendingInput, "id" | "text">;
-  }): Promise<void> {
-    const { frameId, reason, nodes, origin, task } = frame;
+  async openFrame({ frameId, reason, nodes, origin, task }: NewFrame): Promise<void> {
+    // Whether it can be entered or not, it is not tried again.
+    if (this.#head?.components[COMPONENT.entering] !== undefined) this.#changed.set(COMPONENT.entering, null);
     this.checkNewFrame(frameId);
     if (task !== undefined && task.text.trim() !== "") {
       this.inputs.add({ ...task, waitsFor: { kind: "next_turn" } });

@@ -50,7 +50,7 @@ import type { HookOptions } from "./plugin-link.js";
 import type { TurnExtras } from "./protocol.js";
 import { readFrameSwitch } from "./read-protocol.js";
 import { runCode } from "./run-code.js";
-import type { RunningTurn, Session } from "./session.js";
+import type { NewFrame, RunningTurn, Session } from "./session.js";
 import { runToolBatch, type ToolBatch, type ToolBatchResult } from "./tool-calls.js";
 import { issueOf, promptFailed, refusal, TurnContext, type TurnRequest } from "./turn-context.js";
 import type { TurnKey } from "./turn-keys.js";
@@ -540,25 +540,34 @@ class TurnRun implements RunningTurn {
     for (const pluginId of hooks.takeUnrevised()) this.#addIssue(unrevised(pluginId));
     if (protocol.codeExecutor !== undefined)
       await this.#orIssue("execution_capture_failed", () => this.#session.captureExecution());
+    const entering = this.#frameLeftFor(summary);
     this.#revision = await this.#session.commit(summary, this.#state.messages, {
       spent: this.#state.spent,
       modelCallRecords: this.#state.modelCallRecords,
       name: this.#name,
       call: this.#request.call,
+      entering,
     });
-    const frame = this.#frameSwitch ?? frameSwitchOf(summary.toolCalls);
-    if (frame !== undefined && summary.outcome.type === "frame_switch") await this.#enterFrame(frame);
+    if (entering !== undefined) await this.#enterFrame(entering);
     return { type: "committed" };
+  }
+
+  #frameLeftFor({ outcome, toolCalls }: TurnSummary): NewFrame | undefined {
+    if (outcome.type !== "frame_switch") return undefined;
+    const frame: FrameSwitch | undefined = this.#frameSwitch ?? frameSwitchOf(toolCalls);
+    if (frame === undefined) return undefined;
+    const { frameId, task, initialNodes: nodes = [] } = frame;
+    const waits = { id: frameTaskOf(this.#facts.turnId), text: task };
+    return { frameId, reason: "switch", nodes, origin: { kind: "protocol" }, task: waits };
   }
 
   /**
    * The turn is stored in the frame it was asked in; the next one finds the new frame. Whatever goes wrong now is an
    * issue of a turn that is stored, and never says that it is not.
    */
-  async #enterFrame({ frameId, task, initialNodes: nodes = [] }: FrameSwitch): Promise<void> {
-    const waits = { id: frameTaskOf(this.#facts.turnId), text: task };
+  async #enterFrame(frame: NewFrame): Promise<void> {
     try {
-      await this.#session.openFrame({ frameId, reason: "switch", nodes, origin: { kind: "protocol" }, task: waits });
+      await this.#session.openFrame(frame);
       this.#revision = this.#session.revision;
     } catch (error) {
       this.#addIssue(issueOf("plugin", "frame_switch_failed", error));

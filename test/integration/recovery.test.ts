@@ -1,7 +1,10 @@
+import { createTroupe, switchFrame } from "troupe";
 import { describe, expect, test } from "vitest";
+import { openLmdb } from "../../src/store/index.js";
+import { contentHash, encode } from "../../src/wire/index.js";
 import { CrashFolder } from "../support/crash-matrix.js";
 import { counted, gates } from "../support/journaled.js";
-import { plugin, refusalOf, until } from "../support/runtime.js";
+import { EMPTY_OBJECT, oneToolCall, plugin, refusalOf, startTroupe, tempFolder, until } from "../support/runtime.js";
 
 // quality §3.2: what the reference turn does not pass through.
 
@@ -90,5 +93,53 @@ describe("a turn that was asked for with something of no use", () => {
     expect(result.outcome).toMatchObject({ type: "stopped", reason: "invalid_input" });
     expect(crash.counts("s")).toMatchObject({ afterTurn: 2, turnPersisted: 1 });
     expect(crash.lines("s")).not.toContain(">model:0");
+  });
+});
+
+describe("a turn that leaves for another frame", () => {
+  const frame = {
+    frameId: "second",
+    reason: "switch",
+    nodes: [],
+    origin: { kind: "protocol" },
+    task: { id: "t1:frame", text: "Go on." },
+  };
+  const bytes = encode(frame);
+
+  test("says so in the write that stores it, and gets there although a crash comes between", async () => {
+    const path = await tempFolder();
+    const leave = {
+      description: "Leaves",
+      inputSchema: EMPTY_OBJECT,
+      execute: () => switchFrame({ frameId: "second", task: "Go on." }),
+    };
+    const options = { store: { path }, tools: { leave }, model: oneToolCall("leave") };
+    const troupe = await createTroupe(options);
+    await (await troupe.session("left")).turn("Leave.");
+    await (await troupe.session("s")).append({
+      nodes: [{ kind: "message", message: { role: "user", text: "first" } }],
+    });
+    await troupe.close();
+
+    const store = openLmdb(path);
+    expect(Object.keys(store.head("left")?.components ?? {})).not.toContain("entering");
+    expect(store.component(contentHash(bytes))).toBeDefined();
+    // As a process leaves it that dies between the two writes.
+    const head = store.head("s");
+    if (head === undefined) throw new Error("The session is not stored.");
+    const components = { ...head.components, entering: contentHash(bytes) };
+    const commit = { ...head, revision: head.revision + 1, operation: "between", components };
+    const [written] = store.write([
+      { kind: "commit", commit: { head: commit, expectedRevision: head.revision, components: [] } },
+    ]);
+    expect(written?.ok).toBe(true);
+    store.close();
+
+    const again = await startTroupe({ ...options, tools: {} });
+    const session = await again.session("s");
+    await until("the task is done there", async () => (await session.info()).turns === 1);
+    expect(await session.view()).toMatchObject({ frameId: "second", frames: [{ frameId: "main", reason: "switch" }] });
+    expect((await session.messages())[0]?.parts).toEqual([{ type: "text", text: "Go on." }]);
+    expect(await session.messages({ frameId: "main" })).toHaveLength(1);
   });
 });
