@@ -374,12 +374,18 @@ export class SessionActor {
     throw context.failure ?? closing(this.id);
   }
 
+  /** While the session comes back, what will run first waits with the others and is not one of them. */
+  #hasRoom(): boolean {
+    const { mailbox } = this.#actor.getSnapshot().context;
+    return (this.state === "opening" || this.state === "parking") && mailbox.length === this.#mailboxLimit;
+  }
+
   #post<T>(perform: (session: Session) => Promise<T>): Promise<T> {
     const { context, status } = this.#actor.getSnapshot();
     if (status !== "active" || context.leaving) {
       return Promise.reject(context.failure ?? closing(this.id));
     }
-    if (context.mailbox.length >= this.#mailboxLimit) {
+    if (context.mailbox.length >= this.#mailboxLimit && !this.#hasRoom()) {
       return Promise.reject(
         new TroupeError(
           "mailbox_full",

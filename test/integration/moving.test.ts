@@ -121,7 +121,7 @@ describe("a session that moves", () => {
 
 describe("rebalancing", () => {
   test("evens out what the workers have", async () => {
-    const troupe = await startTroupe({ sessionWorkers: 2, model: ECHO });
+    const troupe = await startTroupe({ sessionWorkers: 2, parkAfterMs: 600_000, maxResident: 100, model: ECHO });
     const sessions = await Promise.all(Array.from({ length: 10 }, (_, n) => troupe.session(`s${n}`)));
     for (const session of sessions) {
       await session.turn("hi");

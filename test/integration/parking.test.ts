@@ -80,6 +80,15 @@ describe("a parked session", () => {
     expect(await session.surface()).toEqual(before);
   });
 
+  test("takes as many turns while it comes back as it would have taken in memory", async () => {
+    const troupe = await startTroupe({ mailboxLimit: 2, model: ECHO });
+    const session = await troupe.session("s");
+    await session.turn("first");
+    await session.park();
+    const settled = await Promise.allSettled(["1", "2", "3", "4"].map((input) => session.turn(input)));
+    expect(settled.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "fulfilled", "rejected"]);
+  });
+
   test("is closed like any other, and then begins with nothing left over", async () => {
     const troupe = await startTroupe();
     const session = await troupe.session("s");
