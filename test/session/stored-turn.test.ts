@@ -96,11 +96,11 @@ test("what fails behind a turn's own write is its issue: it is stored, and the s
   });
   await actor.ended();
   expect(actor.failure).toMatchObject({ code: "session_stale", retryable: true });
-  // The next life begins with what is stored: the turn is there, in the frame it was asked in.
+  // The next life begins with what is stored: the turn, and the frame it left for.
   const again = open(shared);
   const { turnIndex, revision, frameId } = await (await again.opened()).view();
-  expect([turnIndex, revision, frameId]).toEqual([1, 1, "main"]);
-  expect(await again.turn("still there?", unheard)).toMatchObject({ text: "You said: still there?", revision: 2 });
+  expect([turnIndex, revision, frameId]).toEqual([1, 2, "second"]);
+  expect(await again.turn("still there?", unheard)).toMatchObject({ text: "You said: still there?" });
 });
 
 test("what fails before it refuses it: nothing of it is stored", async () => {
