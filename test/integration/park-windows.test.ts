@@ -84,7 +84,8 @@ async function rowsAfter(options: TroupeOptions) {
   const reader = openLmdbReader(path);
   try {
     const heads = [...reader.sessionIds()].map((id) => {
-      const { operation, ...head } = reader.head(id) ?? { operation: "" };
+      // Which runtime's call wrote it last is random, too.
+      const { operation, lastCall: _call, ...head } = reader.head(id) ?? { operation: "" };
       return { ...head, operation: operation.replace(/[0-9a-f]{8}-[0-9a-f-]{27}(:\d+)?/g, "…") };
     });
     const segments = heads.flatMap((head) => {

@@ -52,6 +52,7 @@ async function startReference(
     model: scriptedModel(SCRIPT),
     plugins: [{ module: module(plugin), tier, ...PATIENT }],
     store: durable ? { path: await tempFolder() } : { memory: true },
+    journal: false,
     ...options,
   });
   return { troupe, session: await troupe.session("s") };
@@ -96,6 +97,24 @@ describe("the reference turn costs", () => {
     const watched = await counted(troupe, () => collect(session.turn(INPUT)));
     expect(watched).toEqual({ ...silent, main: [streamed, 0] });
   });
+
+  test.each([
+    ["without state", "reference", FIVE_TRIPS, ONE_WRITE.records],
+    // The state its tool left is fetched to be written down with the call.
+    ["with state", "reference-stateful", [6, 6], WITH_STATE.records],
+  ] as const)(
+    "journaled, %s: a row for its beginning, each answer and the tool call",
+    async (_, plugin, hookLane, records) => {
+      const { troupe, session } = await startReference({ tier: "worker", plugin, durable: true }, { journal: true });
+      for (let turn = 0; turn < 3; turn++) {
+        const before = (await troupe.stats()).store.recorded;
+        const { store, ...costs } = await counted(troupe, () => session.turn(INPUT));
+        expect(costs).toEqual({ hooks: HOOKS, hookLane, main: [1, 0] });
+        expect([store.commits, store.records]).toEqual([1, records + 4]);
+        expect((await troupe.stats()).store.recorded - before).toBe(4);
+      }
+    },
+  );
 
   test("no message and no write more in a session that was closed and opened again", async () => {
     const { troupe, session } = await startReference({ tier: "inline", durable: true });
