@@ -11,7 +11,7 @@ import { quantile } from "./sampling.js";
 const TURNS = 20;
 const LENGTHS = [100, 5_000] as const;
 /** Sessions that are made and closed before anything is counted. */
-const WARM_UP = 300;
+const WARM_UP = 1_000;
 /** Calls under way at once while sessions are made, asked and parked. */
 const AT_ONCE = 50;
 
@@ -25,7 +25,7 @@ export const density: Bench = {
   async run(run) {
     exposeGc();
     const memory = { module: new URL("./plugins/memory.js", import.meta.url), tier: "inline" } as const;
-    const count = run.quick ? 2_000 : 10_000;
+    const count = run.quick ? 3_000 : 10_000;
     return withTroupe(
       { sessionWorkers: 1, plugins: [memory], parkAfterMs: Number.POSITIVE_INFINITY },
       async (troupe) => {
@@ -87,6 +87,7 @@ async function measureMemory(troupe: Troupe, count: number, run: BenchRun) {
   };
   // Compiled code and what threads set up once are nobody's.
   await eachOf(namesOf("warm-up", WARM_UP), make);
+  await eachOf(sessions, (session) => session.park());
   await eachOf(sessions.splice(0), (session) => session.close());
   const before = await held();
   await eachOf(namesOf("session", count), make);
