@@ -1,8 +1,6 @@
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import type { Session, Troupe } from "../src/index.js";
+import { eachOf, exposeGc, heldBy, MEMORY_PLUGIN } from "./held.js";
 import { grow, withTroupe } from "./long-session.js";
-import { heldHere } from "./plugins/memory.js";
 import { INPUT } from "./reference-turn.js";
 import type { Bench, BenchRun } from "./report.js";
 import { quantile } from "./sampling.js";
@@ -21,19 +19,26 @@ export const density: Bench = {
   bars: [
     { id: "parked_bytes", atMost: 1_024, says: "bytes per parked session, session worker and main thread together" },
     { id: "resident_kb", atMost: 60, says: `KB per idle session in memory after ${TURNS} turns, likewise` },
+    { id: "resume_100_ms", atMost: 10, says: "ms until a parked session of 100 turns has answered, p95" },
+    { id: "resume_5000_vs_100", atMost: 2, says: "the same with 5,000 turns, over that" },
   ],
   async run(run) {
     exposeGc();
-    const memory = { module: new URL("./plugins/memory.js", import.meta.url), tier: "inline" } as const;
     const count = run.quick ? 3_000 : 10_000;
     return withTroupe(
-      { sessionWorkers: 1, plugins: [memory], parkAfterMs: Number.POSITIVE_INFINITY },
+      { sessionWorkers: 1, plugins: [MEMORY_PLUGIN], parkAfterMs: Number.POSITIVE_INFINITY },
       async (troupe) => {
         const held = await measureMemory(troupe, count, run);
         const returns = [];
         for (const turns of LENGTHS) returns.push(await measureReturns(troupe, turns, run));
+        const [short, long] = returns.map(({ wake }) => quantile(wake, 0.95)) as [number, number];
         return {
-          ratios: { parked_bytes: held.parked / count, resident_kb: held.resident / count / 1024 },
+          ratios: {
+            parked_bytes: held.parked / count,
+            resident_kb: held.resident / count / 1024,
+            resume_100_ms: short,
+            resume_5000_vs_100: long / short,
+          },
           samples: { sessions: count, held, returns },
           tables: [
             {
@@ -68,14 +73,13 @@ export const density: Bench = {
   },
 };
 
-interface Held {
+interface Each {
   readonly resident: number;
   readonly parked: number;
 }
 
 async function measureMemory(troupe: Troupe, count: number, run: BenchRun) {
   const probe = await troupe.session("probe");
-  const held = async () => ({ worker: await probe.query<number>("memory.held"), main: heldHere() });
   const parent = await troupe.session("parent");
   await grow(parent, TURNS - 1, run.progress);
   const sessions: Session[] = [];
@@ -86,22 +90,22 @@ async function measureMemory(troupe: Troupe, count: number, run: BenchRun) {
     if (sessions.length % 500 === 0) run.progress(`${sessions.length} of ${count} sessions`);
   };
   // Compiled code and what threads set up once are nobody's.
-  await eachOf(namesOf("warm-up", WARM_UP), make);
-  await eachOf(sessions, (session) => session.park());
-  await eachOf(sessions.splice(0), (session) => session.close());
-  const before = await held();
-  await eachOf(namesOf("session", count), make);
+  await eachOf(namesOf("warm-up", WARM_UP), AT_ONCE, make);
+  await eachOf(sessions, AT_ONCE, (session) => session.park());
+  await eachOf(sessions.splice(0), AT_ONCE, (session) => session.close());
+  const before = await heldBy(probe);
+  await eachOf(namesOf("session", count), AT_ONCE, make);
   const { resident: residents } = (await troupe.stats()).sessions;
   if (residents < count) throw new Error(`Only ${residents} of ${count} sessions are in memory.`);
-  const full = await held();
+  const full = await heldBy(probe);
   run.progress("parking");
-  await eachOf(sessions, (session) => session.park());
+  await eachOf(sessions, AT_ONCE, (session) => session.park());
   const { parked } = (await troupe.stats()).sessions;
   if (parked !== count) throw new Error(`${parked} of ${count} sessions are parked.`);
   // The handles are the host's, and a host that parks need not keep them.
   sessions.length = 0;
-  const empty = await held();
-  const of = (thread: "worker" | "main"): Held => ({
+  const empty = await heldBy(probe);
+  const of = (thread: "worker" | "main"): Each => ({
     resident: full[thread] - before[thread],
     parked: empty[thread] - before[thread],
   });
@@ -129,17 +133,3 @@ async function measureReturns(troupe: Troupe, turns: number, run: BenchRun) {
 }
 
 const namesOf = (kind: string, count: number) => Array.from({ length: count }, (_, n) => `${kind}-${n}`);
-
-async function eachOf<T>(items: readonly T[], call: (item: T) => Promise<unknown>): Promise<void> {
-  const left = [...items].reverse();
-  const worker = async () => {
-    for (let item = left.pop(); item !== undefined; item = left.pop()) await call(item);
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, worker));
-}
-
-/** For threads that start later too; this one has its global object already. */
-function exposeGc(): void {
-  setFlagsFromString("--expose-gc");
-  globalThis.gc ??= runInNewContext("gc") as NonNullable<typeof globalThis.gc>;
-}

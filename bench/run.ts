@@ -1,4 +1,6 @@
 import { parseArgs } from "node:util";
+import { commits } from "./commits.js";
+import { cycles } from "./cycles.js";
 import { density } from "./density.js";
 import { fork } from "./fork.js";
 import { hooks } from "./hooks.js";
@@ -7,7 +9,7 @@ import { Progress } from "./progress.js";
 import { asJson, asText, type Bench } from "./report.js";
 import { turns } from "./turns.js";
 
-const BENCHES: readonly Bench[] = [hooks, turns, length, fork, density];
+const BENCHES: readonly Bench[] = [hooks, turns, length, fork, density, commits, cycles];
 
 const USAGE = `npm run -s bench -- <name> [--json] [--quick] [--only <variant>]...
 

@@ -16,6 +16,11 @@ export type AppendNode =
 
 export interface AppendRequest {
   readonly nodes: readonly AppendNode[];
+  /**
+   * Names the append: asked for again under the same id it answers as it did the first time and appends nothing. The
+   * same id with other nodes is refused with `operation_key_conflict`. A session remembers the last 64.
+   */
+  readonly operationId?: string;
   /** Append only when this node is on the active path; otherwise nothing is written. */
   readonly requiresAncestorNodeId?: string;
 }
@@ -55,6 +60,17 @@ export function messageOfNode(node: AppendNode, id: string, origin: Origin): Mes
 /** Records are kept with the history, but are not part of the conversation. */
 export function isConversation({ role }: Message): boolean {
   return role !== "record";
+}
+
+/** A request from outside, checked: `invalid_nodes` says what is wrong with it. */
+export function checkAppend(request: unknown): AppendRequest {
+  const { nodes, operationId, requiresAncestorNodeId } = (request ?? {}) as Partial<Record<string, unknown>>;
+  checkNodes(nodes);
+  if (operationId !== undefined && (typeof operationId !== "string" || operationId === ""))
+    throw invalid("their operationId must be a text that is not empty");
+  if (requiresAncestorNodeId !== undefined && typeof requiresAncestorNodeId !== "string")
+    throw invalid("their requiresAncestorNodeId must be the id of a node");
+  return request as AppendRequest;
 }
 
 const ROLES: readonly unknown[] = ["user", "system", "assistant"];

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import {
   admitInput,
   asTroupeError,
-  checkNodes,
+  checkAppend,
   checkSessionId,
   checkTurnInput,
   type Json,
@@ -135,7 +135,7 @@ export class Troupe implements AsyncDisposable {
       compact: (id, instructions) =>
         this.#use(id, (worker) => worker.inOrder("compact", { sessionId: id, instructions })),
       append: async (id, request) => {
-        checkNodes(request?.nodes);
+        checkAppend(request);
         return this.#use(id, (worker) => worker.inOrder("append", { sessionId: id, request }));
       },
       addInput: async (id, input, options) => {

@@ -1,8 +1,7 @@
 import {
-  type AppendRequest,
   aborted,
   asTroupeError,
-  checkNodes,
+  checkAppend,
   type Message,
   type SessionCreateRequest,
   type ToolAvailability,
@@ -131,9 +130,7 @@ async function ownCall(session: Session, { pluginId, method, args }: HostCallReq
       return undefined;
     }
     case "appendSessionNodes": {
-      const request = (args[1] ?? {}) as AppendRequest;
-      checkNodes(request.nodes);
-      return session.append(request, { kind: "plugin", pluginId });
+      return session.append(checkAppend(args[1]), { kind: "plugin", pluginId });
     }
     default:
       throw new TroupeError("unknown_method", `A session does not serve ${method}.`);

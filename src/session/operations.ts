@@ -35,7 +35,7 @@ export async function runOperation(session: Session, request: OperationRequest):
   const { kind, name, args, about, key, signal } = request;
   const { link, slot, spec } = session.hooks.operation(kind, name);
   const sessionId = operationSession(spec, about, session.id);
-  const done = key === undefined ? undefined : await session.receipt(key, name);
+  const done = key === undefined ? undefined : await session.receipts.operation(key, name);
   if (done !== undefined) return { receipt: done, repeated: true };
   // Given up while it waited for its place.
   if (signal.aborted) throw aborted(signal);
@@ -53,7 +53,7 @@ export async function runOperation(session: Session, request: OperationRequest):
     turns: directives.map(({ input }) => input),
   };
   if (!needsItsTurn(session, request)) return { receipt, repeated: false };
-  if (key !== undefined) await session.keepReceipt(key, name, receipt);
+  if (key !== undefined) await session.receipts.keepOperation(key, name, receipt);
   const nodes = events.map(
     (event): AppendNode => ({ kind: "plugin", pluginType: `event.${event.name}`, body: event.payload ?? null }),
   );

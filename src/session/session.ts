@@ -53,7 +53,8 @@ import { SessionHooks } from "./hooks.js";
 import type { HostRelay, TraceSink } from "./host-relay.js";
 import type { JournalWriter, UnfinishedTurn } from "./journal.js";
 import type { PluginSlot } from "./plugin-link.js";
-import type { MessageRange, OperationReceipt } from "./protocol.js";
+import type { MessageRange } from "./protocol.js";
+import { type KeepAppend, Receipts } from "./receipts.js";
 import type { SessionInputs } from "./session-inputs.js";
 import type { SessionProtocol } from "./session-protocol.js";
 import { Spending, type SpendingReport } from "./spending.js";
@@ -162,6 +163,8 @@ export class Session {
   readonly inputs: SessionInputs;
   readonly prompts = new PromptCache();
   readonly #turnKeys: TurnKeys;
+  /** What was asked for under a key, and what came of it. */
+  readonly receipts: Receipts;
   readonly blobs: Blobs;
   readonly spending: Spending;
   /** Tool calls whose answer comes from outside. */
@@ -177,13 +180,14 @@ export class Session {
   #config: SessionConfig;
   #head: Head | undefined;
   #history: Message[] | undefined;
+  /** Set while it is being read. */
+  #reading: Promise<readonly Message[]> | undefined;
   #hasAttachments = false;
   #promptLayers: readonly PromptLayer[];
   #stale = false;
   readonly #changed = new ChangedComponents();
   /** Usage of other sources that no commit has written yet. */
   #unwrittenUsage: Ledger = [];
-  #receipts: readonly KeptReceipt[] | undefined;
   /** The write under way: one at a time, because each builds on the head before. */
   #writing: Promise<unknown> | undefined;
 
@@ -201,6 +205,11 @@ export class Session {
     this.blobs = new Blobs(parts.services.store);
     this.spending = new Spending(parts.budget, parts.services.prices, () => this.spentSoFar());
     this.#turnKeys = new TurnKeys(parts.services.store);
+    this.receipts = new Receipts({
+      store: parts.services.store,
+      head: () => this.#head,
+      changed: (component, bytes) => this.#changed.set(component, bytes),
+    });
     this.#head = parts.head && { ...parts.head, ledger: ledgerOf(parts.head) };
     this.catalog = new SessionCatalog(this);
   }
@@ -261,14 +270,20 @@ export class Session {
   }
 
   /** The messages of the current frame, read when something first needs them: opening and forking cost the same at any length. */
-  async history(): Promise<readonly Message[]> {
+  history(): Promise<readonly Message[]> {
+    if (this.#history !== undefined) return Promise.resolve(this.#history);
+    this.#reading ??= this.#readHistory().finally(() => {
+      this.#reading = undefined;
+    });
+    return this.#reading;
+  }
+
+  async #readHistory(): Promise<readonly Message[]> {
+    const path = await this.services.store.history(this.#head?.leaf ?? null);
+    // The frame may have been left meanwhile: then this is no longer the history.
     if (this.#history === undefined) {
-      const path = await this.services.store.history(this.#head?.leaf ?? null);
-      // Somebody else may have read it meanwhile, and gone on with it.
-      if (this.#history === undefined) {
-        this.#history = path.filter(isConversation);
-        this.#hasAttachments = haveAttachments(this.#history);
-      }
+      this.#history = path.filter(isConversation);
+      this.#hasAttachments = haveAttachments(this.#history);
     }
     return this.#history;
   }
@@ -465,9 +480,17 @@ export class Session {
 
   /**
    * Appends nodes behind the stored leaf. When a node is required to be on the path and is not, nothing is written.
-   * A running turn's own messages follow when it commits.
+   * Under an operation id it is done once. A running turn's own messages follow when it commits.
    */
-  async append({ nodes, requiresAncestorNodeId }: AppendRequest, origin: Origin): Promise<AppendResult> {
+  append(request: AppendRequest, origin: Origin): Promise<AppendResult> {
+    const { operationId } = request;
+    if (operationId === undefined) return this.#append(request, origin);
+    return this.receipts.append(operationId, request, (keep) => this.#append(request, origin, keep));
+  }
+
+  async #append(request: AppendRequest, origin: Origin, keep?: KeepAppend): Promise<AppendResult> {
+    const { nodes, requiresAncestorNodeId } = request;
+    const { frameId } = this;
     const leaf = this.#head?.leaf ?? null;
     if (requiresAncestorNodeId !== undefined && !(await this.services.store.onPath(leaf, requiresAncestorNodeId))) {
       return { status: "stale_branch", currentLeafNodeId: leaf, requiredNodeId: requiresAncestorNodeId };
@@ -475,18 +498,22 @@ export class Session {
     await this.protocol.append(nodes);
     if (nodes.length === 0) return { status: "appended", nodeIds: [], leafNodeId: leaf ?? "" };
     await this.history();
-    let nodeIds: readonly string[] = [];
-    const { leaf: now } = await this.#write((previous, next) => {
+    let result: AppendResult | undefined;
+    await this.#write((previous, next) => {
+      if (this.frameId !== frameId) return undefined;
       const id = segmentId(this.id, next);
       const messages = nodes.map((node, index) => messageOfNode(node, nodeId(id, index), origin));
-      nodeIds = messages.map((message) => message.id);
+      const nodeIds = messages.map((message) => message.id);
+      result = { status: "appended", nodeIds, leafNodeId: nodeId(id, nodes.length - 1) };
+      keep?.(result);
       return {
         operation: "append",
         segment: { id, parent: previous?.leaf ?? null, messages },
         adopted: () => this.#grow(messages.filter(isConversation)),
       };
     });
-    return { status: "appended", nodeIds, leafNodeId: now as string };
+    // The frame was left meanwhile: another path, and another answer perhaps.
+    return result ?? this.#append(request, origin, keep);
   }
 
   /** Throws `frame_exists` for the current frame and those that were left. */
@@ -610,27 +637,6 @@ export class Session {
     return input ?? null;
   }
 
-  /** What an operation came to that was asked for under this key before. */
-  async receipt(key: string, name: string): Promise<OperationReceipt | undefined> {
-    const known = (await this.#keptReceipts()).find((entry) => entry.key === key);
-    if (known === undefined || known.name === name) return known?.receipt;
-    throw new TroupeError("operation_key_conflict", `Key ${key} was used for ${known.name} before, not for ${name}.`, {
-      details: { key, name: known.name },
-    });
-  }
-
-  /** Stored with the operation's own write. */
-  async keepReceipt(key: string, name: string, receipt: OperationReceipt): Promise<void> {
-    this.#receipts = [...(await this.#keptReceipts()), { key, name, receipt }].slice(-MAX_RECEIPTS);
-    this.#changed.set(COMPONENT.receipts, encode(this.#receipts));
-  }
-
-  async #keptReceipts(): Promise<readonly KeptReceipt[]> {
-    const reader = new ComponentReader(this.services.store, this.#head);
-    this.#receipts ??= (await reader.value<readonly KeptReceipt[]>(COMPONENT.receipts)) ?? [];
-    return this.#receipts;
-  }
-
   /** Counts usage that is not of the session's own turns. Written with the running turn, or else at once. */
   async recordUsage(entry: LedgerEntry): Promise<void> {
     if (isZeroUsage(entry.usage)) return;
@@ -659,7 +665,7 @@ export class Session {
    * One atomic write: what `plan` says, and everything that changed beside the history. Whatever a write fails for,
    * what is stored may no longer be what is here.
    */
-  async #write(plan: (previous: Head | undefined, revision: number) => WritePlan): Promise<Head> {
+  async #write(plan: Plan): Promise<Head> {
     while (this.#writing !== undefined) await this.#writing.catch(ignore);
     const writing = this.#writeNow(plan);
     this.#writing = writing;
@@ -670,10 +676,11 @@ export class Session {
     }
   }
 
-  async #writeNow(plan: (previous: Head | undefined, revision: number) => WritePlan): Promise<Head> {
+  async #writeNow(plan: Plan): Promise<Head> {
     const previous = this.#head;
     const revision = this.revision + 1;
     const planned = plan(previous, revision);
+    if (planned === undefined) return previous as Head;
     const { segment, head: changes, clearsJournal = false, spent = [], adopted } = planned;
     const { exactOperation = `${planned.operation}:${randomUUID()}` } = planned;
     const components = this.#changes();
@@ -750,13 +757,8 @@ function turnOperation(call: string, turnIndex: number): string {
   return `turn:${call}:${turnIdOf(turnIndex)}`;
 }
 
-interface KeptReceipt {
-  readonly key: string;
-  readonly name: string;
-  readonly receipt: OperationReceipt;
-}
-/** Whoever asks again does so soon: older receipts make room. */
-const MAX_RECEIPTS = 64;
+/** Says what to write over a head; nothing, when it finds that there is nothing to be written. */
+type Plan = (previous: Head | undefined, revision: number) => WritePlan | undefined;
 
 /** What one write changes beside the components. */
 interface WritePlan {

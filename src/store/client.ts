@@ -1,13 +1,15 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { MessagePort } from "node:worker_threads";
-import type {
-  Commit,
-  CommitReceipt,
-  Head,
-  JournalClearing,
-  JournalEntry,
-  JournalReceipt,
-  JournalRow,
-  Message,
+import {
+  type Commit,
+  type CommitReceipt,
+  type Head,
+  type JournalClearing,
+  type JournalEntry,
+  type JournalReceipt,
+  type JournalRow,
+  type Message,
+  TroupeError,
 } from "../kernel/index.js";
 import { Lane } from "../wire/index.js";
 import type { StoreOptions } from "./contract.js";
@@ -36,6 +38,7 @@ export class StoreClient {
   readonly #lane: Lane;
   readonly #path: string | undefined;
   #opened: LmdbReader | undefined;
+  #closed = false;
 
   constructor({ port, options }: StoreClientOptions) {
     this.#lane = new Lane(port, { name: "store worker" });
@@ -119,6 +122,7 @@ export class StoreClient {
 
   /** Commits without an answer reject with `worker_lost`; they may have been written. */
   close(): void {
+    this.#closed = true;
     this.#lane.close();
     this.#opened?.close();
     this.#opened = undefined;
@@ -131,8 +135,13 @@ export class StoreClient {
 
   async #read<M extends ReadMethod>(method: M, ask: StoreCalls[M]["ask"]): Promise<StoreCalls[M]["answer"]> {
     const reader = this.#reader();
-    return reader === undefined ? this.#call(method, ask) : READS[method](reader, ask);
+    return reader === undefined ? this.#call(method, ask) : READS[method](reader, ask, this.#pause);
   }
+
+  readonly #pause = async (): Promise<void> => {
+    await nextTurn();
+    if (this.#closed) throw new TroupeError("store_closed", "The store is closed.");
+  };
 
   #reader(): LmdbReader | undefined {
     if (this.#path !== undefined) this.#opened ??= openLmdbReader(this.#path);

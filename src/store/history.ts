@@ -44,17 +44,49 @@ export interface HistoryTail {
  */
 export function readTail(reader: SegmentReader, leaf: string | null, count: number): HistoryTail {
   const newestFirst: (readonly Message[])[] = [];
-  let wanted = count;
-  const segments = new SegmentCache(reader);
-  for (const { outline, index } of pathTo(segments.outlineOf, leaf)) {
-    if (wanted <= 0) return { messages: newestFirst.reverse().flat(), before: nodeId(outline.id, index) };
-    const { messages } = segments.read(outline.id);
+  let [wanted, before] = [count, leaf];
+  for (const { segment, index } of wanted > 0 ? segmentsTo(reader, leaf) : []) {
     const from = Math.max(0, index + 1 - wanted);
-    newestFirst.push(messages.slice(from, index + 1));
-    if (from > 0) return { messages: newestFirst.reverse().flat(), before: nodeId(outline.id, from - 1) };
+    newestFirst.push(segment.messages.slice(from, index + 1));
+    before = from > 0 ? nodeId(segment.id, from - 1) : segment.parent;
     wanted -= index + 1;
+    if (wanted <= 0) break;
   }
-  return { messages: newestFirst.reverse().flat(), before: null };
+  return { messages: newestFirst.reverse().flat(), before };
+}
+
+/** Messages that are decoded before somebody else has the thread: a few milliseconds' worth. */
+const SLICE = 256;
+
+/**
+ * The same as `readHistory`, without keeping the thread to itself: a long history is read in slices, with a pause
+ * after each. Whoever pauses may throw there to end it.
+ */
+export async function readHistoryInSlices(
+  reader: SegmentReader,
+  leaf: string | null,
+  pause: () => Promise<void>,
+): Promise<Message[]> {
+  const newestFirst: (readonly Message[])[] = [];
+  let read = 0;
+  for (const { segment, index } of segmentsTo(reader, leaf)) {
+    newestFirst.push(segment.messages.slice(0, index + 1));
+    read += index + 1;
+    if (read < SLICE) continue;
+    read = 0;
+    await pause();
+  }
+  return newestFirst.reverse().flat();
+}
+
+/** The segments from a node back to the root, each decoded when it is come to. */
+function* segmentsTo(reader: SegmentReader, leaf: string | null) {
+  let segment: Segment | undefined;
+  const outlineOf = (id: string): SegmentOutline => {
+    segment = checked(id, decodeSegment, bytesOf(reader, id));
+    return { id, parent: segment.parent, count: segment.messages.length };
+  };
+  for (const { index } of pathTo(outlineOf, leaf)) yield { segment: segment as Segment, index };
 }
 
 /** Is a node on the way from the root to `leaf`? Reads no messages. */

@@ -7,6 +7,7 @@ export {
   type MessageNode,
   outlinesOf,
   readHistory,
+  readHistoryInSlices,
   readTail,
   readTree,
 } from "./history.js";

@@ -1,21 +1,28 @@
 import { nodesBetween } from "../kernel/index.js";
 import type { StoreReader } from "./contract.js";
-import { isOnPath, outlinesOf, readHistory, readTail, readTree } from "./history.js";
+import { isOnPath, outlinesOf, readHistoryInSlices, readTail, readTree } from "./history.js";
 import type { StoreCalls } from "./protocol.js";
 
 /** The calls that change nothing. */
 export type ReadMethod = Exclude<keyof StoreCalls, "commit" | "record" | "clearJournal" | "delete">;
 
-/** How each is answered: by the store worker for a memory store, by the asking thread for one with a path. */
+/**
+ * How each is answered: by the store worker for a memory store, by the asking thread for one with a path. What may take
+ * long pauses now and then, and ends when `pause` throws.
+ */
 export const READS: {
-  readonly [M in ReadMethod]: (reader: StoreReader, ask: StoreCalls[M]["ask"]) => StoreCalls[M]["answer"];
+  readonly [M in ReadMethod]: (
+    reader: StoreReader,
+    ask: StoreCalls[M]["ask"],
+    pause: () => Promise<void>,
+  ) => StoreCalls[M]["answer"] | Promise<StoreCalls[M]["answer"]>;
 } = {
   head: (reader, sessionId) => reader.head(sessionId) ?? null,
-  load(reader, sessionId) {
+  async load(reader, sessionId, pause) {
     const head = reader.head(sessionId);
-    return head === undefined ? null : { head, history: readHistory(reader, head.leaf) };
+    return head === undefined ? null : { head, history: await readHistoryInSlices(reader, head.leaf, pause) };
   },
-  history: readHistory,
+  history: readHistoryInSlices,
   tail: (reader, [leaf, count]) => readTail(reader, leaf, count),
   onPath: (reader, [leaf, node]) => isOnPath(reader, leaf, node),
   nodesBetween: (reader, [from, to]) => nodesBetween(outlinesOf(reader), from, to),

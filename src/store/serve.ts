@@ -43,10 +43,7 @@ export class StoreServer {
     this.maintenance = new Maintenance({
       backend,
       write: (write) => this.#enqueue(write),
-      pause: async () => {
-        await nextTurn();
-        if (this.#closed !== undefined) throw storeClosed();
-      },
+      pause: this.#pause,
     });
   }
 
@@ -95,6 +92,12 @@ export class StoreServer {
     this.#backend.close();
   }
 
+  /** For work that takes long: whoever else waits has its turn. */
+  readonly #pause = async (): Promise<void> => {
+    await nextTurn();
+    if (this.#closed !== undefined) throw storeClosed();
+  };
+
   #answer(method: string, payload: unknown): unknown {
     // Both sides of the lane are typed by StoreCalls; here only the name is checked.
     switch (method) {
@@ -108,8 +111,12 @@ export class StoreServer {
         return this.deleteSession(payload as DeleteRequest);
     }
     if (!Object.hasOwn(READS, method)) throw new TroupeError("unknown_method", `The store has no method ${method}.`);
-    const read = READS[method as ReadMethod] as (reader: StoreReader, ask: unknown) => unknown;
-    return read(this.#backend, payload);
+    const read = READS[method as ReadMethod] as (
+      reader: StoreReader,
+      ask: unknown,
+      pause: () => Promise<void>,
+    ) => unknown;
+    return read(this.#backend, payload, this.#pause);
   }
 
   /** `Receipt`: what the planner answers to this kind of write. */

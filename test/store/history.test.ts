@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { isOnPath, openMemory, readHistory, readTail, readTree } from "../../src/store/index.js";
+import { isOnPath, openMemory, readHistory, readHistoryInSlices, readTail, readTree } from "../../src/store/index.js";
 import { encode } from "../../src/wire/index.js";
 import { commit, segmentBytes, textsOf, turn } from "./commits.js";
 
@@ -36,9 +36,9 @@ const long = {
 };
 
 test.each<[number, string[], string | null, string[]]>([
-  [0, [], "a@3.1", ["a@3"]],
+  [0, [], "a@3.1", []],
   [1, ["seven"], "a@3.0", ["a@3"]],
-  [2, ["six", "seven"], "a@2.1", ["a@3", "a@2"]],
+  [2, ["six", "seven"], "a@2.1", ["a@3"]],
   [3, ["four", "six", "seven"], "a@2.0", ["a@3", "a@2"]],
   [6, ["one", "two", "three", "four", "six", "seven"], null, ["a@3", "a@2", "a@1"]],
   [99, ["one", "two", "three", "four", "six", "seven"], null, ["a@3", "a@2", "a@1"]],
@@ -58,6 +58,39 @@ test("a history is read in pages, each beginning where the last one ended", () =
     at = before;
   }
   expect(pages.flat()).toEqual(["one", "two", "three", "four", "six", "seven"]);
+});
+
+/** A history of so many messages, two a segment. */
+function manySegments(count: number): Record<string, Uint8Array> {
+  const segments: Record<string, Uint8Array> = {};
+  for (let n = 1; n <= count / 2; n++) {
+    segments[`a@${n}`] = segmentBytes(`a@${n}`, n === 1 ? null : `a@${n - 1}.1`, [`${n} asked`, `${n} answered`]);
+  }
+  return segments;
+}
+
+test("a long history is read in slices of 256 messages, and others have the thread between them", async () => {
+  const stored = counting(manySegments(1_000));
+  const readBefore: number[] = [];
+  const pause = async () => {
+    readBefore.push(stored.read.length);
+  };
+  const messages = await readHistoryInSlices(stored, "a@500.1", pause);
+  expect(messages).toEqual(readHistory(stored, "a@500.1"));
+  expect(readBefore).toEqual([128, 256, 384]);
+});
+
+test("whoever pauses a long reading can end it", async () => {
+  const stored = counting(manySegments(1_000));
+  const pause = () => Promise.reject(new Error("closed"));
+  await expect(readHistoryInSlices(stored, "a@500.1", pause)).rejects.toThrow("closed");
+  expect(stored.read).toHaveLength(128);
+});
+
+test("records that form a ring are found in slices too", async () => {
+  const ring = { ...manySegments(1_000), "a@1": segmentBytes("a@1", "a@500.1", ["1 asked", "1 answered"]) };
+  const reading = readHistoryInSlices(reader(ring), "a@500.1", async () => {});
+  await expect(reading).rejects.toMatchObject({ code: "history_damaged" });
 });
 
 test("whether a node is on a path is found without decoding a message", () => {

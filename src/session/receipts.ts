@@ -1,0 +1,104 @@
+import { type AppendRequest, type AppendResult, type Head, TroupeError } from "../kernel/index.js";
+import type { StoreClient } from "../store/index.js";
+import { contentHash, encode } from "../wire/index.js";
+import { COMPONENT, ComponentReader } from "./components.js";
+import type { OperationReceipt } from "./protocol.js";
+
+/** Whoever asks again does so soon: older receipts make room. */
+const MAX_RECEIPTS = 64;
+
+interface Kept {
+  readonly key: string;
+  /** Of the operation, or `append`. */
+  readonly name: string;
+  /** What was to be appended, as a hash. */
+  readonly content?: string;
+  readonly receipt: OperationReceipt | AppendResult;
+}
+
+export interface ReceiptsParts {
+  readonly store: StoreClient;
+  readonly head: () => Head | undefined;
+  /** Has the component stored with the next commit. */
+  readonly changed: (component: string, bytes: Uint8Array) => void;
+}
+
+/** What came of the last things that were asked for under a key, so that asking again does nothing twice. */
+export class Receipts {
+  readonly #parts: ReceiptsParts;
+  #kept: readonly Kept[] | undefined;
+  /** Appends under a key wait for each other: who asks again meanwhile finds it done. */
+  #appending: Promise<unknown> = Promise.resolve();
+
+  constructor(parts: ReceiptsParts) {
+    this.#parts = parts;
+  }
+
+  /** What an operation came to that was asked for under this key before. */
+  async operation(key: string, name: string): Promise<OperationReceipt | undefined> {
+    return (await this.#find(key, name))?.receipt as OperationReceipt | undefined;
+  }
+
+  /** Stored with the operation's own write. */
+  async keepOperation(key: string, name: string, receipt: OperationReceipt): Promise<void> {
+    await this.#load();
+    this.#keep({ key, name, receipt });
+  }
+
+  /** Appends once: asked for again, it answers as it did the first time, although the session may have moved on. */
+  append(key: string, request: AppendRequest, run: (keep: KeepAppend) => Promise<AppendResult>): Promise<AppendResult> {
+    const appended = this.#appending.then(async () => {
+      const content = contentHash(encode([request.nodes, request.requiresAncestorNodeId ?? null]));
+      const done = await this.#find(key, APPEND, content);
+      if (done !== undefined) return done.receipt as AppendResult;
+      try {
+        return await run((receipt) => this.#keep({ key, name: APPEND, content, receipt }));
+      } catch (error) {
+        this.#drop(key);
+        throw error;
+      }
+    });
+    this.#appending = appended.catch(ignore);
+    return appended;
+  }
+
+  async #find(key: string, name: string, content?: string): Promise<Kept | undefined> {
+    const known = (await this.#load()).find((entry) => entry.key === key);
+    if (known === undefined || (known.name === name && known.content === content)) return known;
+    const before = known.name === name ? "something else" : known.name;
+    throw new TroupeError("operation_key_conflict", `Key ${key} was used for ${before} before, not for this ${name}.`, {
+      details: { key, name: known.name },
+    });
+  }
+
+  #keep(kept: Kept): void {
+    this.#become([...(this.#kept ?? []), kept].slice(-MAX_RECEIPTS));
+  }
+
+  /** Nothing was stored. */
+  #drop(key: string): void {
+    const rest = this.#kept?.filter((entry) => entry.key !== key);
+    if (rest !== undefined && rest.length !== this.#kept?.length) this.#become(rest);
+  }
+
+  #become(kept: readonly Kept[]): void {
+    this.#kept = kept;
+    this.#parts.changed(COMPONENT.receipts, encode(kept));
+  }
+
+  async #load(): Promise<readonly Kept[]> {
+    if (this.#kept === undefined) {
+      const reader = new ComponentReader(this.#parts.store, this.#parts.head());
+      const stored = (await reader.value<readonly Kept[]>(COMPONENT.receipts)) ?? [];
+      this.#kept ??= stored;
+    }
+    return this.#kept;
+  }
+}
+
+/** Called where the append's write is planned, so that both are stored together. */
+export type KeepAppend = (result: AppendResult) => void;
+
+const APPEND = "append";
+
+function ignore(): void {}
