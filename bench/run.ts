@@ -19,7 +19,7 @@ ${BENCHES.map(({ name, question }) => `  ${name.padEnd(8)} ${question}`).join("\
 Options
   --json    one JSON object on stdout: { bench, ratios, samples }
   --quick   at most 40 s, with fewer samples
-  --only    turns: only this variant (inline, isolated, durable, stateful), for a profiler; may be repeated
+  --only    turns: only this variant (inline, isolated, durable, committed, stateful), for a profiler; may be repeated
   --help    this text`;
 
 process.exitCode = await main(process.argv.slice(2));

@@ -12,7 +12,8 @@ const PLUGIN_ID = "bench.reference";
 const BARS: readonly Bar[] = [
   { id: "turn_added_us_inline", says: "us per turn over the bare loop: hooks and tool inline, memory" },
   { id: "turn_added_us_isolated", says: "us per turn over the bare loop: hooks and tool isolated, memory" },
-  { id: "turn_added_us_durable", says: "us per turn over the bare loop: isolated, embedded store, synced" },
+  { id: "turn_added_us_durable", says: "us per turn over the bare loop: isolated, embedded store, synced, journaled" },
+  { id: "turn_added_us_committed", says: "us per turn over the bare loop: the same without the journal" },
   { id: "main_messages_per_turn", atMost: 2, says: "messages the main thread gets per turn, the most of any variant" },
 ];
 
@@ -22,8 +23,9 @@ interface VariantPlan {
   readonly tier: "inline" | "worker";
   readonly plugin: string;
   readonly durable: boolean;
+  readonly journal?: boolean;
 }
-type Variant = "inline" | "isolated" | "durable" | "stateful";
+type Variant = "inline" | "isolated" | "durable" | "committed" | "stateful";
 type Lap = "bare" | Variant;
 
 const VARIANTS: readonly VariantPlan[] = [
@@ -31,10 +33,18 @@ const VARIANTS: readonly VariantPlan[] = [
   { name: "isolated", says: "hooks isolated, memory", tier: "worker", plugin: "reference", durable: false },
   {
     name: "durable",
-    says: "hooks isolated, embedded store, synced",
+    says: "hooks isolated, embedded store, synced, journaled",
     tier: "worker",
     plugin: "reference",
     durable: true,
+  },
+  {
+    name: "committed",
+    says: "as durable, without the journal: one write per turn",
+    tier: "worker",
+    plugin: "reference",
+    durable: true,
+    journal: false,
   },
   {
     name: "stateful",
@@ -99,6 +109,7 @@ async function startRuntime(plan: VariantPlan): Promise<Runtime> {
     model: scriptedModel(SCRIPT),
     plugins: [{ module: new URL(`./plugins/${plan.plugin}.js`, import.meta.url), tier: plan.tier }],
     store: folder === undefined ? { memory: true } : { path: folder },
+    ...(plan.journal !== undefined && { journal: plan.journal }),
   });
   const sessions = await Promise.all(Array.from({ length: SESSIONS }, (_, n) => troupe.session(`session-${n}`)));
   const latencies: number[] = [];

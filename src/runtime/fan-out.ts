@@ -12,7 +12,7 @@ export interface RaceResult {
  * rejects with `race_without_winner`, which says how each ended.
  *
  * @example
- * const { winner, result } = await race(await session.forkMany(3), "Find a proof.");
+ * const { winner, result } = await race(await session.fork(3), "Find a proof.");
  */
 export async function race(sessions: readonly Session[], input: TurnInput, options?: TurnOptions): Promise<RaceResult> {
   const turns = sessions.map((session) => ({ session, turn: session.turn(input, options) }));
@@ -43,7 +43,7 @@ export async function race(sessions: readonly Session[], input: TurnInput, optio
  * Asks several sessions the same and waits for all of them, in the sessions' order. A turn that was refused rejects.
  *
  * @example
- * const results = await all(await session.forkMany(3), "Suggest a name.");
+ * const results = await all(await session.fork(3), "Suggest a name.");
  */
 export function all(
   sessions: readonly Session[],

@@ -271,14 +271,29 @@ export class Session {
    * const [question] = (await session.tree()).filter(({ role }) => role === "user");
    * const again = await session.fork({ at: question.node });
    */
-  fork(options: ForkOptions = {}): Promise<Session> {
-    return this.#driver.fork(this.id, options);
+  fork(options?: ForkOptions): Promise<Session>;
+  /**
+   * Several children of the same place; with an id theirs are `<id>/1`, `<id>/2`, … When one cannot be made, those that
+   * were are closed again and the reason rejects. See `race` and `all`.
+   *
+   * @example
+   * const { winner } = await race(await session.fork(3), "Find a proof.");
+   */
+  fork(count: number, options?: ForkOptions): Promise<readonly Session[]>;
+  fork(first: number | ForkOptions = {}, options: ForkOptions = {}): Promise<Session | readonly Session[]> {
+    return typeof first === "number" ? this.#forkMany(first, options) : this.#driver.fork(this.id, first);
   }
 
-  /** Several children of the same place; with an id theirs are `<id>/1`, `<id>/2`, … See `race` and `all`. */
-  forkMany(count: number, { id, ...options }: ForkOptions = {}): Promise<readonly Session[]> {
+  async #forkMany(count: number, { id, ...options }: ForkOptions): Promise<readonly Session[]> {
+    if (!Number.isSafeInteger(count) || count < 1)
+      throw new TroupeError("invalid_options", `A session is forked once or more often, not ${count} times.`);
     const ids = Array.from({ length: count }, (_, n) => (id === undefined ? {} : { id: `${id}/${n + 1}` }));
-    return Promise.all(ids.map((own) => this.fork({ ...options, ...own })));
+    const forks = await Promise.allSettled(ids.map((own) => this.fork({ ...options, ...own })));
+    const children = forks.flatMap((fork) => (fork.status === "fulfilled" ? [fork.value] : []));
+    const failed = forks.find((fork) => fork.status === "rejected");
+    if (failed === undefined) return children;
+    await Promise.allSettled(children.map((child) => child.close()));
+    throw failed.reason;
   }
 
   /**

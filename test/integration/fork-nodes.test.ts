@@ -110,7 +110,7 @@ describe("children of one place", () => {
     const troupe = await startTroupe({ model: ECHO });
     const session = await troupe.session("s");
     await session.turn("one");
-    const children = await session.forkMany(3, { id: "s/idea" });
+    const children = await session.fork(3, { id: "s/idea" });
     expect(children.map(({ id }) => id)).toEqual(["s/idea/1", "s/idea/2", "s/idea/3"]);
     const results = await all(children, "go");
     expect(results.map(({ sessionId, turnIndex }) => [sessionId, turnIndex])).toEqual([
@@ -123,7 +123,7 @@ describe("children of one place", () => {
   test("can race: the first that finishes wins, and the others are cancelled", async () => {
     const slow = scriptedModel({ turns: [[{ text: "slow", delayMs: 60_000 }]] });
     const troupe = await startTroupe({ model: ECHO, models: { slow } });
-    const children = await (await troupe.session("s")).forkMany(3);
+    const children = await (await troupe.session("s")).fork(3);
     for (const child of children.slice(1)) await child.configure({ model: "slow" });
     const { winner, result } = await race(children, "go");
     expect([winner.id, result.text]).toEqual([children[0]?.id, "go"]);
@@ -134,12 +134,27 @@ describe("children of one place", () => {
     }
   });
 
+  test("are all or none: what was made beside one that cannot be is closed again", async () => {
+    const troupe = await startTroupe({ model: ECHO });
+    const session = await troupe.session("s");
+    await session.turn("one");
+    await session.fork({ id: "c/2" });
+    expect((await refusalOf(session.fork(3, { id: "c" }))).code).toBe("session_exists");
+    expect((await refusalOf(troupe.move("c/1", 0))).code).toBe("session_unknown");
+  });
+
+  test.each([0, -1, 1.5, Number.NaN])("are at least one: %d is refused", async (count) => {
+    const troupe = await startTroupe({ model: ECHO });
+    const session = await troupe.session("s");
+    expect((await refusalOf(session.fork(count))).code).toBe("invalid_options");
+  });
+
   test("race without a winner says how each ended", async () => {
     const broken = scriptedModel({
       turns: [[{ text: "x", fail: { code: "model_refused", message: "no", status: 400 } }]],
     });
     const troupe = await startTroupe({ model: broken });
-    const children = await (await troupe.session("s")).forkMany(2, { id: "c" });
+    const children = await (await troupe.session("s")).fork(2, { id: "c" });
     const refusal = await refusalOf(race(children, "go"));
     expect([refusal.code, refusal.details]).toEqual([
       "race_without_winner",
