@@ -24,9 +24,14 @@ export const density: Bench = {
   ],
   async run(run) {
     exposeGc();
-    const count = run.quick ? 3_000 : 10_000;
+    const count = run.quick ? 2_000 : 10_000;
     return withTroupe(
-      { sessionWorkers: 1, plugins: [MEMORY_PLUGIN], parkAfterMs: Number.POSITIVE_INFINITY },
+      {
+        sessionWorkers: 1,
+        plugins: [MEMORY_PLUGIN],
+        parkAfterMs: Number.POSITIVE_INFINITY,
+        grown: Object.fromEntries(LENGTHS.map((turns) => [`returns-${turns}`, turns])),
+      },
       async (troupe) => {
         const held = await measureMemory(troupe, count, run);
         const returns = [];
@@ -115,7 +120,6 @@ async function measureMemory(troupe: Troupe, count: number, run: BenchRun) {
 
 async function measureReturns(troupe: Troupe, turns: number, run: BenchRun) {
   const session = await troupe.session(`returns-${turns}`);
-  await grow(session, turns, run.progress);
   const [park, wake, turn]: [number[], number[], number[]] = [[], [], []];
   const timed = async (into: number[], call: () => PromiseLike<unknown>) => {
     const started = performance.now();

@@ -1,5 +1,5 @@
 import type { Session, Troupe } from "../src/index.js";
-import { grow, withTroupe } from "./long-session.js";
+import { withTroupe } from "./long-session.js";
 import type { Bench } from "./report.js";
 import { type Contender, compare, middle, quantile, takeRounds } from "./sampling.js";
 
@@ -16,11 +16,8 @@ export const fork: Bench = {
     { id: "fork_records", atMost: 1, says: "records a fork writes: its head, and so no history" },
   ],
   run: (run) =>
-    withTroupe({ sessionWorkers: 2 }, async (troupe) => {
-      const short = await troupe.session("short");
-      await grow(short, SHORT, run.progress);
-      const long = await short.fork({ id: "long" });
-      await grow(long, LONG, run.progress);
+    withTroupe({ sessionWorkers: 2, grown: { short: SHORT, long: LONG } }, async (troupe) => {
+      const [short, long] = [await troupe.session("short"), await troupe.session("long")];
       const forks = { short: forksOf("short", short), long: forksOf("long", long) };
       const before = await troupe.stats();
       const rounds = await takeRounds([forks.short, forks.long], {
