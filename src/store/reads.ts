@@ -1,4 +1,4 @@
-import { nodesBetween } from "../kernel/index.js";
+import { nodesBetween, sessionDeleted } from "../kernel/index.js";
 import type { StoreReader } from "./contract.js";
 import { isOnPath, outlinesOf, readHistory, readTail, readTree } from "./history.js";
 import type { StoreCalls } from "./protocol.js";
@@ -10,7 +10,11 @@ export type ReadMethod = Exclude<keyof StoreCalls, "commit" | "record" | "clearJ
 export const READS: {
   readonly [M in ReadMethod]: (reader: StoreReader, ask: StoreCalls[M]["ask"]) => StoreCalls[M]["answer"];
 } = {
-  head: (reader, sessionId) => reader.head(sessionId) ?? null,
+  head(reader, sessionId) {
+    const head = reader.head(sessionId);
+    if (head === undefined && reader.isDeleted(sessionId)) throw sessionDeleted(sessionId);
+    return head ?? null;
+  },
   load(reader, sessionId) {
     const head = reader.head(sessionId);
     return head === undefined ? null : { head, history: readHistory(reader, head.leaf) };
