@@ -6,3 +6,4 @@ export type { ForkOptions, OperationOptions, Session, SteerOptions, TurnOptions 
 export type { TroupeStats } from "./stats.js";
 export { createTroupe, type SessionOptions, type ToolAnswer, type Troupe } from "./troupe.js";
 export type { Turn } from "./turn.js";
+export type { DeleteOptions } from "./upkeep.js";

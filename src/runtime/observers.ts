@@ -59,6 +59,11 @@ export class Observers {
     }
   }
 
+  /** A session is gone: there is nothing to watch any more. */
+  ended(sessionId: string): void {
+    for (const watching of [...this.#watching.values()]) if (watching.sessionId === sessionId) watching.observer.end();
+  }
+
   close(): void {
     for (const { observer } of [...this.#watching.values()]) observer.end();
   }

@@ -8,6 +8,16 @@ import {
 } from "../kernel/index.js";
 import type { OperationSpec } from "../plugin/index.js";
 import type { SessionPluginOptions } from "../session/index.js";
+import type {
+  ExportOptions,
+  ImportedSession,
+  ImportOptions,
+  ListRequest,
+  PruneOptions,
+  PruneReport,
+  SessionPage,
+  WorkOptions,
+} from "../store/index.js";
 import { sessionDriver } from "./driver.js";
 import { Moving } from "./moving.js";
 import { Observers } from "./observers.js";
@@ -17,6 +27,7 @@ import { Runtime } from "./runtime.js";
 import { Session, type SessionDriver } from "./session-handle.js";
 import { statsOf, type TroupeStats } from "./stats.js";
 import { Turns } from "./turns.js";
+import { type DeleteOptions, Upkeep } from "./upkeep.js";
 
 /**
  * Starts a runtime: session workers, plugin workers and the store worker. When something is wrong with the options, a
@@ -54,6 +65,7 @@ export class Troupe implements AsyncDisposable {
   readonly #observers: Observers;
   readonly #relay: Relay;
   readonly #moving: Moving;
+  readonly #upkeep: Upkeep;
   readonly #driver: SessionDriver;
   #forks = 0;
   #closing: Promise<void> | undefined;
@@ -75,6 +87,7 @@ export class Troupe implements AsyncDisposable {
     this.#observers = new Observers(runtime);
     this.#relay = new Relay(runtime, this.#turns);
     this.#moving = new Moving(runtime, this.#observers);
+    this.#upkeep = new Upkeep(runtime, { observers: this.#observers, relay: this.#relay });
     this.#driver = sessionDriver({
       runtime,
       turns: this.#turns,
@@ -160,6 +173,79 @@ export class Troupe implements AsyncDisposable {
    */
   recycle(worker: number): Promise<void> {
     return this.#moving.recycle(worker);
+  }
+
+  /**
+   * Deletes a session for good; false when the store had none. Its id is not used again (`session_deleted`); forks of it,
+   * and sessions it created, go on. What only it led to is removed by the next `prune`. While a turn runs or waits it is
+   * refused with `session_busy`, unless that is to be cancelled.
+   *
+   * @example
+   * await troupe.deleteSession("chat-42", { running: "cancel" });
+   */
+  deleteSession(id: string, options: DeleteOptions = {}): Promise<boolean> {
+    return this.#upkeep.deleteSession(id, options);
+  }
+
+  /**
+   * The sessions in the store, page by page, in the order of their ids. A session that never had a turn is not there yet.
+   *
+   * @example
+   * for (let after: string | null | undefined; after !== null; ) {
+   *   const { sessions, next } = await troupe.listSessions({ after });
+   *   for (const { id, turns } of sessions) console.log(id, turns);
+   *   after = next;
+   * }
+   */
+  listSessions(page: ListRequest = {}): Promise<SessionPage> {
+    return this.#upkeep.listSessions(page);
+  }
+
+  /**
+   * Removes from the store what no session leads to any more: history and attachments of deleted sessions, older plugin
+   * state; and journals, when it is told how old. Says what it kept and removed. Commits go on meanwhile.
+   *
+   * @example
+   * const { segments, components } = await troupe.prune();
+   */
+  prune(options: PruneOptions = {}): Promise<PruneReport> {
+    return this.#upkeep.prune(options);
+  }
+
+  /**
+   * A session as it is stored, with its whole history, state and attachments, as bytes or in a `file`: there whole or not
+   * at all. As `json` people can read it; both forms can be imported.
+   *
+   * @example
+   * await troupe.exportSession("chat-42", { file: "chat-42.troupe" });
+   * const bytes = await troupe.exportSession("chat-42", { format: "json" });
+   */
+  exportSession(id: string, options: ExportOptions & { readonly file: string }): Promise<undefined>;
+  exportSession(id: string, options?: ExportOptions): Promise<Uint8Array>;
+  exportSession(id: string, options: ExportOptions & { readonly file?: string } = {}): Promise<Uint8Array | undefined> {
+    return this.#upkeep.exportSession(id, options);
+  }
+
+  /**
+   * Makes an exported session one of this store, under its own id or another. Refused, and nothing written, with
+   * `session_exists`, `session_deleted`, `export_damaged`, `export_version_unknown` or `export_file_failed`.
+   *
+   * @example
+   * const { sessionId } = await troupe.importSession("chat-42.troupe", { id: "chat-43" });
+   * const session = await troupe.session(sessionId);
+   */
+  importSession(source: string | URL | Uint8Array, options: ImportOptions = {}): Promise<ImportedSession> {
+    return this.#upkeep.importSession(source, options);
+  }
+
+  /**
+   * Copies the store as it is at one moment into an empty folder, while turns go on. The copy is a store like any other.
+   *
+   * @example
+   * await troupe.backup(`./backups/${new Date().toISOString()}`);
+   */
+  backup(folder: string, options: Pick<WorkOptions, "signal"> = {}): Promise<void> {
+    return this.#upkeep.backup(folder, options);
   }
 
   /** For tests and operators: ends a thread as a crash would. */
