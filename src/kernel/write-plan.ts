@@ -139,7 +139,9 @@ function planSweep(facts: WriteFacts, { segments, components, journals, recorded
 
 /** Parts of a session that is not there yet; nobody sees them before its head, which is refused while one is missing. */
 function planImport(facts: WriteFacts, { sessionId, segments, components, head }: ImportWrite): Planned {
-  if (facts.head(sessionId) !== undefined) throw sessionExists(sessionId);
+  // An unfinished first turn is a session too.
+  const isTaken = facts.head(sessionId) !== undefined || facts.journal(sessionId).length > 0;
+  if (isTaken) throw sessionExists(sessionId);
   if (facts.isDeleted(sessionId)) throw sessionDeleted(sessionId);
   const stranger = segments.find(
     ({ id }) => !id.startsWith(`${sessionId}@`) || !/^\d+$/.test(id.slice(sessionId.length + 1)),

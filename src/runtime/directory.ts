@@ -82,8 +82,15 @@ export class SessionDirectory {
     }
   }
 
-  /** Closing: waits for what is under way, then `leave` ends the session on its worker. When that fails it stays. */
-  async moveOut(sessionId: string, leave: (worker: number) => Promise<void>): Promise<void> {
+  /**
+   * Closing: waits for what is under way, then `leave` ends the session on its worker. When that fails it stays. `hurry`
+   * comes before the waiting.
+   */
+  async moveOut(
+    sessionId: string,
+    leave: (worker: number) => Promise<void>,
+    hurry: (worker: number) => Promise<void> = nothing,
+  ): Promise<void> {
     const residence = this.#residences.get(sessionId);
     if (residence === undefined) return;
     while (residence.moving !== undefined) await residence.moving;
@@ -92,13 +99,20 @@ export class SessionDirectory {
     residence.closing = true;
     try {
       await this.#move(residence, async () => {
+        await hurry(residence.worker);
         await Promise.allSettled(residence.uses);
         await leave(residence.worker);
         this.#forget(residence);
       });
     } finally {
       residence.closing = false;
+      if (!residence.opened && residence.uses.size === 0) this.#forget(residence);
     }
+  }
+
+  /** Every session that is open, or about to be. */
+  ids(): string[] {
+    return [...this.#residences.keys()];
   }
 
   /**
@@ -183,5 +197,7 @@ export function end(residence: Residence, use: PromiseLike<unknown>): void {
   (residence.uses as Set<PromiseLike<unknown>>).delete(use);
   if (residence.uses.size === 0) residence.uses = NO_USES;
 }
+
+async function nothing(): Promise<void> {}
 
 function ignore(): void {}

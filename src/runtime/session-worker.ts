@@ -36,7 +36,7 @@ import type {
 import { runHere } from "../tools/index.js";
 import { Lane, type LaneCallOptions, type ServedCall, workerLost } from "../wire/index.js";
 import type { ResolvedOptions } from "./options.js";
-import { Thread } from "./threads.js";
+import { NO_DEADLINE_MS, Thread } from "./threads.js";
 
 const PAUSE_MS = 50;
 const MAX_FAILED_STARTS = 5;
@@ -328,6 +328,10 @@ export class SessionWorker {
 
   async release(sessionId: string): Promise<void> {
     return (await this.#service()).release({ sessionId });
+  }
+
+  async discard(sessionId: string): Promise<void> {
+    return (await this.#service()).discard({ sessionId }, { deadlineMs: NO_DEADLINE_MS });
   }
 
   async stats(): Promise<SessionWorkerStats> {

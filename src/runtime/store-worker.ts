@@ -1,12 +1,24 @@
-import { MessageChannel, type MessagePort } from "node:worker_threads";
+import { MessageChannel, type MessagePort, receiveMessageOnPort } from "node:worker_threads";
+import { messageOf } from "../kernel/index.js";
 import {
   acquireStoreLock,
+  type DeleteRequest,
+  type ExportRequest,
+  type ImportedSession,
+  type ImportRequest,
+  type ListRequest,
+  type PrunePolicy,
+  type PruneReport,
+  type SessionPage,
   type StoreLock,
   type StoreOptions,
+  type StoreProgress,
   type StoreService,
   type StoreStats,
+  type WorkOptions,
 } from "../store/index.js";
-import { Thread } from "./threads.js";
+import type { CallOptions } from "../wire/index.js";
+import { NO_DEADLINE_MS, Thread } from "./threads.js";
 
 const CLOSE_MS = 10_000;
 
@@ -52,6 +64,35 @@ export class StoreWorker {
     return this.#thread.caller.to.unfinished(undefined);
   }
 
+  list(request: ListRequest): Promise<SessionPage> {
+    return this.#thread.caller.to.list(request);
+  }
+
+  deleteSession(request: DeleteRequest): Promise<boolean> {
+    return this.#thread.caller.to.deleteSession(request, { deadlineMs: NO_DEADLINE_MS });
+  }
+
+  prune(policy: PrunePolicy, work: WorkOptions): Promise<PruneReport> {
+    return followed(work, (progress, options) => this.#thread.caller.to.prune({ ...policy, ...progress }, options));
+  }
+
+  async exportSession(request: ExportRequest, work: WorkOptions): Promise<Uint8Array | undefined> {
+    const { bytes } = await followed(work, (progress, options) =>
+      this.#thread.caller.to.exportSession({ ...request, ...progress }, options),
+    );
+    return bytes;
+  }
+
+  importSession(request: ImportRequest, work: WorkOptions): Promise<ImportedSession> {
+    return followed(work, (progress, options) =>
+      this.#thread.caller.to.importSession({ ...request, ...progress }, options),
+    );
+  }
+
+  backup(folder: string, { signal }: WorkOptions): Promise<void> {
+    return this.#thread.caller.to.backup({ folder }, { deadlineMs: NO_DEADLINE_MS, signal, cooperative: true });
+  }
+
   async close(): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     const patience = new Promise<void>((resolve) => {
@@ -62,6 +103,35 @@ export class StoreWorker {
     clearTimeout(timer);
     this.#thread.abandon();
     this.#lock?.release();
+  }
+}
+
+type Progress = { readonly progress?: MessagePort };
+
+/** Makes a call that may take long: it is over when the store has stopped, also when it is aborted. */
+async function followed<T>(
+  { signal, onProgress }: WorkOptions,
+  call: (progress: Progress, options: CallOptions) => Promise<T>,
+): Promise<T> {
+  const options = { deadlineMs: NO_DEADLINE_MS, signal, cooperative: true };
+  if (onProgress === undefined) return call({}, options);
+  const { port1, port2 } = new MessageChannel();
+  const tell = (progress: StoreProgress) => {
+    try {
+      onProgress(progress);
+    } catch (error) {
+      // The host's own function: what it throws is its own affair, but not the work's end.
+      process.emitWarning(`onProgress threw: ${messageOf(error)}`);
+    }
+  };
+  port1.on("message", tell);
+  try {
+    return await call({ progress: port2 }, { ...options, transfer: [port2] });
+  } finally {
+    // What was told before the answer may still be on its way here.
+    for (let told = receiveMessageOnPort(port1); told !== undefined; told = receiveMessageOnPort(port1))
+      tell(told.message as StoreProgress);
+    port1.close();
   }
 }
 

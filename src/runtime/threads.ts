@@ -7,6 +7,8 @@ export type ThreadKind = "session" | "plugin" | "store";
 
 const CONTROL_DEADLINE_MS = 30_000;
 const TERMINATE_MS = 5_000;
+/** For calls that take as long as what they are about. */
+export const NO_DEADLINE_MS = 2 ** 31 - 1;
 
 export interface ThreadOptions {
   readonly kind: ThreadKind;

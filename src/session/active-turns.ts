@@ -4,13 +4,19 @@ const KEPT_ACTIVITIES = 1024;
 
 /** A turn the main thread knows by its key: how to cancel it, and where its activities go. */
 export class ActiveTurn {
+  readonly sessionId: string;
   readonly #controller = new AbortController();
   readonly #send: (activity: Activity) => void;
   #listening: boolean;
   #kept: Activity[] = [];
   #missed = 0;
 
-  constructor(options: { readonly listening: boolean; readonly send: (activity: Activity) => void }) {
+  constructor(options: {
+    readonly sessionId: string;
+    readonly listening: boolean;
+    readonly send: (activity: Activity) => void;
+  }) {
+    this.sessionId = options.sessionId;
     this.#listening = options.listening;
     this.#send = options.send;
   }

@@ -451,6 +451,11 @@ export class SessionActor {
     if (this.#stay.park !== undefined) setImmediate(() => this.#actor.send({ type: "park" }));
   }
 
+  /** It finishes what is queued, and nothing more. */
+  get isLeaving(): boolean {
+    return this.#actor.getSnapshot().context.leaving;
+  }
+
   /** Stops intake, finishes what is queued, stores the session and forgets it. */
   leave(): void {
     this.#actor.send({ type: "leave" });

@@ -98,6 +98,8 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
     operate: (request, signal: AbortSignal) => configured().operate(request, signal),
     operations: () => configured().operations(),
     release: ({ sessionId }) => configured().release(sessionId),
+    cancelWork: ({ sessionId, reason }) => configured().cancelWork(sessionId, reason),
+    discard: ({ sessionId }) => configured().discard(sessionId),
     stats: () => ({ ...configured().stats(), threadId }),
     shutdown: ({ drainMs }) => configured().shutdown(drainMs),
   } satisfies Served<SessionWorkerService>;
@@ -113,8 +115,8 @@ class SessionHost {
   readonly #pool: ToolPool;
   readonly #sessions: Residency;
   readonly #turns = new Map<number, ActiveTurn>();
-  /** Operations, host services and turns nobody holds: told to stop when the runtime closes. */
-  readonly #stops = new Set<AbortController>();
+  /** Operations, host services and turns nobody holds, by session: told to stop when the runtime closes. */
+  readonly #stops = new Map<AbortController, string>();
   #finished = 0;
   #closing = false;
 
@@ -279,7 +281,9 @@ class SessionHost {
     { sessionId, ...request }: Parameters<SessionWorkerService["operate"]>[0],
     given: AbortSignal,
   ): Promise<OperationReceipt> {
-    return this.#stoppable(given, (signal) => this.hold(sessionId, (actor) => actor.operate({ ...request, signal })));
+    return this.#stoppable({ sessionId, given }, (signal) =>
+      this.hold(sessionId, (actor) => actor.operate({ ...request, signal })),
+    );
   }
 
   observe(sessionId: string, reader: number, cursor: string | undefined): string {
@@ -313,6 +317,23 @@ class SessionHost {
     if (actor?.failure !== undefined) throw actor.failure;
   }
 
+  /** Cancels whatever a session is at, whoever asked for it. */
+  async cancelWork(sessionId: string, reason: string): Promise<void> {
+    for (const turn of this.#turns.values()) if (turn.sessionId === sessionId) turn.cancel(reason);
+    for (const [stop, id] of this.#stops) if (id === sessionId) stop.abort(reason);
+    const actor = this.#sessions.get(sessionId);
+    // Nobody holds a turn that was taken up again; its journal goes with the session.
+    actor?.suspend();
+    actor?.leave();
+  }
+
+  /** Ends a session whether or not it can be stored: it is about to be deleted. */
+  async discard(sessionId: string): Promise<void> {
+    const actor = this.#sessions.get(sessionId);
+    if (actor?.state === "running" && !actor.isLeaving) throw busy(sessionId);
+    await this.release(sessionId).catch(ignore);
+  }
+
   stats(): Omit<SessionWorkerStats, "threadId"> {
     const hookMessages = { sent: 0, received: 0 };
     for (const link of this.#links) {
@@ -335,7 +356,7 @@ class SessionHost {
         this.#setup.journals ? turn.suspend() : turn.cancel("The runtime is closing.");
       for (const actor of actors) actor.suspend();
       for (const actor of actors) actor.session?.completions.close();
-      for (const stop of this.#stops) stop.abort(new TroupeError("closed", "The runtime is closing."));
+      for (const stop of this.#stops.keys()) stop.abort(new TroupeError("closed", "The runtime is closing."));
     }, drainMs);
     await Promise.all(actors.map((actor) => actor.ended()));
     clearTimeout(hurry);
@@ -365,7 +386,7 @@ class SessionHost {
         if (state === "parked" && session !== undefined)
           this.#sessions.leave(sessionId, remnantOf(session, pluginOptions));
       },
-      stoppable: (run) => this.#stoppable(undefined, run),
+      stoppable: (run) => this.#stoppable({ sessionId }, run),
     });
     this.#sessions.add(actor);
     return actor;
@@ -374,17 +395,20 @@ class SessionHost {
   async #callHost({ sessionId, ...call }: Parameters<HostGate>[0]): Promise<unknown> {
     const session = this.#sessions.get(sessionId)?.session;
     if (session === undefined) throw new TroupeError("session_closed", `Session ${sessionId} is not open.`);
-    return this.#stoppable(call.signal, (signal) => callHost(session, { ...call, signal }));
+    return this.#stoppable({ sessionId, given: call.signal }, (signal) => callHost(session, { ...call, signal }));
   }
 
   /** Does something with a signal that aborts with the given one, and when the runtime closes. */
-  async #stoppable<T>(given: AbortSignal | undefined, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  async #stoppable<T>(
+    { sessionId, given }: { readonly sessionId: string; readonly given?: AbortSignal | undefined },
+    run: (signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
     // Not AbortSignal.any: what it makes is kept as long as the signals it was made of.
     const stop = new AbortController();
     const onAbort = () => stop.abort(given?.reason);
     if (given?.aborted) onAbort();
     given?.addEventListener("abort", onAbort, { once: true });
-    this.#stops.add(stop);
+    this.#stops.set(stop, sessionId);
     try {
       return await run(stop.signal);
     } finally {
@@ -395,7 +419,7 @@ class SessionHost {
 
   async #turn([key, sessionId, input, listening, extras, again]: TurnCall): Promise<TurnReply> {
     const send = (activity: ActivityNote[1]) => this.#lane.note("activity", [key, activity] satisfies ActivityNote);
-    const turn = new ActiveTurn({ listening, send });
+    const turn = new ActiveTurn({ sessionId, listening, send });
     this.#turns.set(key, turn);
     try {
       if (!this.#setup.journals) return packResult(await this.actor(sessionId).turn(input, turn, extras));

@@ -275,6 +275,10 @@ export type SessionWorkerService = {
   operations(argument: undefined): readonly OperationSpec[];
   /** Finishes the session's queued turns, stores it and forgets it. */
   release(argument: { readonly sessionId: string }): Promise<void>;
+  /** Cancels whatever a session is at and lets it go; resolves at once. */
+  cancelWork(argument: { readonly sessionId: string; readonly reason: string }): Promise<void>;
+  /** Forgets a session that is about to be deleted: refused while a turn runs that was not cancelled. */
+  discard(argument: { readonly sessionId: string }): Promise<void>;
   stats(argument: undefined): SessionWorkerStats;
   /** Ends every session: running and queued turns get `drainMs` to finish, then they are cancelled. */
   shutdown(argument: { readonly drainMs: number }): Promise<void>;
@@ -293,6 +297,7 @@ export type OrderedMethod =
   | "cancelInput"
   | "park"
   | "handOver"
+  | "cancelWork"
   | "operate";
 
 /** What a turn brings along beside its text. */

@@ -45,6 +45,7 @@ export class StoreClient {
     this.#path = "path" in options ? options.path : undefined;
   }
 
+  /** Undefined for an id that is free; rejects with `session_deleted` for one that is not used again. */
   async head(sessionId: string): Promise<Head | undefined> {
     return (await this.#read("head", sessionId)) ?? undefined;
   }

@@ -21,6 +21,8 @@ export interface StoreReader {
   component(hash: string): Uint8Array | undefined;
   /** What the session's running turn has recorded, in order. */
   journal(sessionId: string): readonly JournalRow[];
+  /** Was there a session of this id, and was it deleted? */
+  isDeleted(sessionId: string): boolean;
   /** Every session, in the order of the ids' UTF-8 bytes. */
   sessionIds(): Iterable<string>;
   sessionCount(): number;
@@ -45,12 +47,14 @@ export interface StoreBackend extends StoreReader {
   write(batch: readonly StoreWrite[]): WriteResult[];
   /** The next keys of a table after one, in order; of journals, the sessions that have one. */
   keys(table: KeyTable, after: string | undefined, limit: number): string[];
+  /** Copies the store as it is now into an empty folder, while commits go on. Absent: it cannot. */
+  backup?(folder: string): Promise<void>;
   /** Exact counts since opening, so that tests can pin what a turn costs. */
   readonly writes: WriteCounts;
   close(): void;
 }
 
-export type KeyTable = "segments" | "components" | "journals";
+export type KeyTable = "heads" | "segments" | "components" | "journals";
 
 /** The tables of a store on disk. Named here, because the package's types must not lead to those of LMDB. */
 export const TABLE_NAMES = ["heads", "segments", "components", "journal", "deleted"] as const;

@@ -1,22 +1,24 @@
-import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeSync } from "node:fs";
-import { checkSessionId, messageOf, type StoreWrite, TroupeError, type WriteReceipt } from "../kernel/index.js";
+import { checkSessionId, type StoreWrite, TroupeError, type WriteReceipt } from "../kernel/index.js";
 import type { StoreBackend } from "./contract.js";
 import { type PrunePolicy, type PruneReport, Pruning, type Suspects } from "./prune.js";
-import { exportSession } from "./transfer/export-file.js";
-import { exportSessionJson } from "./transfer/export-json.js";
-import { importWrites, readExport } from "./transfer/import.js";
+import { sessionFile } from "./transfer/export-file.js";
+import { sessionJson } from "./transfer/export-json.js";
+import { importing, readingExport } from "./transfer/import.js";
+import { fillFolder, writeWhole } from "./transfer/whole-files.js";
+import { type Pause, pauseOf, type WorkOptions } from "./work.js";
 
 export interface ExportRequest {
   readonly sessionId: string;
-  readonly file: string;
-  /** `json` is for reading; both can be imported. Default `binary`. */
-  readonly format?: "binary" | "json";
+  /** Where to; absent: the bytes are the answer. */
+  readonly file?: string | undefined;
+  /** `json` is for reading; both can be imported. Default `msgpack`. */
+  readonly format?: "msgpack" | "json";
 }
 
 export interface ImportRequest {
-  readonly file: string;
+  readonly bytes: Uint8Array;
   /** The id it gets here; its own by default. */
-  readonly sessionId?: string;
+  readonly sessionId?: string | undefined;
 }
 
 export interface ImportedSession {
@@ -56,9 +58,9 @@ export class Maintenance {
     await this.#last.catch(ignore);
   }
 
-  prune(policy: PrunePolicy = {}): Promise<PruneReport> {
-    return this.#next(async () => {
-      const { backend, pause } = this.#options;
+  prune(policy: PrunePolicy = {}, work: WorkOptions = {}): Promise<PruneReport> {
+    return this.#next(work, async (pause) => {
+      const { backend } = this.#options;
       this.#pruning = new Pruning(backend, { policy, suspects: this.#suspects, now: Date.now() });
       try {
         return await this.#pruning.run(pause);
@@ -68,72 +70,80 @@ export class Maintenance {
     });
   }
 
-  /** Writes a session to a file, which is there whole or not at all. */
-  exportSession({ sessionId, file, format = "binary" }: ExportRequest): Promise<void> {
-    return this.#next(async () => {
-      const { backend, pause } = this.#options;
-      if (format === "json") await writeWhole(file, [Buffer.from(exportSessionJson(backend, sessionId))], pause);
-      else await writeWhole(file, exportSession(backend, sessionId), pause);
+  /** A session as bytes, or in a file, which is there whole or not at all. */
+  exportSession(
+    { sessionId, file, format = "msgpack" }: ExportRequest,
+    work: WorkOptions = {},
+  ): Promise<Uint8Array<ArrayBuffer> | undefined> {
+    return this.#next(work, async (pause) => {
+      const { backend } = this.#options;
+      const pieces = format === "json" ? sessionJson(backend, sessionId) : sessionFile(backend, sessionId);
+      const wrote = (done: number) => pause({ step: "write", done, total: null });
+      if (file === undefined) return gathered(pieces, wrote);
+      await writeWhole(file, pieces, wrote);
+      return undefined;
     });
   }
 
-  importSession({ file, sessionId }: ImportRequest): Promise<ImportedSession> {
-    return this.#next(async () => {
-      const { write, pause } = this.#options;
-      const exported = readExport(readWhole(file));
-      const id = checkSessionId(sessionId ?? exported.head.sessionId);
-      const writes = importWrites(exported, { sessionId: id });
-      for (const part of writes) {
-        await write(part);
-        await pause();
+  importSession({ bytes, sessionId }: ImportRequest, work: WorkOptions = {}): Promise<ImportedSession> {
+    return this.#next(work, async (pause) => {
+      const reading = readingExport(bytes);
+      let read = reading.next();
+      for (; !read.done; read = reading.next()) await pause({ step: "read", done: read.value, total: bytes.length });
+      const id = checkSessionId(sessionId ?? read.value.head.sessionId);
+      let done = 0;
+      let revision = 0;
+      for (const part of importing(read.value, { sessionId: id })) {
+        await this.#options.write(part);
+        revision = part.head?.revision ?? 0;
+        for (const record of [...part.segments, ...part.components]) done += record.bytes.length;
+        // With its head the session is there, and nobody can take that back.
+        if (part.head === undefined) await pause({ step: "write", done, total: bytes.length });
       }
-      return { sessionId: id, revision: writes.at(-1)?.head?.revision ?? 0 };
+      return { sessionId: id, revision };
     });
   }
 
-  #next<T>(run: () => Promise<T>): Promise<T> {
-    const running = this.#last.catch(ignore).then(run);
+  /** The store as it is at one moment, as the store of another folder. */
+  backup({ folder }: { readonly folder: string }, work: WorkOptions = {}): Promise<void> {
+    return this.#next(work, async () => {
+      const { backend } = this.#options;
+      if (backend.backup === undefined)
+        throw new TroupeError("store_not_on_disk", "This store is not on a disk; export its sessions instead.");
+      await fillFolder(folder, "data.mdb", async (draft) => backend.backup?.(draft));
+    });
+  }
+
+  #next<T>(work: WorkOptions, run: (pause: Pause) => Promise<T>): Promise<T> {
+    const pause = pauseOf(this.#options.pause, work);
+    const running = this.#last.catch(ignore).then(async () => {
+      // It may have waited for others.
+      await pause();
+      return run(pause);
+    });
     this.#last = running;
     return running;
   }
 }
 
-async function writeWhole(file: string, pieces: Iterable<Uint8Array>, pause: () => Promise<void>): Promise<void> {
-  const draft = `${file}.${process.pid}.part`;
-  try {
-    const descriptor = onDisk(file, () => openSync(draft, "wx"));
-    try {
-      for (const piece of pieces) {
-        onDisk(file, () => writeAll(descriptor, piece));
-        await pause();
-      }
-      onDisk(file, () => fsyncSync(descriptor));
-    } finally {
-      closeSync(descriptor);
-    }
-    onDisk(file, () => renameSync(draft, file));
-  } finally {
-    rmSync(draft, { force: true });
+async function gathered(
+  pieces: Iterable<Uint8Array>,
+  pause: (gathered: number) => Promise<void>,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const kept: Uint8Array[] = [];
+  let size = 0;
+  for (const piece of pieces) {
+    kept.push(piece);
+    size += piece.length;
+    await pause(size);
   }
-}
-
-function writeAll(descriptor: number, bytes: Uint8Array): void {
-  for (let at = 0; at < bytes.length; ) at += writeSync(descriptor, bytes, at);
-}
-
-function readWhole(file: string): Uint8Array {
-  return onDisk(file, () => readFileSync(file));
-}
-
-function onDisk<T>(file: string, use: () => T): T {
-  try {
-    return use();
-  } catch (cause) {
-    throw new TroupeError("export_file_failed", `${file} cannot be used: ${messageOf(cause)}.`, {
-      details: { file },
-      cause,
-    });
+  const bytes = new Uint8Array(size);
+  let at = 0;
+  for (const piece of kept) {
+    bytes.set(piece, at);
+    at += piece.length;
   }
+  return bytes;
 }
 
 function ignore(): void {}

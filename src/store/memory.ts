@@ -95,7 +95,12 @@ class MemoryBackend implements StoreBackend {
   }
 
   keys(table: KeyTable, after: string | undefined, limit: number): string[] {
-    const tables = { segments: this.#segments, components: this.#components, journals: this.#journals };
+    const tables = {
+      heads: this.#heads,
+      segments: this.#segments,
+      components: this.#components,
+      journals: this.#journals,
+    };
     const all = [...tables[table].keys()].sort(byUtf8);
     return all.filter((key) => after === undefined || byUtf8(key, after) > 0).slice(0, limit);
   }
@@ -114,6 +119,10 @@ class MemoryBackend implements StoreBackend {
 
   journal(sessionId: string): readonly JournalRow[] {
     return this.#journals.get(sessionId) ?? [];
+  }
+
+  isDeleted(sessionId: string): boolean {
+    return this.#deleted.has(sessionId);
   }
 
   sessionIds(): string[] {

@@ -11,8 +11,10 @@ import type {
 } from "../kernel/index.js";
 import type { StoreOptions, WriteCounts } from "./contract.js";
 import type { HistoryTail, MessageNode } from "./history.js";
+import type { ListRequest, SessionPage } from "./listing.js";
 import type { ExportRequest, ImportedSession, ImportRequest } from "./maintenance.js";
 import type { PrunePolicy, PruneReport } from "./prune.js";
+import type { Watched } from "./work.js";
 
 /** Everything needed to resume a session, but for its components, which are fetched by hash when they are wanted. */
 export interface LoadedSession {
@@ -74,9 +76,13 @@ export type StoreService = {
   readonly unfinished: (nothing?: undefined) => readonly string[];
   /** False when there was no such session. Its id is not used again. */
   readonly deleteSession: (request: DeleteRequest) => Promise<boolean>;
-  readonly prune: (policy: PrunePolicy) => Promise<PruneReport>;
-  readonly exportSession: (request: ExportRequest) => Promise<void>;
-  readonly importSession: (request: ImportRequest) => Promise<ImportedSession>;
+  readonly list: (request: ListRequest) => SessionPage;
+  readonly prune: (policy: Watched<PrunePolicy>) => Promise<PruneReport>;
+  /** The bytes, unless they were to go into a file. */
+  readonly exportSession: (request: Watched<ExportRequest>) => Promise<{ readonly bytes?: Uint8Array<ArrayBuffer> }>;
+  readonly importSession: (request: Watched<ImportRequest>) => Promise<ImportedSession>;
+  /** A copy of a store on disk, as it is at one moment. */
+  readonly backup: (request: { readonly folder: string }) => Promise<void>;
   /** Writes what is waiting, answers it, closes everything; the thread then ends by itself. */
   readonly close: (nothing?: undefined) => Promise<void>;
 };

@@ -9,6 +9,7 @@ import {
 import type { KeyTable, StoreBackend } from "./contract.js";
 import { outlinesOf } from "./history.js";
 import { hashesIn } from "./transfer/hashes.js";
+import type { Pause } from "./work.js";
 
 /** What to keep. Everything a session leads to is kept always. */
 export interface PrunePolicy {
@@ -21,6 +22,8 @@ export interface PrunePolicy {
   readonly journalsOlderThanMs?: number;
   /** Sessions whose turns are running: their journals are kept whatever their age. */
   readonly running?: readonly string[];
+  /** Counts what would go, and removes nothing. */
+  readonly dryRun?: boolean;
 }
 
 export interface PruneReport {
@@ -39,6 +42,8 @@ export interface SweepCount {
 const HOUR = 3_600_000;
 /** Records looked at in one step, and removed in one transaction. */
 const STEP = 250;
+
+type SweptTable = Extract<KeyTable, "segments" | "components">;
 
 /** Since when each unreachable record has been known to be so. Lives as long as the store is open. */
 export type Suspects = Map<string, number>;
@@ -64,6 +69,8 @@ export class Pruning {
   /** Nodes and components that are reachable and not followed yet. */
   readonly #nodes: string[] = [];
   readonly #components: string[] = [];
+  #followed = 0;
+  #swept = 0;
 
   constructor(backend: StoreBackend, options: { policy: PrunePolicy; suspects: Suspects; now: number }) {
     this.#backend = backend;
@@ -73,7 +80,7 @@ export class Pruning {
   }
 
   /** `pause`: lets the commits that wait be written. */
-  async run(pause: () => Promise<void>): Promise<PruneReport> {
+  async run(pause: Pause): Promise<PruneReport> {
     for (const sessionId of [...this.#backend.sessionIds()]) {
       const head = this.#backend.head(sessionId);
       // Deleted since the list was made.
@@ -137,10 +144,10 @@ export class Pruning {
     for (const hash of hashesIn(bytes)) this.#markComponent(hash);
   }
 
-  async #follow(pause: () => Promise<void>): Promise<void> {
+  async #follow(pause: Pause): Promise<void> {
     while (this.#nodes.length > 0 || this.#components.length > 0) {
-      for (let i = 0; i < STEP; i++) if (!this.#followOne()) break;
-      await pause();
+      for (let i = 0; i < STEP && this.#followOne(); i++) this.#followed++;
+      await pause({ step: "mark", done: this.#followed, total: null });
     }
   }
 
@@ -173,7 +180,7 @@ export class Pruning {
     if (bytes !== undefined) this.#markNamedIn(bytes);
   }
 
-  async #sweep(table: Exclude<KeyTable, "journals">, pause: () => Promise<void>): Promise<SweepCount> {
+  async #sweep(table: SweptTable, pause: Pause): Promise<SweepCount> {
     const { graceMs = HOUR } = this.#policy;
     const count = { kept: 0, removed: 0, waiting: 0 };
     for (let after: string | undefined; ; ) {
@@ -188,20 +195,25 @@ export class Pruning {
           return false;
         }
         const since = this.#suspects.get(name) ?? this.#now;
-        this.#suspects.set(name, since);
+        if (!this.#policy.dryRun) this.#suspects.set(name, since);
         if (this.#now - since >= graceMs) return true;
         count.waiting++;
         return false;
       });
       count.removed += this.#remove({ [table]: condemned });
-      for (const key of condemned) this.#suspects.delete(`${table} ${key}`);
+      if (!this.#policy.dryRun) for (const key of condemned) this.#suspects.delete(`${table} ${key}`);
       after = keys.at(-1);
       if (keys.length < STEP) return count;
-      await pause();
+      await this.#pauseSweep(pause, keys.length);
     }
   }
 
-  async #sweepJournals(pause: () => Promise<void>): Promise<SweepCount> {
+  #pauseSweep(pause: Pause, swept: number): Promise<void> {
+    this.#swept += swept;
+    return pause({ step: "sweep", done: this.#swept, total: null });
+  }
+
+  async #sweepJournals(pause: Pause): Promise<SweepCount> {
     const { journalsOlderThanMs = Number.POSITIVE_INFINITY, running = [] } = this.#policy;
     const kept = new Set(running);
     const count = { kept: 0, removed: 0, waiting: 0 };
@@ -213,14 +225,29 @@ export class Pruning {
       count.kept += sessions.length - removed;
       after = sessions.at(-1);
       if (sessions.length < STEP) return count;
-      await pause();
+      await this.#pauseSweep(pause, sessions.length);
     }
   }
 
+  /** The journals a sweep would remove. */
+  #outdated({ journals, recordedSince }: SweepWrite): string[] {
+    return journals.filter(
+      (sessionId) => (this.#backend.journal(sessionId).at(-1)?.at ?? recordedSince) < recordedSince,
+    );
+  }
+
   #remove(what: Partial<SweepWrite>): number {
-    const sweep = { segments: [], components: [], journals: [], recordedSince: 0, ...what };
+    const sweep: SweepWrite = {
+      kind: "sweep",
+      segments: [],
+      components: [],
+      journals: [],
+      recordedSince: 0,
+      ...what,
+    };
     if (sweep.segments.length + sweep.components.length + sweep.journals.length === 0) return 0;
-    const [result] = this.#backend.write([{ kind: "sweep", ...sweep }]);
+    if (this.#policy.dryRun) return sweep.segments.length + sweep.components.length + this.#outdated(sweep).length;
+    const [result] = this.#backend.write([sweep]);
     if (result?.ok !== true) throw (result as { readonly error: TroupeError }).error;
     return (result.receipt as ChangeCount).changed;
   }

@@ -1,4 +1,4 @@
-import { nodesBetween } from "../kernel/index.js";
+import { nodesBetween, sessionDeleted } from "../kernel/index.js";
 import type { StoreReader } from "./contract.js";
 import { isOnPath, outlinesOf, readHistoryInSlices, readTail, readTree } from "./history.js";
 import type { StoreCalls } from "./protocol.js";
@@ -17,7 +17,11 @@ export const READS: {
     pause: () => Promise<void>,
   ) => StoreCalls[M]["answer"] | Promise<StoreCalls[M]["answer"]>;
 } = {
-  head: (reader, sessionId) => reader.head(sessionId) ?? null,
+  head(reader, sessionId) {
+    const head = reader.head(sessionId);
+    if (head === undefined && reader.isDeleted(sessionId)) throw sessionDeleted(sessionId);
+    return head ?? null;
+  },
   async load(reader, sessionId, pause) {
     const head = reader.head(sessionId);
     return head === undefined ? null : { head, history: await readHistoryInSlices(reader, head.leaf, pause) };

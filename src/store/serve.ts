@@ -14,6 +14,7 @@ import {
 } from "../kernel/index.js";
 import { Lane } from "../wire/index.js";
 import type { StoreBackend, StoreReader } from "./contract.js";
+import { type ListRequest, listStored, type SessionPage } from "./listing.js";
 import { Maintenance } from "./maintenance.js";
 import type { DeleteRequest, StoreStats } from "./protocol.js";
 import { READS, type ReadMethod } from "./reads.js";
@@ -71,6 +72,10 @@ export class StoreServer {
   stats(): StoreStats {
     const { commit: commits, record: recorded } = this.#written;
     return { ...this.#backend.writes, commits, recorded, sessions: this.#backend.sessionCount() };
+  }
+
+  list(request: ListRequest): SessionPage {
+    return listStored(this.#backend, request);
   }
 
   unfinished(): readonly string[] {

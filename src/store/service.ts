@@ -1,9 +1,11 @@
 import { TroupeError } from "../kernel/index.js";
+import { moving, type Served } from "../wire/index.js";
 import type { StoreBackend, StoreOptions } from "./contract.js";
 import { openLmdb } from "./lmdb/backend.js";
 import { openMemory } from "./memory.js";
 import type { StoreService } from "./protocol.js";
 import { StoreServer } from "./serve.js";
+import { workOf } from "./work.js";
 
 /** Opens the backend the options name. Only the store worker may do this with a path: it is the one writer. */
 export function openBackend(options: StoreOptions): StoreBackend {
@@ -16,7 +18,7 @@ export function openBackend(options: StoreOptions): StoreBackend {
  * @example
  * serve(parentPort, storeService({ onClosed: () => parentPort.close() }));
  */
-export function storeService({ onClosed }: { readonly onClosed: () => void }): StoreService {
+export function storeService({ onClosed }: { readonly onClosed: () => void }): Served<StoreService> {
   let server: StoreServer | undefined;
   const opened = (): StoreServer => {
     if (server === undefined) throw new TroupeError("store_not_open", "Open the store before using it.");
@@ -31,9 +33,15 @@ export function storeService({ onClosed }: { readonly onClosed: () => void }): S
     stats: () => opened().stats(),
     unfinished: () => opened().unfinished(),
     deleteSession: (request) => opened().deleteSession(request),
-    prune: (policy) => opened().maintenance.prune(policy),
-    exportSession: (request) => opened().maintenance.exportSession(request),
-    importSession: (request) => opened().maintenance.importSession(request),
+    list: (request) => opened().list(request),
+    prune: ({ progress, ...policy }, signal) => opened().maintenance.prune(policy, workOf(progress, signal)),
+    async exportSession({ progress, ...request }, signal) {
+      const bytes = await opened().maintenance.exportSession(request, workOf(progress, signal));
+      return bytes === undefined ? {} : moving({ bytes }, [bytes.buffer]);
+    },
+    importSession: ({ progress, ...request }, signal) =>
+      opened().maintenance.importSession(request, workOf(progress, signal)),
+    backup: (request, signal) => opened().maintenance.backup(request, { signal }),
     async close() {
       await server?.close();
       onClosed();

@@ -1,17 +1,18 @@
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { Commit, Head } from "../../src/kernel/index.js";
 import {
-  exportSession,
-  exportSessionJson,
   importWrites,
   openLmdb,
   openMemory,
   readExport,
   readHistory,
+  readWhole,
   type StoreBackend,
   StoreServer,
+  sessionFile,
+  sessionJson,
 } from "../../src/store/index.js";
 import { contentHash, encode } from "../../src/wire/index.js";
 import { commit, segmentBytes, temporaryFolder, textsOf, thrownBy, turn } from "./commits.js";
@@ -57,9 +58,9 @@ function source(): StoreBackend {
   return backend;
 }
 
-const fileOf = (backend: StoreBackend, id = "fork") => Buffer.concat([...exportSession(backend, id)]);
-const jsonOf = (backend: StoreBackend, id = "fork") => Buffer.from(exportSessionJson(backend, id));
-const forms = { binary: fileOf, json: jsonOf };
+const fileOf = (backend: StoreBackend, id = "fork") => Buffer.concat([...sessionFile(backend, id)]);
+const jsonOf = (backend: StoreBackend, id = "fork") => Buffer.concat([...sessionJson(backend, id)]);
+const forms = { msgpack: fileOf, json: jsonOf };
 
 function importInto(backend: StoreBackend, bytes: Uint8Array, sessionId?: string) {
   const writes = importWrites(readExport(bytes), sessionId === undefined ? {} : { sessionId });
@@ -85,7 +86,7 @@ function checkImported(backend: StoreBackend, sessionId: string): void {
   expect(backend.component(PICTURE.hash)).toEqual(PICTURE.bytes);
 }
 
-describe.each(["binary", "json"] as const)("a session exported as %s", (form) => {
+describe.each(["msgpack", "json"] as const)("a session exported as %s", (form) => {
   const bytesOf = forms[form];
 
   test("is the same session in another store: history, frames, state, attachments", () => {
@@ -197,7 +198,7 @@ for (const [what, [from, to]] of Object.entries(edited)) {
 }
 
 test("readable JSON says what the components say", () => {
-  const document = JSON.parse(exportSessionJson(source(), "fork")) as {
+  const document = JSON.parse(jsonOf(source()).toString("utf8")) as {
     components: { names: string[]; value: unknown }[];
   };
   expect(document.components).toEqual([
@@ -222,10 +223,10 @@ test("a store writes a session to a file whole or not at all, and reads it back"
   const server = new StoreServer(backend);
   onTestFinished(() => server.close());
   const { maintenance } = server;
-  for (const format of ["binary", "json"] as const) {
+  for (const format of ["msgpack", "json"] as const) {
     const file = join(folder, format);
     await maintenance.exportSession({ sessionId: "fork", file, format });
-    const imported = await maintenance.importSession({ file, sessionId: `from ${format}` });
+    const imported = await maintenance.importSession({ bytes: await readWhole(file), sessionId: `from ${format}` });
     expect(imported).toEqual({ sessionId: `from ${format}`, revision: 3 });
     checkImported(backend, `from ${format}`);
   }
@@ -234,20 +235,20 @@ test("a store writes a session to a file whole or not at all, and reads it back"
     code: "session_unknown",
   });
   expect(existsSync(file)).toBe(false);
-  expect(readdirSync(folder).sort()).toEqual(["binary", "json"]);
+  expect(readdirSync(folder).sort()).toEqual(["json", "msgpack"]);
   const missing = join(folder, "no", "such");
   await expect(maintenance.exportSession({ sessionId: "fork", file: missing })).rejects.toMatchObject({
     code: "export_file_failed",
   });
-  await expect(maintenance.importSession({ file: missing })).rejects.toMatchObject({ code: "export_file_failed" });
-  writeFileSync(file, readFileSync(join(folder, "binary")).subarray(0, 100));
-  await expect(maintenance.importSession({ file, sessionId: "half" })).rejects.toMatchObject({
+  await expect(readWhole(missing)).rejects.toMatchObject({ code: "export_file_failed", details: { file: missing } });
+  const whole = await readWhole(join(folder, "msgpack"));
+  await expect(maintenance.importSession({ bytes: whole.subarray(0, 100), sessionId: "half" })).rejects.toMatchObject({
     code: "export_damaged",
   });
-  await expect(maintenance.importSession({ file: join(folder, "json"), sessionId: "" })).rejects.toMatchObject({
+  await expect(maintenance.importSession({ bytes: whole, sessionId: "" })).rejects.toMatchObject({
     code: "invalid_session_id",
   });
-  expect([...backend.sessionIds()]).toEqual(["fork", "from binary", "from json", "parent"]);
+  expect([...backend.sessionIds()]).toEqual(["fork", "from json", "from msgpack", "parent"]);
 });
 
 test("a large session is imported in parts, which commits can come between", async () => {
@@ -269,6 +270,6 @@ test("a large session is imported in parts, which commits can come between", asy
   const server = new StoreServer(backend);
   onTestFinished(() => server.close());
   await server.maintenance.exportSession({ sessionId: "a", file: join(folder, "a") });
-  await server.maintenance.importSession({ file: join(folder, "a"), sessionId: "b" });
+  await server.maintenance.importSession({ bytes: await readWhole(join(folder, "a")), sessionId: "b" });
   expect(backend.head("b")?.components).toEqual(components);
 });

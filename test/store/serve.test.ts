@@ -67,6 +67,7 @@ test("a commit is answered only after its transaction", async () => {
     journal: (id) => backend.journal(id),
     sessionIds: () => backend.sessionIds(),
     sessionCount: () => backend.sessionCount(),
+    isDeleted: (id) => backend.isDeleted(id),
     keys: (table, after, limit) => backend.keys(table, after, limit),
     writes: backend.writes,
     write(batch) {

@@ -11,6 +11,7 @@ import {
   acquireStoreLock,
   openLmdb,
   readHistory,
+  readWhole,
   type StoreBackend,
   StoreClient,
   type StoreOptions,
@@ -210,10 +211,15 @@ test("a store thread deletes, prunes, exports and imports while sessions are rea
     components: { kept: 1, removed: 1, waiting: 0 },
     journals: { kept: 0, removed: 0, waiting: 0 },
   });
-  expect(await store.to.importSession({ file, sessionId: "copy" })).toEqual({ sessionId: "copy", revision: 2 });
+  expect(await store.to.importSession({ bytes: await readWhole(file), sessionId: "copy" })).toEqual({
+    sessionId: "copy",
+    revision: 2,
+  });
   expect(await client.sessionIds()).toEqual(["a", "copy"]);
   expect(textsOf(await client.history("copy@2.0"))).toEqual(["message 1", "message 2"]);
   expect(await client.component(states[0]?.hash ?? "")).toBeUndefined();
   await expect(client.commit(turn("gone", 2))).rejects.toMatchObject({ code: "session_deleted" });
-  await expect(store.to.importSession({ file, sessionId: "gone" })).rejects.toMatchObject({ code: "session_deleted" });
+  await expect(store.to.importSession({ bytes: await readWhole(file), sessionId: "gone" })).rejects.toMatchObject({
+    code: "session_deleted",
+  });
 });

@@ -149,6 +149,11 @@ class TableReader implements LmdbReader {
     return readJournal(this.#tables, sessionId);
   }
 
+  isDeleted(sessionId: string): boolean {
+    this.#refresh();
+    return this.#tables.deleted.doesExist(sessionId);
+  }
+
   sessionIds(): Iterable<string> {
     this.#refresh();
     return this.#tables.heads.getKeys();
@@ -278,6 +283,14 @@ class LmdbBackend implements StoreBackend {
 
   journal(sessionId: string): JournalRow[] {
     return readJournal(this.#tables, sessionId);
+  }
+
+  isDeleted(sessionId: string): boolean {
+    return this.#facts.isDeleted(sessionId);
+  }
+
+  async backup(folder: string): Promise<void> {
+    await this.#tables.root.backup(folder, false);
   }
 
   sessionIds(): Iterable<string> {

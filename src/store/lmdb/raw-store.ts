@@ -74,6 +74,10 @@ export class RawStore implements StoreReader {
     return inOrder(sessionId, rows);
   }
 
+  isDeleted(sessionId: string): boolean {
+    return this.#tables.get("deleted")?.has(sessionId) === true;
+  }
+
   sessionIds(): string[] {
     return this.keys("heads");
   }

@@ -66,6 +66,10 @@ export class Salvage implements StoreReader {
     return [...new Set(ids)].filter((id) => !deleted.has(id)).sort();
   }
 
+  isDeleted(sessionId: string): boolean {
+    return this.#states[0]?.isDeleted(sessionId) === true;
+  }
+
   sessionCount(): number {
     return this.sessionIds().length;
   }

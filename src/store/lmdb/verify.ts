@@ -47,11 +47,15 @@ export function verifyStore(path: string): VerifyReport {
   return whileHeld(path, () => withFile(path, verify));
 }
 
+/** Is there a store to look at? */
+export function checkThere(path: string): void {
+  if (existsSync(fileOf(path))) return;
+  throw new TroupeError("store_open_failed", `There is no store at ${path}.`, { details: { path } });
+}
+
 /** Does something to a store that nobody else has open meanwhile. */
 export function whileHeld<T>(path: string, use: () => T): T {
-  if (!existsSync(fileOf(path))) {
-    throw new TroupeError("store_open_failed", `There is no store at ${path}.`, { details: { path } });
-  }
+  checkThere(path);
   const lock = acquireStoreLock(path);
   try {
     return use();

@@ -28,9 +28,9 @@ type ExportRecord =
  * A session as one file, in pieces.
  *
  * @example
- * for (const piece of exportSession(reader, "chat-42")) file.write(piece);
+ * for (const piece of sessionFile(reader, "chat-42")) file.write(piece);
  */
-export function* exportSession(reader: StoreReader, sessionId: string): Generator<Uint8Array> {
+export function* sessionFile(reader: StoreReader, sessionId: string): Generator<Uint8Array> {
   const digest = createHash("sha256").update(MAGIC);
   yield MAGIC;
   for (const part of partsOf(reader, sessionId)) {
@@ -64,7 +64,8 @@ export function isExportFile(file: Buffer): boolean {
   return file.subarray(0, MAGIC.length).equals(MAGIC);
 }
 
-export function readExportFile(file: Buffer): ExportedSession {
+/** Reads a file, record by record; yields how many bytes it has read. */
+export function* readingFile(file: Buffer): Generator<number, ExportedSession> {
   const digest = createHash("sha256").update(MAGIC);
   const found: FoundParts = { head: undefined, segments: new Map(), components: new Map() };
   for (let at = MAGIC.length; ; ) {
@@ -78,6 +79,7 @@ export function readExportFile(file: Buffer): ExportedSession {
     unlessDamaged(() => keep(record, found));
     digest.update(file.subarray(at, end));
     at = end;
+    yield at;
   }
 }
 

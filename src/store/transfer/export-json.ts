@@ -30,21 +30,53 @@ interface ComponentDocument {
 }
 
 /**
- * A session as readable JSON. It can be imported again; of a component, its `base64` is what counts.
+ * A session as readable JSON, in pieces. It can be imported again; of a component, its `base64` is what counts.
  *
  * @example
- * writeFileSync("chat-42.json", exportSessionJson(reader, "chat-42"));
+ * for (const piece of sessionJson(reader, "chat-42")) file.write(piece);
  */
-export function exportSessionJson(reader: StoreReader, sessionId: string): string {
+export function* sessionJson(reader: StoreReader, sessionId: string): Generator<Uint8Array> {
+  for (const text of textsOf(reader, sessionId)) yield Buffer.from(text);
+}
+
+/** What `JSON.stringify` would make of the whole {@link SessionDocument}. */
+function* textsOf(reader: StoreReader, sessionId: string): Generator<string> {
   let head: Head | undefined;
-  const segments: Segment[] = [];
-  const components: ComponentDocument[] = [];
+  const lists = { segment: new ListText("segments"), component: new ListText("components") };
   for (const part of partsOf(reader, sessionId)) {
-    if (part.kind === "head") head = part.head;
-    else if (part.kind === "segment") segments.push(part.segment);
-    else components.push(documentOf(part.hash, part.bytes, head as Head));
+    if (part.kind === "head") {
+      head = part.head;
+      const opening = JSON.stringify({ format: EXPORT_FORMAT, version: EXPORT_VERSION, head }, null, 2);
+      yield opening.slice(0, -2);
+    } else if (part.kind === "segment") yield lists.segment.add(part.segment);
+    else {
+      if (lists.component.isEmpty) yield lists.segment.end();
+      yield lists.component.add(documentOf(part.hash, part.bytes, head as Head));
+    }
   }
-  return `${JSON.stringify({ format: EXPORT_FORMAT, version: EXPORT_VERSION, head, segments, components }, null, 2)}\n`;
+  if (lists.component.isEmpty) yield lists.segment.end();
+  yield `${lists.component.end()}\n}\n`;
+}
+
+/** The text of a list inside of an object, item by item. */
+class ListText {
+  readonly #name: string;
+  isEmpty = true;
+
+  constructor(name: string) {
+    this.#name = name;
+  }
+
+  add(item: unknown): string {
+    const before = this.isEmpty ? `,\n  "${this.#name}": [` : ",";
+    this.isEmpty = false;
+    // A line break inside of a text is escaped: those there are, are of the layout.
+    return `${before}\n    ${JSON.stringify(item, null, 2).replaceAll("\n", "\n    ")}`;
+  }
+
+  end(): string {
+    return this.isEmpty ? `,\n  "${this.#name}": []` : "\n  ]";
+  }
 }
 
 function documentOf(hash: string, bytes: Uint8Array, head: Head): ComponentDocument {

@@ -83,8 +83,8 @@ export function checkFormat(from: { readonly format?: unknown; readonly version?
   return head as Head;
 }
 
-/** Is every path there, and every component what it is called? */
-export function checkWhole({ head, segments, components }: ExportedSession): void {
+/** Is every path there, and every component what it is called? Yields between components. */
+export function* checkingWhole({ head, segments, components }: ExportedSession): Generator<void, void> {
   const outlineOf = (id: string) => {
     const segment = segments.get(id);
     if (segment === undefined) throw exportDamaged(`history segment ${id} is missing`);
@@ -95,6 +95,7 @@ export function checkWhole({ head, segments, components }: ExportedSession): voi
   }
   for (const [hash, bytes] of components) {
     if (contentHash(bytes) !== hash) throw exportDamaged(`component ${hash} was changed`);
+    yield;
   }
   for (const hash of Object.values(head.components)) {
     if (!components.has(hash)) throw exportDamaged(`component ${hash} is missing`);

@@ -1,8 +1,8 @@
 import { type Head, type ImportWrite, nodeId, parseNodeId, type Segment, segmentId } from "../../kernel/index.js";
 import { encode } from "../../wire/index.js";
-import { isExportFile, readExportFile } from "./export-file.js";
+import { isExportFile, readingFile } from "./export-file.js";
 import { readExportJson } from "./export-json.js";
-import { checkWhole, type ExportedSession } from "./exported.js";
+import { checkingWhole, type ExportedSession } from "./exported.js";
 
 /**
  * Reads an exported session, of either form. Throws `export_damaged` for a file that is cut off, changed or something
@@ -12,9 +12,18 @@ import { checkWhole, type ExportedSession } from "./exported.js";
  * const { head, segments } = readExport(readFileSync("chat-42.troupe"));
  */
 export function readExport(bytes: Uint8Array): ExportedSession {
+  const reading = readingExport(bytes);
+  for (;;) {
+    const { done, value } = reading.next();
+    if (done) return value;
+  }
+}
+
+/** The same in steps; yields how many bytes it has read. JSON is read in one. */
+export function* readingExport(bytes: Uint8Array): Generator<number, ExportedSession> {
   const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const session = isExportFile(file) ? readExportFile(file) : readExportJson(file.toString("utf8"));
-  checkWhole(session);
+  const session = isExportFile(file) ? yield* readingFile(file) : readExportJson(file.toString("utf8"));
+  for (const _ of checkingWhole(session)) yield bytes.length;
   return session;
 }
 
@@ -30,15 +39,27 @@ const PART_BYTES = 4 * 1024 * 1024;
  * for (const write of importWrites(readExport(bytes), { sessionId: "chat-43" })) backend.write([write]);
  */
 export function importWrites(session: ExportedSession, options: { readonly sessionId?: string } = {}): ImportWrite[] {
+  return [...importing(session, options)];
+}
+
+/** The same, each when it is wanted. */
+export function* importing(
+  session: ExportedSession,
+  options: { readonly sessionId?: string } = {},
+): Generator<ImportWrite> {
   const sessionId = options.sessionId ?? session.head.sessionId;
   const { names, revision } = namesOf(session, sessionId);
   const parts = new Parts(sessionId);
   for (const segment of session.segments.values()) {
     const renamed = renamedSegment(segment, names);
     parts.segment(renamed.id, encode(renamed));
+    if (parts.isFull) yield parts.take();
   }
-  for (const [hash, bytes] of session.components) parts.component(hash, bytes);
-  return parts.end({ ...renamedHead(session.head, names), sessionId, revision });
+  for (const [hash, bytes] of session.components) {
+    parts.component(hash, bytes);
+    if (parts.isFull) yield parts.take();
+  }
+  yield parts.end({ ...renamedHead(session.head, names), sessionId, revision });
 }
 
 type Names = ReadonlyMap<string, string>;
@@ -84,7 +105,6 @@ function renamedHead(head: Head, names: Names): Head {
 /** Gathers records into writes of bounded size. */
 class Parts {
   readonly #sessionId: string;
-  readonly #full: ImportWrite[] = [];
   #segments: { id: string; bytes: Uint8Array }[] = [];
   #components: { hash: string; bytes: Uint8Array }[] = [];
   #size = 0;
@@ -95,24 +115,23 @@ class Parts {
 
   segment(id: string, bytes: Uint8Array): void {
     this.#segments.push({ id, bytes });
-    this.#grow(bytes);
+    this.#size += bytes.length;
   }
 
   component(hash: string, bytes: Uint8Array): void {
     this.#components.push({ hash, bytes });
-    this.#grow(bytes);
+    this.#size += bytes.length;
   }
 
-  end(head: Head): ImportWrite[] {
-    return [...this.#full, { ...this.#take(), head }];
+  get isFull(): boolean {
+    return this.#size >= PART_BYTES;
   }
 
-  #grow({ length }: Uint8Array): void {
-    this.#size += length;
-    if (this.#size >= PART_BYTES) this.#full.push(this.#take());
+  end(head: Head): ImportWrite {
+    return { ...this.take(), head };
   }
 
-  #take(): ImportWrite {
+  take(): ImportWrite {
     const write: ImportWrite = {
       kind: "import",
       sessionId: this.#sessionId,

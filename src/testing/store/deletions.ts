@@ -77,6 +77,7 @@ export const DELETIONS: Cases = {
       assert.deepEqual(error.details, { sessionId: "a" });
     }
     assert.deepEqual(await sessionIds(again), []);
+    assert.deepEqual([await again.isDeleted("a"), await again.isDeleted("never there")], [true, false]);
   },
 
   async "a session is deleted only at the revision it is expected to have"({ backend }) {
@@ -155,6 +156,8 @@ export const DELETIONS: Cases = {
     assert.deepEqual(await backend.keys("segments", undefined, 2), ["a@1", "a@2"]);
     assert.deepEqual(await backend.keys("segments", "a@2", 2), ["b@1", "c@1"]);
     assert.deepEqual(await backend.keys("segments", "a@15", 1), ["a@2"]);
+    assert.deepEqual(await backend.keys("heads", undefined, 2), ["a", "b"]);
+    assert.deepEqual(await backend.keys("heads", "b", 2), ["c"]);
     assert.deepEqual(await backend.keys("components", undefined, 5), []);
     assert.deepEqual(await backend.keys("journals", undefined, 1), ["a/new"]);
     assert.deepEqual(await backend.keys("journals", "a/new", 9), ["b/new"]);

@@ -1,0 +1,58 @@
+import { randomUUID } from "node:crypto";
+import { checkSessionId, narrowingProblem, TroupeError } from "../kernel/index.js";
+import type { SessionHandle } from "../plugin/index.js";
+import type { SessionMaking } from "../session/index.js";
+import type { Residence } from "./directory.js";
+import { leastLoaded } from "./placement.js";
+import type { Runtime } from "./runtime.js";
+import type { ForkOptions, Session } from "./session-handle.js";
+
+/** A fork, as a host asks for it. */
+export async function fork(runtime: Runtime, parentId: string, options: ForkOptions): Promise<Session> {
+  runtime.checkOpen();
+  const { at = "leaf", pluginState = "current", authority, catalog, id = childId(parentId) } = options;
+  if (typeof at !== "string") throw new TroupeError("invalid_fork", 'A fork starts at "leaf" or at a node.');
+  if (pluginState !== "current" && pluginState !== "fresh")
+    throw new TroupeError("invalid_fork", 'pluginState is "current" or "fresh".');
+  const problem = narrowingProblem(options);
+  if (problem !== undefined) throw new TroupeError("invalid_fork", `${problem}.`);
+  checkSessionId(id);
+  const making: SessionMaking = {
+    start: { kind: "current_session" },
+    ...(pluginState === "fresh" && { pluginSource: "fresh" }),
+    ...(authority && { authority }),
+    ...(catalog && { catalog }),
+  };
+  const { residence } = await runtime.directory.use(parentId, (parent) =>
+    makeSession(runtime, { id, making, from: parent, at: at === "leaf" ? undefined : at }),
+  );
+  return residence.handle;
+}
+
+export interface NewSession {
+  readonly id: string;
+  readonly making: SessionMaking;
+  /** The session it is made of. */
+  readonly from: Residence;
+  readonly at?: string | undefined;
+}
+
+/** Makes a session of another one, on the worker with the least to do. */
+export async function makeSession(
+  runtime: Runtime,
+  { id, making, from, at }: NewSession,
+): Promise<{ readonly residence: Residence; readonly made: SessionHandle }> {
+  runtime.checkOpen();
+  const { directory } = runtime;
+  const worker = leastLoaded(directory.loads(), from.worker);
+  let made: SessionHandle | undefined;
+  const residence = await directory.moveIn(id, worker, async () => {
+    const snapshot = await runtime.worker(from.worker).capture(from.handle.id, at);
+    made = await runtime.worker(worker).adopt(id, snapshot, making);
+  });
+  return { residence, made: made as unknown as SessionHandle };
+}
+
+export function childId(parentId: string): string {
+  return `${parentId.slice(0, 200)}/${randomUUID().slice(0, 8)}`;
+}
