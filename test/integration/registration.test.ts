@@ -6,6 +6,7 @@ import {
   firstToolValue,
   fixture,
   oneToolCall,
+  openSessions,
   PATIENT,
   plugin,
   RESIDENT,
@@ -126,10 +127,6 @@ describe.each(["worker", "inline"] as const)("plugins that register, in the tier
   /** Opens a session for which the first and the second plugin register this. */
   const open = (id: string, first: object = {}, second: object = {}): Promise<Session> =>
     troupe.session(id, { pluginOptions: { [FIRST]: first as never, [SECOND]: second as never } });
-  const residents = async () => {
-    const { resident, parked } = (await troupe.stats()).sessions;
-    return resident + parked;
-  };
 
   // §15.1
   test("what they register is on that session and on no other, beside what is declared, the host's and the standard protocol", async () => {
@@ -172,11 +169,11 @@ describe.each(["worker", "inline"] as const)("plugins that register, in the tier
   test.each(CLASHES)(
     "%s, registered by two of them, fails the open and names both",
     async (what, first, second, code, names) => {
-      const before = await residents();
+      const before = await openSessions(troupe);
       const error = await refusalOf(open(what, first, second));
       expect(error.code).toBe(code);
       for (const name of [FIRST, SECOND, names]) expect(error.message).toContain(name);
-      expect(await residents()).toBe(before);
+      expect(await openSessions(troupe)).toBe(before);
       // Nothing is left of it: the id is free.
       expect(await (await open(what, first)).info()).toMatchObject({ revision: 0, turns: 0 });
     },

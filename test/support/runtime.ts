@@ -89,6 +89,12 @@ export async function until(what: string, condition: () => boolean | Promise<boo
   throw new Error(`It never happened: ${what}`);
 }
 
+/** How many sessions are open, in memory or parked. */
+export async function openSessions(troupe: Troupe): Promise<number> {
+  const { resident, parked } = (await troupe.stats()).sessions;
+  return resident + parked;
+}
+
 /** The value of a turn's first tool call, or its failure code. */
 export function firstToolValue({ toolCalls }: Pick<TurnResult, "toolCalls">): unknown {
   const output = toolCalls[0]?.output;
