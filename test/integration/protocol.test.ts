@@ -436,6 +436,16 @@ describe("materialising", () => {
     expect((await logOf(resumed, "other root")).at(-1)).toBe("materialize root {}");
   });
 
+  test("a child's options are in its first write", async () => {
+    const troupe = await startCalc();
+    const root = await troupe.session("root");
+    await root.turn("words");
+    const child = await root.fork({ id: "child", authority: { pluginOptions: { "test.calc": { precision: 1 } } } });
+    const stored = async (session: Session) => (await session.view()).components.protocol;
+    expect([await stored(child), (await child.info()).revision]).toEqual([expect.any(String), 1]);
+    expect(await stored(child)).not.toBe(await stored(root));
+  });
+
   // §15.79
   test("applies what is given over what is kept, and defaults the rest, for a child otherwise than for a root", async () => {
     const troupe = await startCalc({ model: showing });
@@ -591,6 +601,14 @@ describe("extensions of a protocol", () => {
     const error = await refusalOf(session.extend({ name: "gravity", value: 11 }));
     expect([error.code, error.details.method]).toEqual(["protocol_failed", "applySessionExtension"]);
     expect(error.message).toContain("there is already a gravity");
+  });
+
+  test("of a session are stored before they are answered", async () => {
+    const troupe = await startCalc({}, { extensible: true });
+    const session = await troupe.session("s");
+    await session.extend({ name: "gravity", value: 10 });
+    await troupe.kill({ sessionWorker: 0 });
+    expect((await session.turn(cell("finish gravity"))).outcome).toMatchObject({ value: 10 });
   });
 
   // §15.80
