@@ -1,13 +1,16 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
-const dist = (path: string) => fileURLToPath(new URL(`./dist/src/${path}`, import.meta.url));
+const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+const dist = (path: string) => here(`./dist/src/${path}`);
+/** Every runtime of the suite parks its sessions after each message; see docs/sessions.md. */
+const parked = process.env.TROUPE_TEST_RESIDENCY === "one";
 
 // Integration tests import "troupe" as a user does: the built package, whose worker entries are real files.
 export default defineConfig({
   resolve: {
     alias: [
-      { find: /^troupe$/, replacement: dist("index.js") },
+      { find: /^troupe$/, replacement: parked ? here("./test/support/parked.ts") : dist("index.js") },
       { find: /^troupe\/plugin$/, replacement: dist("plugin/index.js") },
       { find: /^troupe\/testing$/, replacement: dist("testing/index.js") },
     ],

@@ -323,7 +323,7 @@ export class SessionActor {
   }
 
   extend(extension: Json): Promise<void> {
-    return this.#post((session) => session.protocol.applyExtension(extension));
+    return this.#post((session) => session.extend(extension));
   }
 
   /** Runs an operation: a query at once, also while a turn runs; a command or task in its place. */

@@ -72,7 +72,7 @@ export async function adoptSession(
   const reader = new ComponentReader(services.store, head, unsaved);
   const session = await restore(services, { id, head, reader, pluginOptions: making.authority?.pluginOptions ?? {} });
   try {
-    await services.store.commit({ head, expectedRevision: 0, components: bytes, ...(segment && { segment }) });
+    await session.found({ components: bytes, ...(segment && { segment }) });
   } catch (error) {
     session.close();
     throw error;

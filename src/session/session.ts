@@ -15,6 +15,7 @@ import {
   type InputItem,
   isConversation,
   isZeroUsage,
+  type Json,
   type Ledger,
   type LedgerEntry,
   ledgerOf,
@@ -425,6 +426,25 @@ export class Session {
     for (const captured of captures) if (captured.status === "rejected") throw captured.reason;
   }
 
+  /**
+   * Writes the first head of a session that was made of another, as it was planned and with what its protocol made of it
+   * when it took it on.
+   */
+  async found({ components, ...planned }: Pick<Commit, "components" | "segment">): Promise<void> {
+    const changes = this.#changes();
+    const slots = this.#unsavedSlots();
+    const applied = applyComponents(this.#head?.components ?? {}, changes);
+    const head = { ...(this.#head as Head), components: applied.components };
+    await this.services.store.commit({
+      head,
+      expectedRevision: 0,
+      components: [...components, ...applied.bytes],
+      ...planned,
+    });
+    this.#head = head;
+    this.#written(changes, slots);
+  }
+
   /** Nothing waits that would begin as soon as the session is idle. */
   get mayPark(): boolean {
     return this.running === undefined && this.unfinished === undefined && !this.inputs.waitForTurn && !this.#stale;
@@ -612,6 +632,12 @@ export class Session {
     this.#changed.set(COMPONENT.protocol, turnOptions === undefined ? null : encode(turnOptions));
   }
 
+  /** What an extension changes in the code executor is stored before it is answered. */
+  async extend(extension: Json): Promise<void> {
+    await this.protocol.applyExtension(extension);
+    if ((await this.captureExecution()) !== undefined) await this.store("extension");
+  }
+
   /** The code executor's state, when it is dirty: stored with the next commit. */
   async captureExecution(): Promise<Uint8Array | null | undefined> {
     const state = await this.protocol.captureExecution();
@@ -718,11 +744,15 @@ export class Session {
     // Nothing awaits between the store's word and adopting it.
     this.#head = head;
     adopted?.();
-    this.#changed.written(components);
+    this.#written(components, slots);
     this.blobs.written(blobs);
-    for (const { slot, bytes } of slots) if (slot.captured === bytes) slot.unsaved = false;
     this.#unwrittenUsage = ledgerSince(this.#unwrittenUsage, usage);
     return head;
+  }
+
+  #written(components: readonly [string, Uint8Array | null][], slots: readonly UnsavedSlot[]): void {
+    this.#changed.written(components);
+    for (const { slot, bytes } of slots) if (slot.captured === bytes) slot.unsaved = false;
   }
 
   #hasChanges(): boolean {
@@ -738,8 +768,8 @@ export class Session {
     ];
   }
 
-  #unsavedSlots(): { readonly slot: PluginSlot; readonly pluginId: string; readonly bytes: Uint8Array }[] {
-    const unsaved: { slot: PluginSlot; pluginId: string; bytes: Uint8Array }[] = [];
+  #unsavedSlots(): UnsavedSlot[] {
+    const unsaved: UnsavedSlot[] = [];
     this.hooks.slots.forEach((slot, index) => {
       if (slot?.unsaved !== true || slot.captured === undefined) return;
       const pluginId = this.services.surfaces.links[index]?.manifest.id ?? "";
@@ -755,6 +785,13 @@ function layersOf({ prompt: host }: SessionServices, { prompt: own }: SessionCon
 
 function turnOperation(call: string, turnIndex: number): string {
   return `turn:${call}:${turnIdOf(turnIndex)}`;
+}
+
+/** A plugin's state that was captured and is not stored. */
+interface UnsavedSlot {
+  readonly slot: PluginSlot;
+  readonly pluginId: string;
+  readonly bytes: Uint8Array;
 }
 
 /** Says what to write over a head; nothing, when it finds that there is nothing to be written. */

@@ -348,6 +348,8 @@ class TurnRun implements RunningTurn {
     const unsettled = journal.settled();
     if (unsettled !== undefined) await unsettled;
     const ran = await execute();
+    // Cut off by closing it has not ended: it runs again when the turn goes on, and finds the calls it had finished.
+    if (isSuspended(this.#request.signal)) throw this.#request.signal.reason;
     // The commit tries again, and says what is wrong with it.
     const execution = await session.captureExecution().catch(ignore);
     const state = ran.result.toolCalls.length === 0 ? undefined : await session.hooks.unsavedState();

@@ -11,6 +11,7 @@ import {
   fixture,
   oneToolCall,
   plugin,
+  RESIDENT,
   startTroupe,
   tempFolder,
 } from "../support/runtime.js";
@@ -263,6 +264,7 @@ describe("the audit example", () => {
       },
     };
     const troupe = await startTroupe({
+      ...RESIDENT, // What it notes of a stored turn is one more revision when the session is parked.
       plugins: [{ module: example("approval") }, { module: example("audit") }],
       tools: { work: ran, fails, shell: ran },
       model,

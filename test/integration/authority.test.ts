@@ -6,6 +6,7 @@ import {
   fixture,
   PATIENT,
   plugin,
+  RESIDENT,
   refusalOf,
   startTroupe,
   tempFolder,
@@ -45,7 +46,7 @@ describe.each(["worker", "inline"] as const)("the authority of a fork, with plug
 
   test("is told to its plugins when they register and when the catalog is made, and stays after reopening", async () => {
     const path = await tempFolder();
-    const first = await createTroupe(options(path));
+    const first = await createTroupe({ ...RESIDENT, ...options(path) }); // Opened again, it makes its catalog anew.
     const parent = await first.session("parent", { pluginOptions: { "test.told": { mood: "curious" } } });
     await parent.turn("hi");
     await parent.turn("hi again");

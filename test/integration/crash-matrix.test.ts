@@ -211,6 +211,6 @@ describe("a process that is killed", () => {
 /** How many turns a session has when nothing runs in it any more. */
 async function turnsOf(troupe: Troupe, id: string): Promise<number> {
   const session = await troupe.session(id);
-  await until(`${id} is idle`, async () => (await session.info()).state === "idle");
+  await until(`${id} is idle`, async () => ["idle", "parked"].includes((await session.info()).state));
   return (await session.info()).turns;
 }

@@ -1,6 +1,6 @@
 import { HOOK_KINDS } from "troupe/plugin";
 import { describe, expect, test } from "vitest";
-import { EMPTY_OBJECT, fixture, plugin, registers, remembering, startTroupe } from "../support/runtime.js";
+import { EMPTY_OBJECT, fixture, plugin, RESIDENT, registers, remembering, startTroupe } from "../support/runtime.js";
 
 /** Exactly how many messages hooks cost. A message that is not sent is the cheapest. */
 const FIRST = "test.first";
@@ -21,6 +21,7 @@ describe("opening a session", () => {
 
   test("with a plugin that registers costs it one round trip, and closing it one word", async () => {
     const troupe = await startTroupe({
+      ...RESIDENT, // Leaving memory and coming back are messages of their own.
       sessionWorkers: 1,
       plugins: [remembering(registers(FIRST)), remembering(plugin("counter"))],
     });
@@ -42,6 +43,7 @@ describe("opening a session", () => {
 describe("hooks of a plugin on its own thread", () => {
   test("cost a message each way for every call of one that is registered, and none for any other", async () => {
     const troupe = await startTroupe({
+      ...RESIDENT, // Leaving memory and coming back are messages of their own.
       sessionWorkers: 1,
       plugins: [remembering(registers(FIRST))],
       tools: { echo: tool("e") },
@@ -99,6 +101,7 @@ describe("hooks of a plugin on its own thread", () => {
 
   test("cost nothing for tools they do not name, nor for a catalog that nothing has changed", async () => {
     const troupe = await startTroupe({
+      ...RESIDENT, // Leaving memory and coming back are messages of their own.
       sessionWorkers: 1,
       plugins: [remembering(registers(FIRST)), remembering(plugin("notes"))],
       tools: { dig: tool("d"), echo: tool("e") },

@@ -6,6 +6,7 @@ import {
   fixture,
   oneToolCall,
   plugin,
+  RESIDENT,
   refusalOf,
   startTroupe,
   until,
@@ -371,6 +372,7 @@ describe("isolation", () => {
 
   test("a hook nobody registered costs no message, and no hook call touches the main thread", async () => {
     const troupe = await startTroupe({
+      ...RESIDENT, // Leaving memory is a message to the plugin.
       sessionWorkers: 1,
       plugins: [{ module: plugin("counter") }],
       tools: { nothing: { description: "d", inputSchema: EMPTY_OBJECT, execute: () => null } },

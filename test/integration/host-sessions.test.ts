@@ -14,7 +14,7 @@ import {
   usage,
   valueIn,
 } from "../support/asking.js";
-import { collect, startTroupe, tempFolder } from "../support/runtime.js";
+import { collect, openSessions, startTroupe, tempFolder } from "../support/runtime.js";
 
 const create = (request: object): Call => ["createSession", request];
 const message = (text: string) => ({ kind: "message", message: { role: "user", text } });
@@ -228,7 +228,7 @@ describe.each(["worker", "inline"] as const)("sessions a plugin in the tier %s",
     const running = child.turn(told({ hang: true }));
     await untilModelCalled(running);
     const close = (id: string): Call => ["closeSession", id];
-    const before = (await troupe.stats()).workers.reduce((sum, { sessions }) => sum + sessions, 0);
+    const before = await openSessions(troupe);
     expect(await askInTurn(parent, close("close"), close("close/child"), close("no such session"))).toEqual([
       { error: "session_busy" },
       { error: "session_busy" },
@@ -237,7 +237,7 @@ describe.each(["worker", "inline"] as const)("sessions a plugin in the tier %s",
     running.cancel();
     await running;
     expect(await askInTurn(parent, close("close/child"), close("close/child"))).toEqual([{}, {}]);
-    expect((await troupe.stats()).workers.reduce((sum, { sessions }) => sum + sessions, 0)).toBe(before - 1);
+    expect(await openSessions(troupe)).toBe(before - 1);
     expect(await child.query("host.asked")).toEqual({ note: "kept" });
   });
 

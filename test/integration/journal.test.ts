@@ -1,4 +1,4 @@
-import type { Session } from "troupe";
+import { type Session, scriptedModel } from "troupe";
 import { describe, expect, test } from "vitest";
 import { counted, gates } from "../support/journaled.js";
 import { collect, fixture, plugin, refusalOf, startTroupe, until } from "../support/runtime.js";
@@ -169,6 +169,31 @@ describe("a tool call that waits for a person", () => {
     const [result] = (await session2.messages()).filter(({ role }) => role === "tool");
     expect(result?.parts).toMatchObject([{ type: "tool_result", status: "success", text: "yes" }]);
     expect(await lines()).toEqual(["model t1 0", "model t1 1"]);
+  });
+
+  test("goes on waiting also when code made it, which runs again and finds what it had done", async () => {
+    const { quick, calls } = gates();
+    const code = "```calc\ncall note\ncall ask\n```";
+    const model = scriptedModel({ turns: [[{ text: code }, { text: "done" }]] });
+    const protocol = { module: plugin("calc") };
+    const { start } = await counted({ tools: { ...tools, note: quick("note") }, model, protocol });
+    const troupe = await start();
+    const turn = (await troupe.session("s")).turn("go");
+    let key = "";
+    const reading = (async () => {
+      for await (const activity of turn) if (activity.type === "tool_call_pending") ({ key } = activity);
+    })().catch(() => undefined);
+    await until("it is pending", () => key !== "");
+    const closed = troupe.close();
+    expect(await refusalOf(turn)).toMatchObject({ code: "turn_suspended" });
+    await Promise.all([closed, reading]);
+    const again = await start();
+    await again.completeTool(key, { value: "yes" });
+    const session = await again.session("s");
+    await until("the turn is stored", async () => (await session.info()).turns === 1);
+    const read = (await session.messages()).find(({ origin }) => origin?.kind === "protocol");
+    expect(read?.parts).toEqual([{ type: "text", text: "note\nyes" }]);
+    expect(calls).toEqual(["note"]);
   });
 
   test("does not forget an answer that was given just before a crash", async () => {

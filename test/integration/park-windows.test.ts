@@ -1,7 +1,6 @@
-import { createTroupe, scriptedModel, type TroupeOptions } from "troupe";
+import { scriptedModel } from "troupe";
 import { describe, expect, test } from "vitest";
-import { openLmdbReader } from "../../dist/src/store/index.js";
-import { oneToolCall, PATIENT, plugin, startTroupe, tempFolder } from "../support/runtime.js";
+import { startTroupe } from "../support/runtime.js";
 
 const ECHO = scriptedModel({ turns: [[{ text: "{input}" }]] });
 
@@ -51,58 +50,3 @@ describe("messages that meet a session on its way out of memory", () => {
     }
   });
 });
-
-describe("the same work with and without parking", () => {
-  test("leaves the same bytes in the store", async () => {
-    const kept = await rowsAfter({ parkAfterMs: 600_000 });
-    expect(kept.heads.length).toBe(4);
-    expect(await rowsAfter({ parkAfterMs: 0, maxResident: 1 })).toEqual(kept);
-  });
-});
-
-/** What is stored after a script of turns, settings, inputs and forks, but for the random names of operations. */
-async function rowsAfter(options: TroupeOptions) {
-  const path = await tempFolder();
-  const troupe = await createTroupe({
-    ...options,
-    store: { path },
-    plugins: [{ module: plugin("counter"), ...PATIENT }],
-    model: oneToolCall("count"),
-  });
-  for (const id of ["a", "b", "c"]) {
-    const session = await troupe.session(id);
-    await session.turn("one");
-    await session.turn("two");
-    await session.configure({ instructions: `You are ${id}.` });
-    await session.append({ nodes: [{ kind: "message", message: { role: "user", text: "By the way." } }] });
-    await session.turn("three");
-  }
-  const child = await (await troupe.session("a")).fork({ id: "a/child" });
-  await child.turn("four");
-  await (await troupe.session("b")).setBudget({ maxTokens: 1_000_000 });
-  await troupe.close();
-  const reader = openLmdbReader(path);
-  try {
-    const heads = [...reader.sessionIds()].map((id) => {
-      // Which runtime's call wrote it last is random, too.
-      const { operation, lastCall: _call, ...head } = reader.head(id) ?? { operation: "" };
-      return { ...head, operation: operation.replace(/[0-9a-f]{8}-[0-9a-f-]{27}(:\d+)?/g, "…") };
-    });
-    const segments = heads.flatMap((head) => {
-      if (!("revision" in head)) return [];
-      return Array.from({ length: head.revision }, (_, n) => {
-        const id = `${head.sessionId}@${n + 1}`;
-        const bytes = reader.segment(id);
-        return [id, bytes && Buffer.from(bytes).toString("base64")];
-      });
-    });
-    const hashes = new Set(heads.flatMap((head) => ("components" in head ? Object.values(head.components) : [])));
-    const components = [...hashes].sort().map((hash) => {
-      const bytes = reader.component(hash);
-      return [hash, bytes && Buffer.from(bytes).toString("base64")];
-    });
-    return { heads, segments, components };
-  } finally {
-    reader.close();
-  }
-}

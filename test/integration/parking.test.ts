@@ -1,4 +1,4 @@
-import { createTroupe, pendingTool, scriptedModel, type Troupe } from "troupe";
+import { createTroupe, pendingTool, scriptedModel, type Troupe, type TroupeOptions } from "troupe";
 import { describe, expect, test } from "vitest";
 import {
   EMPTY_OBJECT,
@@ -6,6 +6,7 @@ import {
   oneToolCall,
   PATIENT,
   plugin,
+  RESIDENT,
   refusalOf,
   registers,
   startTroupe,
@@ -13,13 +14,15 @@ import {
 } from "../support/runtime.js";
 
 const ECHO = scriptedModel({ turns: [[{ text: "{input}" }]] });
+/** Sessions are parked when a test says so, and at no other time. */
+const start = (options: TroupeOptions = {}) => startTroupe({ ...RESIDENT, ...options });
 const residents = async (troupe: Troupe) => (await troupe.stats()).sessions;
 
 describe("a parked session", () => {
   test.each(["worker", "inline"] as const)(
     "comes back with the next turn as it was, plugin state in the tier %s included",
     async (tier) => {
-      const troupe = await startTroupe({
+      const troupe = await start({
         plugins: [{ module: plugin("counter"), tier, ...PATIENT }],
         model: oneToolCall("count"),
       });
@@ -34,7 +37,7 @@ describe("a parked session", () => {
   );
 
   test("can be asked for its info without coming back", async () => {
-    const troupe = await startTroupe();
+    const troupe = await start();
     const session = await troupe.session("s");
     await session.turn("hi");
     const before = await session.info();
@@ -44,7 +47,7 @@ describe("a parked session", () => {
   });
 
   test("is woken by whatever is asked of it", async () => {
-    const troupe = await startTroupe({ model: ECHO });
+    const troupe = await start({ model: ECHO });
     const session = await troupe.session("s");
     await session.turn("hi");
     const asked: (() => Promise<unknown>)[] = [
@@ -70,7 +73,7 @@ describe("a parked session", () => {
   });
 
   test("keeps the plugin options it was opened with", async () => {
-    const troupe = await startTroupe({ plugins: [{ module: registers("test.registers"), ...PATIENT }] });
+    const troupe = await start({ plugins: [{ module: registers("test.registers"), ...PATIENT }] });
     const session = await troupe.session("s", {
       pluginOptions: { "test.registers": { queries: ["mine"] } },
     });
@@ -81,7 +84,7 @@ describe("a parked session", () => {
   });
 
   test("takes as many turns while it comes back as it would have taken in memory", async () => {
-    const troupe = await startTroupe({ mailboxLimit: 2, model: ECHO });
+    const troupe = await start({ mailboxLimit: 2, model: ECHO });
     const session = await troupe.session("s");
     await session.turn("first");
     await session.park();
@@ -90,7 +93,7 @@ describe("a parked session", () => {
   });
 
   test("is closed like any other, and then begins with nothing left over", async () => {
-    const troupe = await startTroupe();
+    const troupe = await start();
     const session = await troupe.session("s");
     await session.turn("hi");
     await session.park();
@@ -100,7 +103,7 @@ describe("a parked session", () => {
   });
 
   test("that never had a turn is stored when a host parks it", async () => {
-    const troupe = await startTroupe({
+    const troupe = await start({
       plugins: [{ module: plugin("counter"), ...PATIENT }],
       model: oneToolCall("count"),
     });
@@ -111,7 +114,7 @@ describe("a parked session", () => {
   });
 
   test("shows who watches it everything, without a gap", async () => {
-    const troupe = await startTroupe({ model: ECHO });
+    const troupe = await start({ model: ECHO });
     const session = await troupe.session("s");
     const seen: string[] = [];
     const watching = (async () => {
@@ -159,7 +162,7 @@ describe("parking", () => {
   });
 
   test("that fails leaves the session as it is, and says why to who asked", async () => {
-    const troupe = await startTroupe({ plugins: [{ module: plugin("unsavable"), ...PATIENT }], model: ECHO });
+    const troupe = await start({ plugins: [{ module: plugin("unsavable"), ...PATIENT }], model: ECHO });
     const session = await troupe.session("s");
     await session.turn("one");
     expect((await refusalOf(session.park())).code).toBe("unserialisable");

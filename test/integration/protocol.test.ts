@@ -15,6 +15,7 @@ import {
   EMPTY_OBJECT,
   fixture,
   plugin,
+  RESIDENT,
   refusalOf,
   startTroupe,
   tempFolder,
@@ -49,6 +50,9 @@ const readBack = async (turn: Turn): Promise<string> => JSON.parse((await turn).
 
 /** What the protocol was called with, for a session. */
 const logOf = (session: Session, of = session.id) => session.query<unknown[]>("calc.log", { of });
+const OPENING = /^(initializeSession|restoreSession|restoreExecutionState|materialize)/;
+/** The last of it that was not the session's opening. */
+const lastOf = async (session: Session) => (await logOf(session)).findLast((entry) => !OPENING.test(String(entry)));
 
 describe("a code protocol", () => {
   test("shows the model a prompt and no tools, runs its fenced blocks, and lets it read what they printed", async () => {
@@ -357,7 +361,7 @@ describe("execution state", () => {
     const first = await createTroupe(withCalc({ store: { path } }));
     await (await first.session("parent")).turn(cell("x = 1"));
     await first.close();
-    const second = await createTroupe(withCalc({ store: { path } }));
+    const second = await createTroupe(withCalc({ ...RESIDENT, store: { path } })); // It is opened once.
     const parent = await second.session("parent");
     expect(await logOf(parent)).toEqual([
       "initializeSession",
@@ -430,6 +434,16 @@ describe("materialising", () => {
     expect((await logOf(resumed, "grandchild")).at(-1)).toBe('materialize child {"test.calc":{"precision":1}}');
     await resumed.command("calc.child", { sessionId: "other root", relation: "root" });
     expect((await logOf(resumed, "other root")).at(-1)).toBe("materialize root {}");
+  });
+
+  test("a child's options are in its first write", async () => {
+    const troupe = await startCalc();
+    const root = await troupe.session("root");
+    await root.turn("words");
+    const child = await root.fork({ id: "child", authority: { pluginOptions: { "test.calc": { precision: 1 } } } });
+    const stored = async (session: Session) => (await session.view()).components.protocol;
+    expect([await stored(child), (await child.info()).revision]).toEqual([expect.any(String), 1]);
+    expect(await stored(child)).not.toBe(await stored(root));
   });
 
   // §15.79
@@ -520,12 +534,12 @@ describe("turn options of a protocol", () => {
     expect(await shown({ precision: 1 } as never)).toBe("1.0");
     expect(await shown({ mood: { deep: true } } as never)).toBe("1.00");
     await session.turn("report", { protocolOptions: { schemaVersion: 1, payload: { mood: { deep: true } } } });
-    expect((await logOf(session)).at(-1)).toMatchObject({
+    expect(await lastOf(session)).toMatchObject({
       turnOptions: { schemaVersion: 1, payload: { precision: 2, mood: { deep: true } } },
     });
     // What is not an object replaces the session's as a whole.
     await session.turn("report", { protocolOptions: { schemaVersion: 1, payload: 7 } });
-    expect((await logOf(session)).at(-1)).toMatchObject({ turnOptions: { schemaVersion: 1, payload: 7 } });
+    expect(await lastOf(session)).toMatchObject({ turnOptions: { schemaVersion: 1, payload: 7 } });
     expect(await readBack(session.turn(cell("print 1")))).toBe("1.00");
   });
 
@@ -589,6 +603,14 @@ describe("extensions of a protocol", () => {
     expect(error.message).toContain("there is already a gravity");
   });
 
+  test("of a session are stored before they are answered", async () => {
+    const troupe = await startCalc({}, { extensible: true });
+    const session = await troupe.session("s");
+    await session.extend({ name: "gravity", value: 10 });
+    await troupe.kill({ sessionWorker: 0 });
+    expect((await session.turn(cell("finish gravity"))).outcome).toMatchObject({ value: 10 });
+  });
+
   // §15.80
   test("of a turn are validated before anything happens, and reach the protocol and its code", async () => {
     const troupe = await startCalc({ model: showing, store: { path: await tempFolder() } });
@@ -599,7 +621,7 @@ describe("extensions of a protocol", () => {
     expect((await session.info()).revision).toBe(0);
     expect(await readBack(session.turn(cell("units"), { protocolExtension: { units: "metres" } }))).toBe("metres");
     await session.turn("report", { protocolExtension: { units: "feet" } });
-    expect((await logOf(session)).at(-1)).toMatchObject({ extension: { units: "feet" } });
+    expect(await lastOf(session)).toMatchObject({ extension: { units: "feet" } });
     // A protocol that does not look at them accepts them.
     const standard = await startTroupe({ sessionWorkers: 1 });
     const turn = (await standard.session("s")).turn("hi", { protocolExtension: { anything: true } });
@@ -725,7 +747,7 @@ describe("beforeLlmCall", () => {
     const troupe = await startCalc({ model });
     const session = await troupe.session("s");
     await session.turn("ask");
-    expect((await logOf(session)).at(-1)).toBe("asked: said of ask, 1 messages");
+    expect(await lastOf(session)).toBe("asked: said of ask, 1 messages");
     expect((await session.turn(cell("think hard"))).outcome.type).toBe("finished");
     expect((await session.view()).ledger).toContainEqual({
       source: "calc",
@@ -737,7 +759,7 @@ describe("beforeLlmCall", () => {
 
 describe("the session's life as its protocol sees it", () => {
   test("it is initialised, restored and materialised at every opening, in this order", async () => {
-    const troupe = await startCalc();
+    const troupe = await startCalc(RESIDENT); // Its openings are counted.
     const session = await troupe.session("s");
     const opening = ["initializeSession", "restoreSession 0 0", "materialize root {}"];
     expect(await logOf(session)).toEqual(opening);
@@ -764,7 +786,7 @@ describe("the session's life as its protocol sees it", () => {
     expect(await session.append({ nodes: [message("welcome"), { kind: "protocol_event", event: 1 }] })).toMatchObject({
       status: "appended",
     });
-    expect((await logOf(session)).at(-1)).toBe("appendSessionNodes message,protocol_event");
+    expect(await lastOf(session)).toBe("appendSessionNodes message,protocol_event");
     const { revision } = await session.view();
     const error = await refusalOf(session.append({ nodes: [message("forbidden")] }));
     expect([error.code, error.details.method]).toEqual(["protocol_failed", "appendSessionNodes"]);

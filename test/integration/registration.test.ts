@@ -6,8 +6,10 @@ import {
   firstToolValue,
   fixture,
   oneToolCall,
+  openSessions,
   PATIENT,
   plugin,
+  RESIDENT,
   refusalOf,
   registers,
   remembering,
@@ -125,7 +127,6 @@ describe.each(["worker", "inline"] as const)("plugins that register, in the tier
   /** Opens a session for which the first and the second plugin register this. */
   const open = (id: string, first: object = {}, second: object = {}): Promise<Session> =>
     troupe.session(id, { pluginOptions: { [FIRST]: first as never, [SECOND]: second as never } });
-  const residents = async () => (await troupe.stats()).workers[0]?.sessions;
 
   // §15.1
   test("what they register is on that session and on no other, beside what is declared, the host's and the standard protocol", async () => {
@@ -168,11 +169,11 @@ describe.each(["worker", "inline"] as const)("plugins that register, in the tier
   test.each(CLASHES)(
     "%s, registered by two of them, fails the open and names both",
     async (what, first, second, code, names) => {
-      const before = await residents();
+      const before = await openSessions(troupe);
       const error = await refusalOf(open(what, first, second));
       expect(error.code).toBe(code);
       for (const name of [FIRST, SECOND, names]) expect(error.message).toContain(name);
-      expect(await residents()).toBe(before);
+      expect(await openSessions(troupe)).toBe(before);
       // Nothing is left of it: the id is free.
       expect(await (await open(what, first)).info()).toMatchObject({ revision: 0, turns: 0 });
     },
@@ -217,6 +218,10 @@ describe.each(["worker", "inline"] as const)("plugins that register, in the tier
 
   // §15.12
   test("an id has one session at a time: opened twice it is one, registered for once, and it cannot be made again", async () => {
+    // What registers again because it was parked is not counted here.
+    const plugins = [remembering(registers(FIRST), { tier })];
+    const own = await startTroupe({ ...RESIDENT, sessionWorkers: 1, plugins });
+    const open = (id: string) => own.session(id);
     const [one, two] = await Promise.all([open("one"), open("one")]);
     expect(one).toBe(two);
     const registeredFor = async () => (await one.query<string[]>(`${FIRST}.sessions`)).filter((id) => id === "one");
@@ -275,12 +280,15 @@ describe.each(["worker", "inline"] as const)("plugins that register, in the tier
 
   // §15.15
   test("sessionReady comes when all is registered, then what is stored is restored, then the hooks are told", async () => {
-    const session = await open("life");
+    // A plugin's life without parking.
+    const plugins = [remembering(plugin("lives"), { tier })];
+    const own = await startTroupe({ ...RESIDENT, sessionWorkers: 1, plugins });
+    const session = await own.session("life");
     const fresh = ["register", "sessionReady life", "sessionRestored"];
     expect(await session.query("lives.life")).toEqual(fresh);
     await session.turn("hi");
     await session.close();
-    expect(await (await open("life")).query("lives.life")).toEqual([
+    expect(await (await own.session("life")).query("lives.life")).toEqual([
       "register",
       "sessionReady life",
       "restore 3",
@@ -290,7 +298,11 @@ describe.each(["worker", "inline"] as const)("plugins that register, in the tier
 });
 
 test("a plugin that registers gets its state back when its thread is replaced, also in a session that was never closed", async () => {
-  const troupe = await startTroupe({ sessionWorkers: 1, plugins: [{ module: plugin("lives"), ...PATIENT }] });
+  const troupe = await startTroupe({
+    ...RESIDENT, // Opened again, it would get its state back like any session.
+    sessionWorkers: 1,
+    plugins: [{ module: plugin("lives"), ...PATIENT }],
+  });
   const session = await troupe.session("s");
   await session.turn("hi");
   await troupe.kill({ plugin: "test.lives" });

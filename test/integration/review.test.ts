@@ -1,6 +1,6 @@
 import { scriptedModel, type TroupeError } from "troupe";
 import { describe, expect, test } from "vitest";
-import { collect, plugin, refusalOf, startTroupe, tempFolder, until } from "../support/runtime.js";
+import { collect, openSessions, plugin, refusalOf, startTroupe, tempFolder, until } from "../support/runtime.js";
 
 /** What happens when a session is opened, closed, forked and used at the same time. */
 describe("a session that is closing", () => {
@@ -45,8 +45,7 @@ describe("a session that is closing", () => {
       expect(results.map(({ revision }) => revision).sort()).toEqual([2, 3, 4, 5]);
       expect((await child.info()).turns).toBe(4);
     }
-    const { workers } = await troupe.stats();
-    expect(workers.reduce((sum, { sessions }) => sum + sessions, 0)).toBe(21);
+    expect(await openSessions(troupe)).toBe(21);
   });
 
   test("may be closed twice and forked: the fork sees what was stored", async () => {

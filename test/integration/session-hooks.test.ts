@@ -1,4 +1,4 @@
-import { createTroupe, type Session, type Troupe, type TroupeError } from "troupe";
+import { createTroupe, type Session, type Troupe, type TroupeError, type TroupeOptions } from "troupe";
 import { HOOK_KINDS } from "troupe/plugin";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { DEFAULT_CONFIG } from "../../src/kernel/index.js";
@@ -8,6 +8,7 @@ import {
   firstToolValue,
   fixture,
   plugin,
+  RESIDENT,
   refusalOf,
   registers,
   remembering,
@@ -51,27 +52,28 @@ const abort = (code: string) => ({ kind: "abort_turn", code, message: `Because o
 const enqueue = (text: string) => ({ kind: "enqueue_messages", messages: [{ role: "system", text }] });
 
 describe.each(["worker", "inline"] as const)("hooks of a session, in the tier %s", (tier) => {
+  const options: TroupeOptions = {
+    sessionWorkers: 1,
+    plugins: [
+      remembering(registers(FIRST), { tier }),
+      remembering(registers(SECOND), { tier }),
+      remembering(plugin("meets"), { tier }),
+    ],
+    tools: { dig: tool("dug"), echo: tool("of the host"), fetch: tool("fetched"), shout: tool("shouted") },
+    model,
+    instructions: "Host.",
+    maxContextTokens: 1_000,
+    drainMs: 500,
+  };
   let troupe: Troupe;
   beforeAll(async () => {
-    troupe = await createTroupe({
-      sessionWorkers: 1,
-      plugins: [
-        remembering(registers(FIRST), { tier }),
-        remembering(registers(SECOND), { tier }),
-        remembering(plugin("meets"), { tier }),
-      ],
-      tools: { dig: tool("dug"), echo: tool("of the host"), fetch: tool("fetched"), shout: tool("shouted") },
-      model,
-      instructions: "Host.",
-      maxContextTokens: 1_000,
-      drainMs: 500,
-    });
+    troupe = await createTroupe(options);
   });
   afterAll(() => troupe.close());
 
   /** Opens a session for which the first and the second plugin register this. */
-  const open = (id: string, first: Wanted = {}, second: Wanted = {}): Promise<Session> =>
-    troupe.session(id, { pluginOptions: { [FIRST]: first as never, [SECOND]: second as never } });
+  const open = (id: string, first: Wanted = {}, second: Wanted = {}, on = troupe): Promise<Session> =>
+    on.session(id, { pluginOptions: { [FIRST]: first as never, [SECOND]: second as never } });
   const withHooks = (id: string, ...hooks: WantedHook[]) => open(id, { hooks });
   const calls = (session: Session, pluginId = FIRST) => session.query<[string, Facts][]>(`${pluginId}.calls`);
   const labels = async (session: Session, pluginId = FIRST) => (await calls(session, pluginId)).map(([label]) => label);
@@ -647,15 +649,16 @@ describe.each(["worker", "inline"] as const)("hooks of a session, in the tier %s
 
   describe("a catalog contributor", () => {
     test("is asked again when tools, overlay, frame or session are others, and only then", async () => {
-      const session = await withHooks(
-        "contributes",
+      const hooks = [
         { name: "toolCatalogContributor", gives: { remove: ["shout"] } },
         { name: "contextCompactor", gives: { initialNodes: [] }, once: true },
         {
           name: "contextCompactor",
           gives: { initialNodes: [{ kind: "message", message: { role: "user", text: "So far." } }] },
         },
-      );
+      ];
+      // A session that is opened again makes its catalog anew.
+      const session = await open("contributes", { hooks }, {}, await startTroupe({ ...options, ...RESIDENT }));
       const times = async () => (await labels(session)).filter((label) => label === "toolCatalogContributor").length;
       const turn = async () => [(await asked(session)).tools, await times()];
       expect(await turn()).toEqual([["dig", "echo", "fetch"], 1]);
@@ -674,13 +677,15 @@ describe.each(["worker", "inline"] as const)("hooks of a session, in the tier %s
     });
 
     test("is asked again in a turn with another overlay, and not for one that it knows", async () => {
-      const session = await open("contributes to overlays", {
+      const contributes = {
         tools: [{ name: "rare", onDemand: true }],
         hooks: [
           { name: "turnContextTransform", once: true, gives: { tools: ["rare"] } },
           { name: "toolCatalogContributor" },
         ],
-      });
+      };
+      // As above: what was made is kept in memory.
+      const session = await open("overlays", contributes, {}, await startTroupe({ ...options, ...RESIDENT }));
       const times = async () => (await labels(session)).filter((label) => label === "toolCatalogContributor").length;
       expect((await asked(session)).tools).toContain("rare");
       expect(await times()).toBe(1);

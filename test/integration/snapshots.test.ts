@@ -1,6 +1,15 @@
 import { createTroupe, type Session, type Troupe, type TroupeOptions } from "troupe";
 import { describe, expect, test } from "vitest";
-import { fixture, oneToolCall, PATIENT, plugin, refusalOf, startTroupe, tempFolder } from "../support/runtime.js";
+import {
+  fixture,
+  oneToolCall,
+  PATIENT,
+  plugin,
+  RESIDENT,
+  refusalOf,
+  startTroupe,
+  tempFolder,
+} from "../support/runtime.js";
 
 interface Ledger {
   readonly sessionId: string;
@@ -46,7 +55,8 @@ describe.each(["worker", "inline"] as const)("a plugin that keeps its own snapsh
   // §15.55 §15.57
   test("has state, revision and blobs again after reopening, and so has its fork, which goes its own way", async () => {
     const path = await tempFolder();
-    const first = await createTroupe({ ...withLedger(path), sessionWorkers: 2 });
+    // Parked, it would be restored once more than it is opened here.
+    const first = await createTroupe({ ...RESIDENT, ...withLedger(path), sessionWorkers: 2 });
     const parent = await first.session("parent");
     await parent.turn("add one");
     await parent.turn("add two");
@@ -113,7 +123,8 @@ describe.each(["worker", "inline"] as const)("a plugin that keeps its own snapsh
 
   test("is not captured again under the same revision, and the fingerprint stays", async () => {
     const path = await tempFolder();
-    const troupe = await createTroupe({ ...withLedger(path), development: false, journal: false });
+    // What the plugin hides behind an old revision is in memory alone.
+    const troupe = await createTroupe({ ...RESIDENT, ...withLedger(path), development: false, journal: false });
     const session = await troupe.session("s");
     expect(await issuesOf(session, "add one")).toEqual([]);
     const [hash, fingerprint, records] = [

@@ -6,6 +6,7 @@ import {
   fixture,
   PATIENT,
   plugin,
+  RESIDENT,
   refusalOf,
   remembering,
   startTroupe,
@@ -275,6 +276,7 @@ test.each(["worker", "inline"] as const)(
   "a catalog in the tier %s is kept until the host has it made anew",
   async (tier) => {
     const troupe = await startTroupe({
+      ...RESIDENT, // Kept in memory: a session that is opened again makes its catalog anew.
       sessionWorkers: 1,
       model,
       plugins: [remembering(plugin("takes-shell-later"), { tier })],

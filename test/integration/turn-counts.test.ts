@@ -1,7 +1,7 @@
 import { type Activity, defineTool, type Session, scriptedModel, type Troupe, type TroupeOptions } from "troupe";
 import { describe, expect, test } from "vitest";
 import { INPUT, SCRIPT } from "../../bench/reference-turn.js";
-import { collect, EMPTY_OBJECT, PATIENT, startTroupe, tempFolder } from "../support/runtime.js";
+import { collect, EMPTY_OBJECT, PATIENT, RESIDENT, startTroupe, tempFolder } from "../support/runtime.js";
 
 /**
  * What the reference turn of DESIGN §12 costs, counted: two model calls, one tool call, four hooks. The plugins and the
@@ -48,6 +48,7 @@ async function startReference(
   options: TroupeOptions = {},
 ): Promise<{ readonly troupe: Troupe; readonly session: Session }> {
   const troupe = await startTroupe({
+    ...RESIDENT, // Leaving memory is a message to the plugin.
     sessionWorkers: 1,
     model: scriptedModel(SCRIPT),
     plugins: [{ module: module(plugin), tier, ...PATIENT }],

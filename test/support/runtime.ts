@@ -14,13 +14,9 @@ import {
 } from "troupe";
 import { onTestFinished } from "vitest";
 
-/** `TROUPE_TEST_RESIDENCY=one`: no session stays in memory longer than it must, and every message brings it back. */
-const RESIDENCY: Partial<TroupeOptions> =
-  process.env.TROUPE_TEST_RESIDENCY === "one" ? { parkAfterMs: 0, maxResident: 1 } : {};
-
 /** A runtime that is closed when the test ends, whatever happens. */
 export async function startTroupe(options: TroupeOptions = {}): Promise<Troupe> {
-  const troupe = await createTroupe({ drainMs: 500, ...RESIDENCY, ...options });
+  const troupe = await createTroupe({ drainMs: 500, ...options });
   onTestFinished(() => troupe.close());
   return troupe;
 }
@@ -55,6 +51,12 @@ export function remembering(module: URL, entry: Omit<PluginEntry, "module"> = {}
 /** For plugins in tests that are not about blocked threads: a machine short of cores starves a thread that does nothing wrong. */
 export const PATIENT = { blockedMs: 60_000 } as const;
 
+/**
+ * For tests that count what happens to a session in memory: it stays there, also when the suite runs with
+ * `TROUPE_TEST_RESIDENCY=one`.
+ */
+export const RESIDENT = { parkAfterMs: 600_000, maxResident: 1_000_000 } as const;
+
 /** One tool call, then an answer with its result. */
 export const oneToolCall = (tool: string, args: object = {}) =>
   scriptedModel({ turns: [[{ toolCalls: [{ tool, args: args as never }] }, { text: "Result: {tool_result}" }]] });
@@ -85,6 +87,12 @@ export async function until(what: string, condition: () => boolean | Promise<boo
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
   throw new Error(`It never happened: ${what}`);
+}
+
+/** How many sessions are open, in memory or parked. */
+export async function openSessions(troupe: Troupe): Promise<number> {
+  const { resident, parked } = (await troupe.stats()).sessions;
+  return resident + parked;
 }
 
 /** The value of a turn's first tool call, or its failure code. */

@@ -1,0 +1,75 @@
+import { isDeepStrictEqual } from "node:util";
+import { type Database, open } from "lmdb";
+import { contentHash, decode, encode } from "../../dist/src/wire/index.js";
+
+type Table = Database<Buffer, string>;
+
+const TABLE_NAMES = ["heads", "segments", "components", "journal", "deleted"] as const;
+const TABLE = { encoding: "binary", compression: false, cache: false } as const;
+/** Four bytes before what is in every row but a component's. */
+const SEAL = 4;
+
+/** Names that are drawn: of operations, inputs and runtimes. */
+const DRAWN = /[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
+/** What a clock said. */
+const MEASURED = new Set(["durationMs", "at"]);
+
+/**
+ * Every row of a closed store, by table and key, as its bytes. In rows with something drawn or measured in them that is
+ * blotted out: the same work leaves the same rows.
+ */
+export function storedRows(path: string): Record<string, Record<string, string>> {
+  const root = open<Buffer, string>({ ...TABLE, path, readOnly: true, noSubdir: false });
+  try {
+    const tables = TABLE_NAMES.map((name) => [name, rowsOf(root.openDB(name, TABLE) as Table)] as const);
+    const components = tables.find(([name]) => name === "components")?.[1] ?? [];
+    const names = new Map(components.map(([hash, bytes]) => [hash, contentHash(blotted(bytes))]));
+    return Object.fromEntries(
+      tables.map(([name, rows]) => [
+        name,
+        Object.fromEntries(
+          rows.map(([key, bytes]) => {
+            if (name === "components") return [names.get(key) ?? key, text(blotted(bytes))];
+            const payload = blotted(bytes.subarray(SEAL), names);
+            return [key, text(payload)];
+          }),
+        ),
+      ]),
+    );
+  } finally {
+    root.close();
+  }
+}
+
+function rowsOf(table: Table): [string, Buffer][] {
+  return [...table.getRange()].map(({ key, value }) => [key, Buffer.from(value)]);
+}
+
+const text = (bytes: Uint8Array) => Buffer.from(bytes).toString("latin1");
+
+/** The bytes as they are, unless something in them is drawn or measured. `names`: what components are called instead. */
+function blotted(bytes: Uint8Array, names: ReadonlyMap<string, string> = new Map()): Uint8Array {
+  let value: unknown;
+  try {
+    value = decode(bytes);
+  } catch {
+    return bytes; // An attachment, or what a code executor keeps.
+  }
+  const without = blot(value, names);
+  return isDeepStrictEqual(without, value) ? bytes : encode(without);
+}
+
+function blot(value: unknown, names: ReadonlyMap<string, string>): unknown {
+  if (typeof value === "string") return names.get(value) ?? value.replace(DRAWN, "…");
+  if (value instanceof Uint8Array) return blotted(value, names);
+  if (Array.isArray(value)) return value.map((item) => blot(item, names));
+  if (typeof value !== "object" || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => {
+      if (MEASURED.has(key) && typeof item === "number") return [key, 0];
+      // Of every operation a head remembers a number that is made of its name: how many there are is all that can be told.
+      if (key === "receipts" && item instanceof Uint8Array) return [key, item.length];
+      return [key, blot(item, names)];
+    }),
+  );
+}
