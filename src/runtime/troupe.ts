@@ -112,9 +112,13 @@ export class Troupe implements AsyncDisposable {
   readonly #childTurns = new ChildTurns();
   readonly #observers = new Map<number, { readonly sessionId: string; readonly observer: Observer }>();
   #nextReader = 1;
+  /** The options sessions were opened with, for a worker that has to open them again. */
+  readonly #openedWith = new Map<string, SessionPluginOptions>();
   /** Under which name a session's usage stands in its creator's ledger. */
   readonly #usageSources = new Map<string, string>();
   #store: StoreWorker | undefined;
+  /** Why nothing can be asked any more, when its store died. */
+  #storeLost: TroupeError | undefined;
   #nextTurn = 1;
   #closing: Promise<void> | undefined;
   #resuming: Promise<void> | undefined;
@@ -157,7 +161,10 @@ export class Troupe implements AsyncDisposable {
 
   /** Starts every thread. */
   async start(): Promise<void> {
-    this.#store = await StoreWorker.start(this.#options.store);
+    this.#store = await StoreWorker.start(this.#options.store, (error) => {
+      this.#storeLost = error;
+      process.emitWarning(error.message, { code: error.code });
+    });
     this.#options.plugins.forEach((plugin, index) => {
       if (plugin.tier === "worker")
         this.#pluginWorkers.set(index, new PluginWorker(index, plugin, () => this.#sessionWorkers));
@@ -181,11 +188,17 @@ export class Troupe implements AsyncDisposable {
   /** Opens a session, or resumes it when the store knows it. Options are for plugins, and for this opening. */
   async session(id: string, { pluginOptions = {} }: SessionOptions = {}): Promise<Session> {
     this.#checkOpen();
-    return this.#directory.use(checkSessionId(id), async ({ handle, worker }) => {
+    return this.#directory.use(checkSessionId(id), async ({ handle, worker, opened }) => {
       this.#checkOpen();
+      if (!opened) this.#rememberOptions(id, pluginOptions);
       await this.#worker(worker).open(id, pluginOptions);
       return handle;
     });
+  }
+
+  #rememberOptions(id: string, pluginOptions: SessionPluginOptions): void {
+    if (Object.keys(pluginOptions).length > 0) this.#openedWith.set(id, pluginOptions);
+    else this.#openedWith.delete(id);
   }
 
   /** A call about a session, made where it is. */
@@ -333,8 +346,11 @@ export class Troupe implements AsyncDisposable {
   }
 
   /** For tests and operators: ends a thread as a crash would. */
-  async kill(target: { readonly sessionWorker: number } | { readonly plugin: string }): Promise<void> {
+  async kill(
+    target: { readonly sessionWorker: number } | { readonly plugin: string } | { readonly store: true },
+  ): Promise<void> {
     this.#checkOpen();
+    if ("store" in target) return this.#openStore().crash();
     if ("sessionWorker" in target) return this.#worker(target.sessionWorker).kill();
     for (const worker of this.#pluginWorkers.values()) if (worker.manifest.id === target.plugin) return worker.kill();
     throw new TroupeError("plugin_unknown", `There is no isolated plugin ${target.plugin}.`);
@@ -390,12 +406,20 @@ export class Troupe implements AsyncDisposable {
       storePort: () => this.#openStore().connect(),
       connectPlugins: async (worker) => {
         await Promise.all([...this.#pluginWorkers.values()].map((plugin) => plugin.connect(worker)));
+        await this.#retellOptions(worker);
         this.#resumeObservers(worker.index);
       },
       onObserved: ([reader, observed]) => this.#observers.get(reader)?.observer.receive(observed),
       onActivity: ([key, activity]) => this.#turns.get(key)?.receive(activity),
       relay: async ([method, argument]: RelayCall) => this.#relay[method](argument as never),
     });
+  }
+
+  /** A new thread opens its sessions with what they were opened with. */
+  async #retellOptions(worker: SessionWorker): Promise<void> {
+    for (const [sessionId, pluginOptions] of this.#openedWith)
+      if (this.#directory.find(sessionId)?.worker === worker.index)
+        await worker.configured?.caller.to.takeOver({ sessionId, remnant: { pluginOptions } });
   }
 
   #observe(sessionId: string, cursor: string | undefined): Observer {
@@ -635,6 +659,7 @@ export class Troupe implements AsyncDisposable {
   async #release(sessionId: string): Promise<void> {
     this.#checkOpen();
     await this.#directory.moveOut(sessionId, (worker) => this.#worker(worker).release(sessionId));
+    if (!this.#directory.has(sessionId)) this.#openedWith.delete(sessionId);
   }
 
   #pluginStats(): TroupeStats["plugins"] {
@@ -670,6 +695,7 @@ export class Troupe implements AsyncDisposable {
 
   #checkOpen(): void {
     if (this.#closing !== undefined) throw new TroupeError("closed", "This runtime is closed. Create another one.");
+    if (this.#storeLost !== undefined) throw this.#storeLost;
   }
 }
 

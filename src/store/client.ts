@@ -8,11 +8,13 @@ import type {
   JournalReceipt,
   JournalRow,
   Message,
+  TroupeError,
 } from "../kernel/index.js";
 import { Lane } from "../wire/index.js";
 import type { StoreOptions } from "./contract.js";
 import type { HistoryTail, MessageNode } from "./history.js";
 import { type LmdbReader, openLmdbReader } from "./lmdb/backend.js";
+import { storeLost } from "./lost.js";
 import type { DeleteRequest, LoadedSession, StoreCalls } from "./protocol.js";
 import { READS, type ReadMethod } from "./reads.js";
 
@@ -21,6 +23,8 @@ export interface StoreClientOptions {
   readonly port: MessagePort;
   /** The options the store worker was opened with. */
   readonly options: StoreOptions;
+  /** The store worker is gone, or `close` was called. */
+  readonly onLost?: (error: TroupeError) => void;
 }
 
 /**
@@ -37,8 +41,8 @@ export class StoreClient {
   readonly #path: string | undefined;
   #opened: LmdbReader | undefined;
 
-  constructor({ port, options }: StoreClientOptions) {
-    this.#lane = new Lane(port, { name: "store worker" });
+  constructor({ port, options, onLost }: StoreClientOptions) {
+    this.#lane = new Lane(port, { name: "store worker", whenLost: storeLost, ...(onLost && { onLost }) });
     this.#path = "path" in options ? options.path : undefined;
   }
 
@@ -117,7 +121,7 @@ export class StoreClient {
     return this.#call("delete", request);
   }
 
-  /** Commits without an answer reject with `worker_lost`; they may have been written. */
+  /** Commits without an answer reject with `store_lost`; they may have been written. */
   close(): void {
     this.#lane.close();
     this.#opened?.close();

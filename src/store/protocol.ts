@@ -77,6 +77,8 @@ export type StoreService = {
   readonly prune: (policy: PrunePolicy) => Promise<PruneReport>;
   readonly exportSession: (request: ExportRequest) => Promise<void>;
   readonly importSession: (request: ImportRequest) => Promise<ImportedSession>;
+  /** For tests: the thread dies of an error, between two writes. */
+  readonly crash: (nothing?: undefined) => void;
   /** Writes what is waiting, answers it, closes everything; the thread then ends by itself. */
   readonly close: (nothing?: undefined) => Promise<void>;
 };

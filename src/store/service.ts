@@ -34,6 +34,12 @@ export function storeService({ onClosed }: { readonly onClosed: () => void }): S
     prune: (policy) => opened().maintenance.prune(policy),
     exportSession: (request) => opened().maintenance.exportSession(request),
     importSession: (request) => opened().maintenance.importSession(request),
+    crash() {
+      // On a turn of its own: between two writes, and not as the failure of this call.
+      setImmediate(() => {
+        throw new Error("The store's thread was told to crash.");
+      });
+    },
     async close() {
       await server?.close();
       onClosed();

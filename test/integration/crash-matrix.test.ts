@@ -15,6 +15,7 @@ import { collect, refusalOf, until } from "../support/runtime.js";
  */
 const SEEDS = Number(process.env.TROUPE_CRASH_SEEDS ?? 2);
 const PROCESS_SEEDS = Number(process.env.TROUPE_CRASH_SEEDS ?? 1);
+const LONG = { timeout: 300_000 + 180_000 * SEEDS };
 
 /** What a crash at each effect, before or after it, makes happen twice. Everything else happens once. */
 const TWICE: Readonly<Record<string, string>> = {
@@ -141,7 +142,7 @@ describe("the reference turn", () => {
 
 // quality §3.2
 describe("a session worker that dies", () => {
-  test("at any seam costs the caller nothing, and repeats what the table says", { timeout: 600_000 }, async () => {
+  test("at any seam costs the caller nothing, and repeats what the table says", LONG, async () => {
     const all = groups(SEEDS);
     let done = 0;
     const check = async (crash: CrashFolder, session: Session, point: string, turn: Turn) => {
@@ -174,7 +175,7 @@ describe("a session worker that dies", () => {
     expect(done).toBe(POINTS.length * SEEDS);
   });
 
-  test("again while its turn is taken up again, is as if it had died once more", { timeout: 600_000 }, async () => {
+  test("again while its turn is taken up again, is as if it had died once more", LONG, async () => {
     const crash = await CrashFolder.create();
     const troupe = await crash.start("inline");
     const pairs = [
@@ -201,7 +202,7 @@ describe("a session worker that dies", () => {
 
 // quality §3.2
 describe("a process that is killed", () => {
-  test("at any seam leaves a turn that the next one finishes by itself", { timeout: 600_000 }, async () => {
+  test("at any seam leaves a turn that the next one finishes by itself", LONG, async () => {
     let finished = 0;
     await eachOf(groups(PROCESS_SEEDS), 2, async (group) => {
       const crash = await CrashFolder.create();
