@@ -24,8 +24,15 @@ export function checkSessionId(id: unknown): string {
 
 /** The input that waits for the frame a turn switched to. */
 export function frameTaskOf(turnId: string): string {
-  return `${turnId}:frame`;
+  return `${turnId}${FRAME_TASK}`;
 }
+
+/** The turn that switched and left this input; undefined for any other input. */
+export function turnOfFrameTask(inputId: string): string | undefined {
+  return inputId.endsWith(FRAME_TASK) ? inputId.slice(0, -FRAME_TASK.length) : undefined;
+}
+
+const FRAME_TASK = ":frame";
 
 /** Names a tool call to whoever completes it later. Opaque to hosts. */
 export function completionKeyOf(sessionId: string, turnId: string, callId: string): string {

@@ -12,7 +12,9 @@ export interface CrewEvents {
   /** Answers what sessions ask of other sessions. */
   readonly relay: (call: RelayCall) => Promise<unknown>;
   /** A worker has a new thread, and can be asked for its sessions. */
-  readonly onStarted: (worker: SessionWorker) => void;
+  readonly onStarted: (worker: SessionWorker) => Promise<void>;
+  /** Its store died: nothing can be asked any more. */
+  readonly onStoreLost: (error: TroupeError) => void;
 }
 
 /** The threads of a runtime, and how they are wired to each other. */
@@ -29,7 +31,7 @@ export class Crew {
   }
 
   async start(): Promise<void> {
-    this.#store = await StoreWorker.start(this.#options.store);
+    this.#store = await StoreWorker.start(this.#options.store, this.#events.onStoreLost);
     this.#options.plugins.forEach((plugin, index) => {
       if (plugin.tier === "worker")
         this.#pluginWorkers.set(index, new PluginWorker(index, plugin, () => this.#sessionWorkers));
@@ -98,7 +100,7 @@ export class Crew {
       storePort: () => this.store.connect(),
       connectPlugins: async (worker) => {
         await Promise.all([...this.#pluginWorkers.values()].map((plugin) => plugin.connect(worker)));
-        onStarted(worker);
+        await onStarted(worker);
       },
       onObserved,
       onActivity,

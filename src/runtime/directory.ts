@@ -1,4 +1,5 @@
 import { TroupeError } from "../kernel/index.js";
+import type { SessionPluginOptions } from "../session/index.js";
 import { placeSession } from "./placement.js";
 import type { Session } from "./session-handle.js";
 
@@ -14,6 +15,8 @@ export interface Residence {
   closing: boolean;
   /** False until something succeeded here: an id that never opened is forgotten again. */
   opened: boolean;
+  /** What it was opened with, for a worker that has to open it again. */
+  pluginOptions?: SessionPluginOptions;
 }
 
 /**

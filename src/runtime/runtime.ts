@@ -11,6 +11,8 @@ export class Runtime {
   readonly crew: Crew;
   readonly directory: SessionDirectory;
   #closing = false;
+  /** Why nothing can be asked any more, when its store died. */
+  #storeLost: TroupeError | undefined;
 
   constructor(options: ResolvedOptions, parts: { handleOf: (sessionId: string) => Session; events: CrewEvents }) {
     this.options = options;
@@ -31,6 +33,18 @@ export class Runtime {
     });
   }
 
+  /** A new thread opens its sessions with what they were opened with. */
+  async retellOptions(worker: SessionWorker): Promise<void> {
+    for (const { handle, pluginOptions } of this.directory.on(worker.index))
+      if (pluginOptions !== undefined)
+        await worker.configured?.caller.to.takeOver({ sessionId: handle.id, remnant: { pluginOptions } });
+  }
+
+  loseStore(error: TroupeError): void {
+    this.#storeLost = error;
+    process.emitWarning(error.message, { code: error.code });
+  }
+
   get isClosing(): boolean {
     return this.#closing;
   }
@@ -41,5 +55,6 @@ export class Runtime {
 
   checkOpen(): void {
     if (this.#closing) throw new TroupeError("closed", "This runtime is closed. Create another one.");
+    if (this.#storeLost !== undefined) throw this.#storeLost;
   }
 }

@@ -1,5 +1,5 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort } from "node:worker_threads";
-import { messageOf } from "../kernel/index.js";
+import { messageOf, TroupeError } from "../kernel/index.js";
 import {
   acquireStoreLock,
   type DeleteRequest,
@@ -15,6 +15,7 @@ import {
   type StoreProgress,
   type StoreService,
   type StoreStats,
+  storeLost,
   type WorkOptions,
 } from "../store/index.js";
 import type { CallOptions } from "../wire/index.js";
@@ -26,15 +27,19 @@ const CLOSE_MS = 10_000;
 export class StoreWorker {
   readonly #thread: Thread<StoreService>;
   readonly #lock: StoreLock | undefined;
+  #closing = false;
 
-  private constructor(thread: Thread<StoreService>, lock: StoreLock | undefined) {
+  private constructor(thread: Thread<StoreService>, lock: StoreLock | undefined, onLost: (error: TroupeError) => void) {
     this.#thread = thread;
     this.#lock = lock;
+    void thread.exited.then(({ error }) => {
+      if (!this.#closing) onLost(storeLost(error));
+    });
   }
 
-  static async start(options: StoreOptions): Promise<StoreWorker> {
+  static async start(options: StoreOptions, onLost: (error: TroupeError) => void): Promise<StoreWorker> {
     const lock = "path" in options ? acquireStoreLock(options.path) : undefined;
-    const worker = new StoreWorker(new Thread<StoreService>({ kind: "store", name: "Store worker" }), lock);
+    const worker = new StoreWorker(new Thread<StoreService>({ kind: "store", name: "Store worker" }), lock, onLost);
     try {
       await worker.#thread.caller.to.open(options);
       return worker;
@@ -51,25 +56,31 @@ export class StoreWorker {
   /** A session worker's end of a new lane to the store. */
   async connect(): Promise<MessagePort> {
     const { port1, port2 } = new MessageChannel();
-    await this.#thread.caller.to.attach({ port: port1 }, { transfer: [port1] });
+    await orLost(this.#thread.caller.to.attach({ port: port1 }, { transfer: [port1] }));
     return port2;
   }
 
   stats(): Promise<StoreStats> {
-    return this.#thread.caller.to.stats(undefined);
+    return orLost(this.#thread.caller.to.stats(undefined));
   }
 
   /** Sessions whose last turn was begun and not finished. */
   unfinished(): Promise<readonly string[]> {
-    return this.#thread.caller.to.unfinished(undefined);
+    return orLost(this.#thread.caller.to.unfinished(undefined));
+  }
+
+  /** Ends the thread as an error of its own would. */
+  async crash(): Promise<void> {
+    await this.#thread.caller.to.crash(undefined);
+    await this.#thread.exited;
   }
 
   list(request: ListRequest): Promise<SessionPage> {
-    return this.#thread.caller.to.list(request);
+    return orLost(this.#thread.caller.to.list(request));
   }
 
   deleteSession(request: DeleteRequest): Promise<boolean> {
-    return this.#thread.caller.to.deleteSession(request, { deadlineMs: NO_DEADLINE_MS });
+    return orLost(this.#thread.caller.to.deleteSession(request, { deadlineMs: NO_DEADLINE_MS }));
   }
 
   prune(policy: PrunePolicy, work: WorkOptions): Promise<PruneReport> {
@@ -90,10 +101,11 @@ export class StoreWorker {
   }
 
   backup(folder: string, { signal }: WorkOptions): Promise<void> {
-    return this.#thread.caller.to.backup({ folder }, { deadlineMs: NO_DEADLINE_MS, signal, cooperative: true });
+    return orLost(this.#thread.caller.to.backup({ folder }, { deadlineMs: NO_DEADLINE_MS, signal, cooperative: true }));
   }
 
   async close(): Promise<void> {
+    this.#closing = true;
     let timer: NodeJS.Timeout | undefined;
     const patience = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, CLOSE_MS);
@@ -114,7 +126,7 @@ async function followed<T>(
   call: (progress: Progress, options: CallOptions) => Promise<T>,
 ): Promise<T> {
   const options = { deadlineMs: NO_DEADLINE_MS, signal, cooperative: true };
-  if (onProgress === undefined) return call({}, options);
+  if (onProgress === undefined) return orLost(call({}, options));
   const { port1, port2 } = new MessageChannel();
   const tell = (progress: StoreProgress) => {
     try {
@@ -126,12 +138,20 @@ async function followed<T>(
   };
   port1.on("message", tell);
   try {
-    return await call({ progress: port2 }, { ...options, transfer: [port2] });
+    return await orLost(call({ progress: port2 }, { ...options, transfer: [port2] }));
   } finally {
     // What was told before the answer may still be on its way here.
     for (let told = receiveMessageOnPort(port1); told !== undefined; told = receiveMessageOnPort(port1))
       tell(told.message as StoreProgress);
     port1.close();
+  }
+}
+
+async function orLost<T>(answer: Promise<T>): Promise<T> {
+  try {
+    return await answer;
+  } catch (error) {
+    throw error instanceof TroupeError && error.code === "worker_lost" ? storeLost(error) : error;
   }
 }
 

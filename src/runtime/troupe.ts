@@ -73,13 +73,17 @@ export class Troupe implements AsyncDisposable {
 
   /** Use {@link createTroupe}. */
   constructor(options: ResolvedOptions) {
-    const runtime = new Runtime(options, {
+    const runtime: Runtime = new Runtime(options, {
       handleOf: (id) => new Session(id, this.#driver),
       events: {
         onActivity: (note) => this.#turns.receive(note),
         onObserved: (note) => this.#observers.receive(note),
         relay: (call) => this.#relay.answer(call),
-        onStarted: ({ index }) => this.#observers.resume(index),
+        onStarted: async (worker) => {
+          await runtime.retellOptions(worker);
+          this.#observers.resume(worker.index);
+        },
+        onStoreLost: (error) => runtime.loseStore(error),
       },
     });
     this.#runtime = runtime;
@@ -113,10 +117,11 @@ export class Troupe implements AsyncDisposable {
   /** Opens a session, or resumes it when the store knows it. Options are for plugins, and for this opening. */
   async session(id: string, { pluginOptions = {} }: SessionOptions = {}): Promise<Session> {
     this.#runtime.checkOpen();
-    return this.#runtime.directory.use(checkSessionId(id), async ({ handle, worker }) => {
+    return this.#runtime.directory.use(checkSessionId(id), async (residence) => {
       this.#runtime.checkOpen();
-      await this.#runtime.worker(worker).open(id, pluginOptions);
-      return handle;
+      if (!residence.opened && Object.keys(pluginOptions).length > 0) residence.pluginOptions = pluginOptions;
+      await this.#runtime.worker(residence.worker).open(id, pluginOptions);
+      return residence.handle;
     });
   }
 
@@ -249,10 +254,14 @@ export class Troupe implements AsyncDisposable {
   }
 
   /** For tests and operators: ends a thread as a crash would. */
-  async kill(target: { readonly sessionWorker: number } | { readonly plugin: string }): Promise<void> {
+  async kill(
+    target: { readonly sessionWorker: number } | { readonly plugin: string } | { readonly store: true },
+  ): Promise<void> {
     this.#runtime.checkOpen();
-    if ("sessionWorker" in target) return this.#runtime.worker(target.sessionWorker).kill();
-    return this.#runtime.crew.isolated(target.plugin).kill();
+    const { crew } = this.#runtime;
+    if ("store" in target) return crew.store.crash();
+    if ("sessionWorker" in target) return crew.worker(target.sessionWorker).kill();
+    return crew.isolated(target.plugin).kill();
   }
 
   /**

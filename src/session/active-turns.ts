@@ -1,4 +1,4 @@
-import { type Activity, TroupeError } from "../kernel/index.js";
+import { type Activity, messageOf, TroupeError } from "../kernel/index.js";
 
 const KEPT_ACTIVITIES = 1024;
 
@@ -30,8 +30,8 @@ export class ActiveTurn {
   }
 
   /** Leaves the turn as its journal has it. */
-  suspend(): void {
-    this.#controller.abort(suspension());
+  suspend(reason = suspension()): void {
+    this.#controller.abort(reason);
   }
 
   /** Nobody listens: nothing crosses, but the last activities are kept for somebody who comes late. */
@@ -65,6 +65,18 @@ export function suspension(): TroupeError {
     "turn_suspended",
     "The runtime is closing. The turn is kept, and goes on when its session is opened again.",
   );
+}
+
+/** Why a turn was not taken up again, this time. */
+export function notTakenUp(cause: unknown): TroupeError {
+  if (cause instanceof TroupeError && cause.code === "turn_suspended") return cause;
+  const message = `The turn could not be taken up again: ${messageOf(cause)}. It is kept, and goes on when its session is next opened.`;
+  return new TroupeError("turn_suspended", message, { retryable: true, cause });
+}
+
+/** The turn neither goes on here nor is stored as it is. */
+export function endsHere({ reason }: AbortSignal): boolean {
+  return reason instanceof TroupeError && (reason.code === "turn_suspended" || reason.code === "store_lost");
 }
 
 export function isSuspended({ reason }: AbortSignal): boolean {

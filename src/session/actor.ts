@@ -11,7 +11,7 @@ import {
   TroupeError,
   type TurnResult,
 } from "../kernel/index.js";
-import type { ActiveTurn } from "./active-turns.js";
+import { type ActiveTurn, isSuspended, notTakenUp } from "./active-turns.js";
 import { NO_EXTRAS } from "./admission.js";
 import { compactSession } from "./compact.js";
 import { configureSession } from "./configure.js";
@@ -116,7 +116,9 @@ const sessionMachine = setup({
         actions: [
           ({ context }) => context.session?.close(),
           assign({
-            failure: () => new TroupeError("session_stale", "The session must be opened again.", { retryable: true }),
+            failure: ({ context }) =>
+              context.session?.givenUpFor ??
+              new TroupeError("session_stale", "The session must be opened again.", { retryable: true }),
           }),
         ],
       },
@@ -292,16 +294,24 @@ export class SessionActor {
       turn.emit(activity);
       this.#onActivity(activity);
     };
-    const run = async () => {
-      await turn.settle(() => resumeTurn(session, unfinished, { emit, signal: turn.signal }));
-      session.unfinished = undefined;
-    };
+    const run = () =>
+      turn.settle(async () => {
+        try {
+          return await resumeTurn(session, unfinished, { emit, signal: turn.signal });
+        } catch (error) {
+          if (session.unfinished === undefined) throw error;
+          // It was not even begun. Its journal is as it was: whoever opens the session next takes it up.
+          if (isSuspended(turn.signal)) session.suspended = true;
+          else session.giveUp();
+          throw notTakenUp(error);
+        }
+      });
     this.#actor.getSnapshot().context.mailbox.unshift({ run, reject: (error) => turn.reject(error) });
   }
 
   /** Leaves the turn that was taken up again as its journal has it. */
-  suspend(): void {
-    this.#resumed?.suspend();
+  suspend(reason?: TroupeError): void {
+    this.#resumed?.suspend(reason);
   }
 
   /** Changes the configuration, in its place between turns. */

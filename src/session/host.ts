@@ -6,7 +6,7 @@ import { StoreClient } from "../store/index.js";
 import { type RegisteredTool, registerTool, type ToolHome, ToolLimits, ToolPool } from "../tools/index.js";
 import { PhaseProbe } from "../trace/index.js";
 import { decode, encode, importDefault, Lane, moving, type Served, serve } from "../wire/index.js";
-import { ActiveTurn } from "./active-turns.js";
+import { ActiveTurn, suspension } from "./active-turns.js";
 import { SessionActor } from "./actor.js";
 import { NO_EXTRAS } from "./admission.js";
 import { treeMessage } from "./fork-point.js";
@@ -42,6 +42,7 @@ import { Residency, remnantOf, restoreRemnant } from "./residency.js";
 import type { Session, SessionServices, SessionSnapshot } from "./session.js";
 import { STANDARD_PROTOCOL_ID, standardProtocol } from "./standard-protocol.js";
 import { Surfaces } from "./surface.js";
+import { Suspects } from "./suspects.js";
 import { packResult, type TurnReply } from "./turn-reply.js";
 import { WorkerLink } from "./worker-link.js";
 
@@ -169,7 +170,7 @@ class SessionHost {
       onNote: (topic, payload) => this.#note(topic, payload),
     });
     this.#services = {
-      store: new StoreClient(setup.store),
+      store: new StoreClient({ ...setup.store, onLost: (error) => this.#storeLost(error) }),
       models: parts.models,
       prompt: setup.prompt,
       budget: setup.budget,
@@ -181,6 +182,7 @@ class SessionHost {
       limits: new ToolLimits(),
       relay: this.#relay,
       journals: setup.journals,
+      suspects: new Suspects(),
       trace: { listening: setup.tracing, emit: (event) => this.#lane.note("trace", event satisfies TraceNote) },
     };
   }
@@ -199,15 +201,15 @@ class SessionHost {
   }
 
   /** The session's actor, opened from the store when it is not resident. It may park as soon as nobody needs it. */
-  actor(sessionId: string, given: SessionPluginOptions = {}): SessionActor {
+  actor(sessionId: string, given?: SessionPluginOptions): SessionActor {
     return this.#sessions.get(sessionId) ?? this.#open(sessionId, given);
   }
 
-  #open(sessionId: string, given: SessionPluginOptions): SessionActor {
+  #open(sessionId: string, given: SessionPluginOptions | undefined): SessionActor {
     this.#checkIntake();
     // Parked is not closed: it goes on with the options it was opened with.
     const remnant = this.#sessions.take(sessionId);
-    const { pluginOptions = {} } = remnant ?? { pluginOptions: given };
+    const { pluginOptions } = remnant ?? { pluginOptions: given };
     const open = async () => {
       try {
         const session = await openSession(this.#services, sessionId, pluginOptions);
@@ -218,14 +220,14 @@ class SessionHost {
         throw error;
       }
     };
-    return this.#start(sessionId, open, pluginOptions);
+    return this.#start(sessionId, open);
   }
 
   /** Does something with a session's actor, at once; the session stays in memory until it is done. */
   async hold<T>(
     sessionId: string,
     call: (actor: SessionActor) => Promise<T>,
-    pluginOptions: SessionPluginOptions = {},
+    pluginOptions?: SessionPluginOptions,
   ): Promise<T> {
     const actor = this.actor(sessionId, pluginOptions);
     actor.hold();
@@ -274,7 +276,7 @@ class SessionHost {
     if (this.#sessions.get(sessionId) !== undefined || this.#sessions.isParked(sessionId)) {
       throw new TroupeError("session_exists", `There is already a session ${sessionId}.`, { details: { sessionId } });
     }
-    return this.#start(sessionId, () => adoptSession(this.#services, sessionId, { snapshot, making }), {});
+    return this.#start(sessionId, () => adoptSession(this.#services, sessionId, { snapshot, making }));
   }
 
   operate(
@@ -352,11 +354,8 @@ class SessionHost {
     for (const actor of actors) actor.leave();
     const hurry = setTimeout(() => {
       // With a journal a turn is not lost by closing: it goes on when its session is next opened.
-      for (const turn of this.#turns.values())
-        this.#setup.journals ? turn.suspend() : turn.cancel("The runtime is closing.");
-      for (const actor of actors) actor.suspend();
-      for (const actor of actors) actor.session?.completions.close();
-      for (const stop of this.#stops.keys()) stop.abort(new TroupeError("closed", "The runtime is closing."));
+      if (!this.#setup.journals) for (const turn of this.#turns.values()) turn.cancel("The runtime is closing.");
+      this.#stopAll({ turns: suspension(), others: new TroupeError("closed", "The runtime is closing.") });
     }, drainMs);
     await Promise.all(actors.map((actor) => actor.ended()));
     clearTimeout(hurry);
@@ -369,11 +368,25 @@ class SessionHost {
     this.#lane.close();
   }
 
+  /** What cannot be stored is not gone on with: it might wait for days before it found out. */
+  #storeLost(error: TroupeError): void {
+    if (!this.#closing) this.#stopAll({ turns: error, others: error });
+  }
+
+  #stopAll({ turns, others }: { readonly turns: TroupeError; readonly others: TroupeError }): void {
+    for (const turn of this.#turns.values()) turn.suspend(turns);
+    for (const actor of this.#sessions.actors()) {
+      actor.suspend(turns);
+      actor.session?.completions.close();
+    }
+    for (const stop of this.#stops.keys()) stop.abort(others);
+  }
+
   #checkIntake(): void {
     if (this.#closing) throw new TroupeError("closed", "The runtime is closing.");
   }
 
-  #start(sessionId: string, open: () => Promise<Session>, pluginOptions: SessionPluginOptions): SessionActor {
+  #start(sessionId: string, open: () => Promise<Session>): SessionActor {
     this.#checkIntake();
     const actor = new SessionActor(sessionId, {
       open,
@@ -383,8 +396,7 @@ class SessionHost {
       onEnded: () => {
         this.#sessions.remove(actor);
         const { session, state } = actor;
-        if (state === "parked" && session !== undefined)
-          this.#sessions.leave(sessionId, remnantOf(session, pluginOptions));
+        if (state === "parked" && session !== undefined) this.#sessions.leave(sessionId, remnantOf(session));
       },
       stoppable: (run) => this.#stoppable({ sessionId }, run),
     });

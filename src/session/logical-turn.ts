@@ -1,6 +1,6 @@
 import { asTroupeError, frameTaskOf, type TurnConfig, type TurnResult } from "../kernel/index.js";
 import { admit, NO_EXTRAS, textParts } from "./admission.js";
-import { MAX_RESUMED, type UnfinishedTurn } from "./journal.js";
+import { MAX_IDLE, MAX_STRIKES, type UnfinishedTurn } from "./journal.js";
 import type { Session } from "./session.js";
 import { issueOf, type TurnRequest } from "./turn-context.js";
 import { turnKeyOf } from "./turn-keys.js";
@@ -14,11 +14,18 @@ export const MAX_FRAME_SWITCHES = 16;
  * result is the answer, with those before it. A turn that was asked for by a key before is answered and not run.
  */
 export async function runTurn(session: Session, request: TurnRequest): Promise<TurnResult> {
-  const { input, extras } = request;
+  const { input, extras, inputIds } = request;
   const admitted = await admit(session, input, extras);
+  // What a crash kept a named turn from doing in its next frame is still that turn.
+  const left = inputIds === undefined ? undefined : await session.leftOff(inputIds);
+  if (left !== undefined) {
+    const { key, content, result } = left;
+    return runInFrames(session, request, { ...admitted, name: { key, content }, before: resultsUpTo(result) });
+  }
   const name = extras.key === undefined ? undefined : turnKeyOf(extras.key, admitted);
   const known = name === undefined ? undefined : await session.turnNamed(name);
-  return known ?? runInFrames(session, request, { ...admitted, name });
+  if (known === undefined) return runInFrames(session, request, { ...admitted, name });
+  return goOnInFrames(session, request, { ...admitted, name }, known);
 }
 
 /** Takes a turn up again that a crash left behind: it runs as it did then, and does nothing twice that it had done. */
@@ -27,29 +34,35 @@ export async function resumeTurn(
   unfinished: UnfinishedTurn,
   { emit, signal }: Pick<TurnRequest, "emit" | "signal">,
 ): Promise<TurnResult> {
-  const { input, parts, extras = NO_EXTRAS, blobs, inputIds, call } = unfinished.start;
+  const { input, parts, extras = NO_EXTRAS, blobs, inputIds, call, stopped, name, before } = unfinished.start;
   for (const bytes of blobs) session.blobs.keep(bytes);
   session.inputs.takeThese(inputIds);
-  const { stopped } = unfinished.start;
-  const asked = { parts, ...(stopped !== undefined && { stopped }) };
-  const name = extras.key === undefined ? undefined : turnKeyOf(extras.key, asked);
+  // The keys must be known when it is stored under one.
   if (name !== undefined) await session.turnNamed(name);
   const request = { input, emit, signal, extras, inputIds, ...(call !== undefined && { call }) };
-  return runInFrames(session, request, { ...asked, ...modelOrEnd(session, unfinished), name, unfinished });
+  return runInFrames(session, request, {
+    parts,
+    ...(stopped !== undefined && { stopped }),
+    ...modelOrEnd(session, unfinished),
+    name,
+    ...(before !== undefined && { before }),
+    unfinished,
+  });
 }
 
 /** A turn whose worker died with it again and again is what killed it, and one whose model is gone cannot go on. */
 function modelOrEnd(
   session: Session,
-  { start, resumed }: UnfinishedTurn,
-): Pick<TurnBeginning, "model"> & { stopped?: NonNullable<TurnConfig["stopped"]> } {
+  { start, strikes, idle }: UnfinishedTurn,
+): Pick<TurnBeginning, "model"> &
+  Partial<Pick<TurnBeginning, "poisoned">> & { stopped?: NonNullable<TurnConfig["stopped"]> } {
   const ended = (issue: NonNullable<TurnConfig["stopped"]>["issue"]) => ({
     model: session.modelNamed(""),
     stopped: { reason: "runtime_error" as const, issue },
   });
-  if (resumed >= MAX_RESUMED) {
-    const message = `The turn's worker died with it ${resumed + 1} times.`;
-    return ended({ kind: "runtime", code: "turn_poisoned", message });
+  if (strikes >= MAX_STRIKES || idle >= MAX_IDLE) {
+    const message = `The turn's worker died with it ${idle + 1} times.`;
+    return { ...ended({ kind: "runtime", code: "turn_poisoned", message }), poisoned: true };
   }
   try {
     return { model: session.modelNamed(start.extras.model) };
@@ -61,24 +74,38 @@ function modelOrEnd(
 type Beginning = Omit<TurnBeginning, "history">;
 
 async function runInFrames(session: Session, request: TurnRequest, beginning: Beginning): Promise<TurnResult> {
-  let result = await runOneTurn(session, request, beginning);
-  const before: TurnResult[] = [];
+  const result = withBefore(await runOneTurn(session, request, beginning), beginning.before);
+  return goOnInFrames(session, request, beginning, result);
+}
+
+/** Does what a turn left to be done in another frame, and what that leaves, until a turn stays where it is. */
+async function goOnInFrames(
+  session: Session,
+  request: TurnRequest,
+  { model, name }: Pick<Beginning, "model" | "name">,
+  first: TurnResult,
+): Promise<TurnResult> {
+  let result = first;
   while (result.outcome.type === "frame_switch" && !session.stale) {
     // The task waits with the session: should this process end here, the next turn begins with it all the same.
     const task = session.inputs.takeOne(frameTaskOf(result.turnId));
     if (task === undefined) break;
-    before.push(result);
-    const { model, name } = beginning;
+    const before = resultsUpTo(result);
     const next = { ...request, input: task.text, inputIds: [task.id] };
     const tooOften = before.length === MAX_FRAME_SWITCHES;
     const how = tooOften ? { parts: [], stopped: TOO_OFTEN } : { parts: textParts(task.text) };
     try {
-      result = await runOneTurn(session, next, { model, name, ...how });
+      result = withBefore(await runOneTurn(session, next, { model, name, before, ...how }), before);
     } catch (error) {
-      return withBefore(unfinishedAfter(result, error), before.slice(0, -1));
+      return unfinishedAfter(result, error);
     }
   }
-  return withBefore(result, before);
+  return result;
+}
+
+/** The turns before a turn, and the turn. */
+function resultsUpTo({ before = [], ...result }: TurnResult): readonly TurnResult[] {
+  return [...before, result];
 }
 
 const TOO_OFTEN: NonNullable<TurnConfig["stopped"]> = {
@@ -90,8 +117,8 @@ const TOO_OFTEN: NonNullable<TurnConfig["stopped"]> = {
   },
 };
 
-function withBefore(result: TurnResult, before: readonly TurnResult[]): TurnResult {
-  return before.length === 0 ? result : { ...result, before };
+function withBefore(result: TurnResult, before: readonly TurnResult[] | undefined): TurnResult {
+  return before === undefined ? result : { ...result, before };
 }
 
 /** What is stored is stored: that the next frame's turn failed is told with the last one that did not. */

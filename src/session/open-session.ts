@@ -38,10 +38,10 @@ import {
   type StoredAuthority,
   turnKeyComponent,
 } from "./components.js";
-import { awaitedCalls, unfinishedTurn } from "./journal.js";
+import { awaitedCalls, leavesNoExecution, type UnfinishedTurn, unfinishedTurn } from "./journal.js";
 import { describeCaptured } from "./plugin-instance.js";
 import { newSlot, type PluginLink, type PluginSlot } from "./plugin-link.js";
-import type { SessionMaking, SessionPluginOptions } from "./protocol.js";
+import { NO_PLUGIN_OPTIONS, type SessionMaking, type SessionPluginOptions } from "./protocol.js";
 import { type NewFrame, Session, type SessionServices, type SessionSnapshot } from "./session.js";
 import { SessionInputs } from "./session-inputs.js";
 import { SessionProtocol } from "./session-protocol.js";
@@ -52,7 +52,7 @@ import { MAX_TURN_KEYS } from "./turn-keys.js";
 export async function openSession(
   services: SessionServices,
   id: string,
-  pluginOptions: SessionPluginOptions = {},
+  pluginOptions?: SessionPluginOptions,
 ): Promise<Session> {
   const head = await services.store.head(id);
   return restore(services, { id, head, pluginOptions, reader: new ComponentReader(services.store, head) });
@@ -70,7 +70,7 @@ export async function adoptSession(
   const { head, bytes, segment } = await planChild(services, id, snapshot, making);
   const unsaved = new Map(bytes.map((component) => [component.hash, component.bytes]));
   const reader = new ComponentReader(services.store, head, unsaved);
-  const session = await restore(services, { id, head, reader, pluginOptions: making.authority?.pluginOptions ?? {} });
+  const session = await restore(services, { id, head, reader, pluginOptions: making.authority?.pluginOptions });
   try {
     await session.found({ components: bytes, ...(segment && { segment }) });
   } catch (error) {
@@ -200,10 +200,14 @@ interface Restoring {
   readonly id: string;
   readonly head: Head | undefined;
   readonly reader: ComponentReader;
-  readonly pluginOptions: SessionPluginOptions;
+  readonly pluginOptions: SessionPluginOptions | undefined;
 }
 
-async function restore(services: SessionServices, { id, head, reader, pluginOptions }: Restoring): Promise<Session> {
+async function restore(services: SessionServices, { id, head, reader, ...given }: Restoring): Promise<Session> {
+  const unfinished = services.journals ? await findUnfinished(services, id, head) : undefined;
+  // A turn that goes on does so with what its session was opened with; what this opening was given counts more.
+  const options = { ...unfinished?.start.pluginOptions, ...given.pluginOptions };
+  const pluginOptions = Object.keys(options).length === 0 ? NO_PLUGIN_OPTIONS : options;
   const stored = (await reader.value<StoredAuthority>(COMPONENT.authority)) ?? NO_AUTHORITY;
   const authority: Authority = withOptions(stored.authority, pluginOptions);
   const { links } = services.surfaces;
@@ -230,10 +234,14 @@ async function restore(services: SessionServices, { id, head, reader, pluginOpti
       authority,
       overlay: stored.catalog,
       protocol,
+      pluginOptions,
       inputs: new SessionInputs(await reader.value<readonly PendingInput[]>(COMPONENT.inputs)),
     });
-    await protocol.restore(() => session.view(), await reader.bytes(COMPONENT.execution));
-    if (services.journals) await findUnfinished(session);
+    const execution = unfinished !== undefined && leavesNoExecution(unfinished) ? undefined : COMPONENT.execution;
+    await protocol.restore(() => session.view(), execution && (await reader.bytes(execution)));
+    session.unfinished = unfinished;
+    // Its calls that wait for an answer can be answered at once.
+    if (unfinished !== undefined) for (const key of awaitedCalls(id, unfinished)) session.completions.expect(key);
     // What waited for a turn that is no more waits for the next; for one that goes on it goes on waiting.
     if (session.unfinished === undefined) session.inputs.turnFailed();
     await enterLeftFor(session, await reader.value<NewFrame>(COMPONENT.entering));
@@ -253,13 +261,14 @@ async function restore(services: SessionServices, { id, head, reader, pluginOpti
   }
 }
 
-/** The turn a crash left behind, if one did; its calls that wait for an answer can be answered at once. */
-async function findUnfinished(session: Session): Promise<void> {
-  const rows = await session.services.store.journal(session.id);
-  if (rows.length === 0) return;
-  session.unfinished = unfinishedTurn(rows, turnIdOf(session.turnIndex + 1));
-  if (session.unfinished === undefined) return;
-  for (const key of awaitedCalls(session.id, session.unfinished)) session.completions.expect(key);
+/** The turn a crash left behind, if one did. */
+async function findUnfinished(
+  { store }: SessionServices,
+  id: string,
+  head: Head | undefined,
+): Promise<UnfinishedTurn | undefined> {
+  const rows = await store.journal(id);
+  return rows.length === 0 ? undefined : unfinishedTurn(rows, turnIdOf((head?.turnIndex ?? 0) + 1));
 }
 
 /** The last turn left for a frame, and a crash came between. One that cannot be entered is left alone, as the turn would have. */

@@ -43,6 +43,8 @@ import type { SpendingReport } from "./spending.js";
 
 /** Options for single plugins, by plugin id, given when a session is opened. */
 export type SessionPluginOptions = Readonly<Record<string, Json>>;
+/** Of most sessions. */
+export const NO_PLUGIN_OPTIONS: SessionPluginOptions = Object.freeze({});
 
 /** What makes a session other than the one it is made from. */
 export type SessionMaking = Omit<SessionCreateRequest, "sessionId" | "usageSource"> & {

@@ -1,6 +1,6 @@
 import { getHeapStatistics } from "node:v8";
 import type { SessionActor } from "./actor.js";
-import type { Remnant, ResidencyLimits, SessionPluginOptions } from "./protocol.js";
+import { NO_PLUGIN_OPTIONS, type Remnant, type ResidencyLimits } from "./protocol.js";
 import type { Session } from "./session.js";
 
 const NOTHING_LEFT: Remnant = Object.freeze({});
@@ -112,8 +112,9 @@ export class Residency {
   }
 }
 
-export function remnantOf(session: Session, pluginOptions: SessionPluginOptions): Remnant {
-  const hasOptions = Object.keys(pluginOptions).length > 0;
+export function remnantOf(session: Session): Remnant {
+  const { pluginOptions } = session;
+  const hasOptions = pluginOptions !== NO_PLUGIN_OPTIONS;
   if (!hasOptions && session.promptTokens === null && session.created.size === 0) return NOTHING_LEFT;
   return {
     ...(hasOptions && { pluginOptions }),

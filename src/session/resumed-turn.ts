@@ -41,8 +41,8 @@ export class ResumedTurn {
     else signal.addEventListener("abort", onAbort, { once: true });
   }
 
-  suspend(): void {
-    this.#controller.abort(suspension());
+  suspend(reason = suspension()): void {
+    this.#controller.abort(reason);
   }
 
   async settle(run: () => Promise<TurnResult>): Promise<void> {

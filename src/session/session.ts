@@ -38,6 +38,7 @@ import {
   type TurnResult,
   type TurnSummary,
   turnIdOf,
+  turnOfFrameTask,
   type Usage,
 } from "../kernel/index.js";
 import type { Model } from "../model/index.js";
@@ -54,13 +55,14 @@ import { SessionHooks } from "./hooks.js";
 import type { HostRelay, TraceSink } from "./host-relay.js";
 import type { JournalWriter, UnfinishedTurn } from "./journal.js";
 import type { PluginSlot } from "./plugin-link.js";
-import type { MessageRange } from "./protocol.js";
+import type { MessageRange, SessionPluginOptions } from "./protocol.js";
 import { type KeepAppend, Receipts } from "./receipts.js";
 import type { SessionInputs } from "./session-inputs.js";
 import type { SessionProtocol } from "./session-protocol.js";
 import { Spending, type SpendingReport } from "./spending.js";
 import type { Surface, Surfaces } from "./surface.js";
-import { type TurnKey, TurnKeys } from "./turn-keys.js";
+import type { Suspects } from "./suspects.js";
+import { type KeptTurn, type TurnKey, TurnKeys } from "./turn-keys.js";
 
 /** What every session of a worker shares. */
 export interface SessionServices {
@@ -83,6 +85,7 @@ export interface SessionServices {
   readonly trace: TraceSink;
   /** Turns are written down as they go, and taken up again after a crash. */
   readonly journals: boolean;
+  readonly suspects: Suspects;
 }
 
 /** What a fork takes along: references to what is stored, and the bytes of what is not. */
@@ -109,6 +112,8 @@ export interface TurnCommit {
   readonly spent: Ledger;
   readonly modelCallRecords: TurnResult["modelCallRecords"];
   readonly name: TurnKey | undefined;
+  /** Of the turns before it, in the frames it came from. */
+  readonly before: readonly TurnResult[] | undefined;
   readonly call: string | undefined;
   /** The frame it leaves for: entered next, also when a crash comes between. */
   readonly entering: NewFrame | undefined;
@@ -149,6 +154,7 @@ export interface SessionParts {
   readonly overlay: CatalogOverlay;
   readonly protocol: SessionProtocol;
   readonly inputs: SessionInputs;
+  readonly pluginOptions: SessionPluginOptions;
 }
 
 /** One session's state on its worker: the head, the history (once something needs it), its plugins' slots. */
@@ -162,6 +168,8 @@ export class Session {
   readonly protocol: SessionProtocol;
   readonly catalog: SessionCatalog;
   readonly inputs: SessionInputs;
+  /** What it was opened with. */
+  readonly pluginOptions: SessionPluginOptions;
   readonly prompts = new PromptCache();
   readonly #turnKeys: TurnKeys;
   /** What was asked for under a key, and what came of it. */
@@ -201,6 +209,7 @@ export class Session {
     this.authority = parts.authority;
     this.protocol = parts.protocol;
     this.inputs = parts.inputs;
+    this.pluginOptions = parts.pluginOptions;
     this.#config = parts.config;
     this.#promptLayers = layersOf(parts.services, parts.config);
     this.blobs = new Blobs(parts.services.store);
@@ -227,6 +236,15 @@ export class Session {
   get stale(): boolean {
     return this.#stale;
   }
+
+  /** What is here is not to be gone on with: the next message opens the session anew, unless it could not be either. */
+  giveUp(error?: unknown): void {
+    this.#stale = true;
+    if (error instanceof TroupeError && error.code === "store_lost") this.givenUpFor = error;
+  }
+
+  /** Why it cannot be opened again. */
+  givenUpFor: TroupeError | undefined;
 
   get config(): SessionConfig {
     return this.#config;
@@ -343,11 +361,13 @@ export class Session {
   async commit(
     summary: TurnSummary,
     messages: readonly Message[],
-    { spent, modelCallRecords, name, call, entering }: TurnCommit,
+    { spent, modelCallRecords, name, before, call, entering }: TurnCommit,
   ): Promise<number> {
     const written = await this.#write((previous, revision) => {
-      if (name !== undefined)
-        this.#changed.set(...this.#turnKeys.keep(name, { ...summary, sessionId: this.id, revision, modelCallRecords }));
+      if (name !== undefined) {
+        const result = { ...summary, sessionId: this.id, revision, modelCallRecords, ...(before && { before }) };
+        this.#changed.set(...this.#turnKeys.keep(name, result));
+      }
       const inputs = this.inputs.pending.length === 0 ? undefined : this.inputs.settled();
       if (inputs !== undefined) this.#inputsChanged(inputs);
       if (entering !== undefined) this.#changed.set(COMPONENT.entering, encode(entering));
@@ -377,6 +397,13 @@ export class Session {
   /** What a turn of this name came to, when there was one. */
   turnNamed(name: TurnKey): Promise<TurnResult | undefined> {
     return this.#turnKeys.find(this.#head, name);
+  }
+
+  /** The turn that left an input for its next frame, when it was named by a key. */
+  async leftOff(inputIds: readonly string[]): Promise<KeptTurn | undefined> {
+    const [inputId, ...others] = inputIds;
+    const turnId = inputId === undefined || others.length > 0 ? undefined : turnOfFrameTask(inputId);
+    return turnId === undefined ? undefined : this.#turnKeys.leftOff(this.#head, turnId);
   }
 
   /**
@@ -738,7 +765,7 @@ export class Session {
     try {
       await this.services.store.commit(commit);
     } catch (error) {
-      this.#stale = true;
+      this.giveUp(error);
       throw error;
     }
     // Nothing awaits between the store's word and adopting it.

@@ -190,8 +190,11 @@ class BatchRun {
     const key = `${journal?.batch}:${callId}:${attempt}:sleep`;
     const found = journal?.entries.find(key, delayMs);
     if (journal !== undefined && found === undefined) await journal.entries.record(key, delayMs, null);
-    const leftMs = found === undefined ? delayMs : Math.max(0, found.at + delayMs - Date.now());
-    await sleep(leftMs, undefined, { signal: this.#signal }).catch(ignore);
+    journal?.entries.waits();
+    const due = (found?.at ?? Date.now()) + delayMs;
+    // A timer counts from when the event loop last looked at the clock, and so may be early.
+    for (let leftMs = due - Date.now(); leftMs > 0 && !this.#signal.aborted; leftMs = due - Date.now())
+      await sleep(leftMs, undefined, { signal: this.#signal }).catch(ignore);
   }
 
   async #execute(call: ToolCall): Promise<ToolExecution> {
@@ -237,6 +240,7 @@ class BatchRun {
         ? given
         : { ...given, deadlineMs: Math.max(1, at + deadlineMs - Date.now()) };
     const answer = session.completions.wait(key, { toolName, pending, signal: this.#signal });
+    journal?.entries.waits();
     emit({ type: "tool_call_pending", callId, toolName, key, announcement });
     return answer;
   }

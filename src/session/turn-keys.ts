@@ -12,7 +12,7 @@ export interface TurnKey {
   readonly content: string;
 }
 
-interface KeptTurn extends TurnKey {
+export interface KeptTurn extends TurnKey {
   readonly result: TurnResult;
 }
 
@@ -46,6 +46,12 @@ export class TurnKeys {
         details: { key, turnId: kept.result.turnId },
       });
     }
+    return undefined;
+  }
+
+  /** Under which name a turn was kept that left for another frame, and with what: what it left to do goes on so. */
+  async leftOff(head: Head | undefined, turnId: string): Promise<KeptTurn | undefined> {
+    for (const kept of (await this.#load(head)).values()) if (kept.result.turnId === turnId) return kept;
     return undefined;
   }
 

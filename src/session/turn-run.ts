@@ -38,16 +38,16 @@ import {
   type StreamEnd,
   type TurnFacts,
 } from "../plugin/index.js";
-import { isSuspended } from "./active-turns.js";
+import { endsHere, isSuspended } from "./active-turns.js";
 import type { Admitted } from "./admission.js";
 import { haveAttachments } from "./blobs.js";
 import type { TurnCatalog } from "./catalog.js";
 import { callHost } from "./host-services.js";
-import { type Found, type PluginStates, TurnJournal, type UnfinishedTurn } from "./journal.js";
+import { type Found, type PluginStates, TurnJournal, type TurnStart, type UnfinishedTurn } from "./journal.js";
 import { callModel } from "./model-call.js";
 import { performDirectives } from "./perform.js";
 import type { HookOptions } from "./plugin-link.js";
-import type { TurnExtras } from "./protocol.js";
+import { NO_PLUGIN_OPTIONS, type TurnExtras } from "./protocol.js";
 import { readFrameSwitch } from "./read-protocol.js";
 import { runCode } from "./run-code.js";
 import type { NewFrame, RunningTurn, Session } from "./session.js";
@@ -62,9 +62,12 @@ export async function runOneTurn(
   beginning: Omit<TurnBeginning, "history">,
 ): Promise<TurnResult> {
   const run = new TurnRun(session, request, { ...beginning, history: await session.history() });
-  const begun = session.services.journals ? run.begin(beginning) : undefined;
   // A turn that had its worker killed before may do so again: it is counted before it can.
-  if (request.again === true || beginning.unfinished !== undefined) await begun;
+  if (beginning.unfinished !== undefined) await run.resume(beginning.unfinished);
+  else if (session.services.journals) {
+    const begun = run.begin(beginning);
+    if (request.again === true) await begun;
+  }
   session.running = run;
   session.unfinished = undefined;
   try {
@@ -72,16 +75,22 @@ export async function runOneTurn(
   } catch (error) {
     session.inputs.turnFailed();
     // What was refused is not taken up again after a crash.
-    if (isSuspended(request.signal)) session.suspended = true;
+    if (isSuspended(request.signal)) await run.leave();
+    else if (endsHere(request.signal)) session.giveUp(request.signal.reason);
     else if (!session.stale) await session.clearJournal();
     throw error;
   } finally {
+    run.ended();
     session.running = undefined;
   }
 }
 
 export interface TurnBeginning extends Admitted {
   readonly name: TurnKey | undefined;
+  /** What came of the turns before it, in the frames it came from. */
+  readonly before?: readonly TurnResult[];
+  /** It killed its worker too often: it is stored, and no hook sees it. */
+  readonly poisoned?: boolean;
   /** Set when a crash left the turn behind. */
   readonly unfinished?: UnfinishedTurn;
   readonly history: readonly Message[];
@@ -94,6 +103,8 @@ class TurnRun implements RunningTurn {
   readonly #context: TurnContext;
   readonly #model: Model;
   readonly #name: TurnKey | undefined;
+  readonly #before: readonly TurnResult[] | undefined;
+  readonly #poisoned: boolean;
   readonly #journal: TurnJournal | undefined;
   #checkpoints = 0;
   #state: TurnState;
@@ -106,7 +117,7 @@ class TurnRun implements RunningTurn {
   constructor(
     session: Session,
     request: TurnRequest,
-    { model, parts, stopped, name, unfinished, history }: TurnBeginning,
+    { model, parts, stopped, name, before, poisoned = false, unfinished, history }: TurnBeginning,
   ) {
     const { config, protocol } = session;
     const turnIndex = session.turnIndex + 1;
@@ -114,6 +125,8 @@ class TurnRun implements RunningTurn {
     this.#request = request;
     this.#model = model;
     this.#name = name;
+    this.#before = before;
+    this.#poisoned = poisoned;
     this.#facts = { sessionId: session.id, turnId: turnIdOf(turnIndex), turnIndex };
     this.#context = new TurnContext(session, this.#facts, request, history);
     if (session.services.journals)
@@ -132,16 +145,48 @@ class TurnRun implements RunningTurn {
   }
 
   /** Writes down what is begun, so that it can be begun again. */
-  begin({ parts, stopped, unfinished }: Omit<TurnBeginning, "history">): Promise<unknown> | undefined {
+  begin({ parts, stopped, name, before }: Omit<TurnBeginning, "history">): Promise<unknown> | undefined {
     const { input, extras, call, inputIds = [] } = this.#request;
     const blobs = this.#session.blobs.unsaved().map(({ bytes }) => bytes);
-    const written =
-      unfinished === undefined
-        ? this.#journal?.begin({ call, input, parts, extras: plainExtras(extras), blobs, inputIds, stopped })
-        : this.#journal?.resume(unfinished.resumed);
+    const { pluginOptions } = this.#session;
+    const start: TurnStart = {
+      call,
+      input,
+      parts,
+      extras: plainExtras(extras),
+      blobs,
+      inputIds,
+      stopped,
+      ...(name && { name }),
+      ...(before && { before }),
+      ...(pluginOptions !== NO_PLUGIN_OPTIONS && { pluginOptions }),
+    };
+    const written = this.#journal?.begin(start);
     // What is recorded next fails for the same reason, and is waited for.
     written?.catch(ignore);
     return written;
+  }
+
+  /** Writes down that it is taken up again, alone if it may be what kills its worker. */
+  async resume({ resumed, strikes }: UnfinishedTurn): Promise<void> {
+    const { signal } = this.#request;
+    const past = strikes === 0 ? ignore : await this.#session.services.suspects.alone(signal);
+    if (endsHere(signal)) throw signal.reason;
+    await this.#journal?.resume(resumed, past).catch((error: unknown) => {
+      past();
+      throw error;
+    });
+  }
+
+  /** Left as its journal has it: the runtime closes. */
+  async leave(): Promise<void> {
+    this.#session.suspended = true;
+    await this.#journal?.left();
+  }
+
+  /** Nobody else has to wait for it. */
+  ended(): void {
+    this.#journal?.ended();
   }
 
   get turnId(): string {
@@ -191,7 +236,7 @@ class TurnRun implements RunningTurn {
   #step(answer: TurnEvent): void {
     const { signal } = this.#request;
     // Left as it is, for whoever opens the session next.
-    if (isSuspended(signal)) throw signal.reason;
+    if (endsHere(signal)) throw signal.reason;
     const state = signal.aborted
       ? stepTurn(this.#state, { type: "cancel", reason: cancelReason(signal) }).state
       : this.#state;
@@ -223,7 +268,7 @@ class TurnRun implements RunningTurn {
         return this.#checkpointDone(effect.checkpoint, NO_DIRECTIVES);
       case "after_turn":
         if (this.#request.keepsInputs && isCancelled(effect.summary)) throw this.#request.signal.reason;
-        if (hooks.has("after_turn") || hooks.has("turn_finalized")) return this.#afterTurn(effect);
+        if (!this.#poisoned && (hooks.has("after_turn") || hooks.has("turn_finalized"))) return this.#afterTurn(effect);
         return { type: "after_turn_done", directives: NO_DIRECTIVES, issues: [] };
       case "commit":
         return this.#commit(effect);
@@ -547,6 +592,7 @@ class TurnRun implements RunningTurn {
       spent: this.#state.spent,
       modelCallRecords: this.#state.modelCallRecords,
       name: this.#name,
+      before: this.#before,
       call: this.#request.call,
       entering,
     });
@@ -606,7 +652,13 @@ function promptFailedBy(issue: TurnIssue): TurnEvent {
   return { type: "prompt_failed", issue };
 }
 
-const STORE_CODES: readonly string[] = ["store_write_failed", "store_closed", "head_conflict", "commit_too_large"];
+const STORE_CODES: readonly string[] = [
+  "store_write_failed",
+  "store_closed",
+  "store_lost",
+  "head_conflict",
+  "commit_too_large",
+];
 
 function isStoreError({ code }: TroupeError): boolean {
   return STORE_CODES.includes(code);

@@ -15,6 +15,7 @@ import { Lane } from "../wire/index.js";
 import type { StoreOptions } from "./contract.js";
 import type { HistoryTail, MessageNode } from "./history.js";
 import { type LmdbReader, openLmdbReader } from "./lmdb/backend.js";
+import { storeLost } from "./lost.js";
 import type { DeleteRequest, LoadedSession, StoreCalls } from "./protocol.js";
 import { READS, type ReadMethod } from "./reads.js";
 
@@ -23,6 +24,8 @@ export interface StoreClientOptions {
   readonly port: MessagePort;
   /** The options the store worker was opened with. */
   readonly options: StoreOptions;
+  /** The store worker is gone, or `close` was called. */
+  readonly onLost?: (error: TroupeError) => void;
 }
 
 /**
@@ -40,8 +43,8 @@ export class StoreClient {
   #opened: LmdbReader | undefined;
   #closed = false;
 
-  constructor({ port, options }: StoreClientOptions) {
-    this.#lane = new Lane(port, { name: "store worker" });
+  constructor({ port, options, onLost }: StoreClientOptions) {
+    this.#lane = new Lane(port, { name: "store worker", whenLost: storeLost, ...(onLost && { onLost }) });
     this.#path = "path" in options ? options.path : undefined;
   }
 
@@ -121,7 +124,7 @@ export class StoreClient {
     return this.#call("delete", request);
   }
 
-  /** Commits without an answer reject with `worker_lost`; they may have been written. */
+  /** Commits without an answer reject with `store_lost`; they may have been written. */
   close(): void {
     this.#closed = true;
     this.#lane.close();

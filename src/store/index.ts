@@ -16,6 +16,7 @@ export { type LmdbReader, openLmdb, openLmdbReader } from "./lmdb/backend.js";
 export { type RepairedSession, type RepairReport, repairStore } from "./lmdb/repair.js";
 export { type Finding, type SessionReport, type VerifyReport, verifyStore } from "./lmdb/verify.js";
 export { acquireStoreLock, type StoreLock } from "./lock.js";
+export { storeLost } from "./lost.js";
 export type { ExportRequest, ImportedSession, ImportRequest } from "./maintenance.js";
 export { openMemory } from "./memory.js";
 export {

@@ -83,6 +83,8 @@ export type StoreService = {
   readonly importSession: (request: Watched<ImportRequest>) => Promise<ImportedSession>;
   /** A copy of a store on disk, as it is at one moment. */
   readonly backup: (request: { readonly folder: string }) => Promise<void>;
+  /** For tests: the thread dies of an error, between two writes. */
+  readonly crash: (nothing?: undefined) => void;
   /** Writes what is waiting, answers it, closes everything; the thread then ends by itself. */
   readonly close: (nothing?: undefined) => Promise<void>;
 };

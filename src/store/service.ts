@@ -42,6 +42,12 @@ export function storeService({ onClosed }: { readonly onClosed: () => void }): S
     importSession: ({ progress, ...request }, signal) =>
       opened().maintenance.importSession(request, workOf(progress, signal)),
     backup: (request, signal) => opened().maintenance.backup(request, { signal }),
+    crash() {
+      // On a turn of its own: between two writes, and not as the failure of this call.
+      setImmediate(() => {
+        throw new Error("The store's thread was told to crash.");
+      });
+    },
     async close() {
       await server?.close();
       onClosed();

@@ -20,6 +20,7 @@ export class Lane {
   readonly #serve: LaneServer;
   readonly #onNote: (topic: string, payload: unknown) => void;
   readonly #onLost: (error: TroupeError) => void;
+  readonly #whenLost: () => TroupeError;
   readonly #onUnstarted: ((call: UnstartedCall) => void) | undefined;
   readonly #stage: Int32Array | undefined;
   readonly #pending = new Map<number, Pending>();
@@ -41,13 +42,14 @@ export class Lane {
     this.#serve = options.serve ?? refuseAll;
     this.#onNote = options.onNote ?? ignore;
     this.#onLost = options.onLost ?? ignore;
+    this.#whenLost = options.whenLost ?? (() => workerLost(this.#name));
     this.#onUnstarted = options.onUnstarted;
     this.#stage = options.stage;
     port.on("message", (batch: unknown[]) => this.#receive(batch));
     port.on("messageerror", (error) =>
       this.lose(new TroupeError("wire_corrupt", `A message on ${this.#name} could not be read.`, { cause: error })),
     );
-    port.on("close", () => this.lose(workerLost(this.#name)));
+    port.on("close", () => this.lose(this.#whenLost()));
   }
 
   /** How many calls of this side wait for an answer. */
@@ -114,7 +116,7 @@ export class Lane {
   close(): void {
     if (this.#lost !== undefined) return;
     this.#flush();
-    this.lose(workerLost(this.#name));
+    this.lose(this.#whenLost());
   }
 
   #post(kind: EntryKind, id: number, name: string | number, payload: unknown): void {
@@ -293,6 +295,8 @@ export interface LaneOptions {
   readonly serve?: LaneServer;
   readonly onNote?: (topic: string, payload: unknown) => void;
   readonly onLost?: (error: TroupeError) => void;
+  /** The error of calls that the other side did not answer before its end; default `worker_lost`. */
+  readonly whenLost?: () => TroupeError;
   /** A shared cell in which the serving side keeps the id of the last call it started. */
   readonly stage?: Int32Array;
   /** With `stage`, on the calling side: takes over a call that the lost side had not started, instead of rejecting it. */

@@ -1,4 +1,4 @@
-import type { Session, Troupe } from "troupe";
+import type { Session, Troupe, Turn } from "troupe";
 import { describe, expect, test } from "vitest";
 import { CrashFolder, eachOf } from "../support/crash-matrix.js";
 import { collect, refusalOf, until } from "../support/runtime.js";
@@ -8,11 +8,14 @@ import { collect, refusalOf, until } from "../support/runtime.js";
  * changes the plugin's state), a checkpoint that delivers what was said, a second model call, hooks at every stage. It is
  * recorded at its seams; every line of that trace is a crash point.
  *
- * A seed says how long before the crash the store may still work, and how many other turns die with this one.
- * TROUPE_CRASH_SEEDS=10 runs ten for each point; without it, two where a thread dies and one where a process does.
+ * Four sessions, each at another point, die of one crash: three wait at their lines, the last one runs into it, with
+ * writes on their way. A seed says which is the last, how long before the crash the store may still work, and how many
+ * other turns die with them. TROUPE_CRASH_SEEDS=10 runs ten for each point, so that each is the last of its four at
+ * least twice; without it, two where a thread dies and one where a process does.
  */
 const SEEDS = Number(process.env.TROUPE_CRASH_SEEDS ?? 2);
 const PROCESS_SEEDS = Number(process.env.TROUPE_CRASH_SEEDS ?? 1);
+const LONG = { timeout: 300_000 + 180_000 * SEEDS };
 
 /** What a crash at each effect, before or after it, makes happen twice. Everything else happens once. */
 const TWICE: Readonly<Record<string, string>> = {
@@ -94,7 +97,33 @@ function expected(...points: readonly string[]): Record<string, number> {
   return counts;
 }
 
-const delayOf = (seed: number, place: number) => (seed * 7 + place * 5) % 23;
+const GROUP = 4;
+
+/** Sessions that die of one crash, the last one last. */
+interface Group {
+  readonly members: readonly { readonly id: string; readonly point: string }[];
+  readonly ids: readonly string[];
+  readonly delayMs: number;
+  readonly beside: number;
+}
+
+/** Every point once for each seed. Neighbours are in different groups: a crash finds turns at all their stages. */
+function groups(seeds: number): Group[] {
+  const apart = POINTS.length / GROUP;
+  return Array.from({ length: seeds * apart }, (_, index) => {
+    const [seed, first] = [Math.floor(index / apart), index % apart];
+    const members = Array.from({ length: GROUP }, (_, nth) => {
+      const place = first + ((nth + seed) % GROUP) * apart;
+      return { id: `s${place}-${seed}`, point: POINTS[place] as string };
+    });
+    const delayMs = (seed * 7 + first * 5) % 23;
+    return { members, ids: members.map(({ id }) => id), delayMs, beside: (seed + first) % 3 };
+  });
+}
+
+function orderCrash(crash: CrashFolder, { members, ids, delayMs }: Group, kills: "thread" | "process"): void {
+  for (const { id, point } of members) crash.order(id, { line: point, kills, delayMs, group: ids });
+}
 
 // quality §3.2
 describe("the reference turn", () => {
@@ -113,36 +142,40 @@ describe("the reference turn", () => {
 
 // quality §3.2
 describe("a session worker that dies", () => {
-  test("at any seam costs the caller nothing, and repeats what the table says", { timeout: 600_000 }, async () => {
-    const cases = POINTS.flatMap((point, place) =>
-      Array.from({ length: SEEDS }, (_, seed) => ({ point, id: `s${place}-${seed}`, delayMs: delayOf(seed, place) })),
-    );
-    const done: string[] = [];
-    // One after another on each: a session that has the worker to itself is interrupted only where it was ordered.
-    await eachOf([0, 1, 2], 3, async (share) => {
+  test("at any seam costs the caller nothing, and repeats what the table says", LONG, async () => {
+    const all = groups(SEEDS);
+    let done = 0;
+    const check = async (crash: CrashFolder, session: Session, point: string, turn: Turn) => {
+      const seen = collect(turn).catch(() => []);
+      if (effectOf(point) === "turnPersisted")
+        expect(await refusalOf(turn), point).toMatchObject({ code: "turn_result_lost", details: { turnIndex: 1 } });
+      else {
+        expect(await turn, point).toMatchObject({ turnIndex: 1, text: "Answer to the interjection.", modelCalls: 2 });
+        expect((await seen).filter(({ type }) => type === "turn_finished")).toHaveLength(1);
+      }
+      expect.soft({ point, ...crash.counts(session.id) }).toEqual({ point, ...expected(point) });
+      expect.soft({ point, ...(await endOf(session)) }).toEqual({ point, ...END });
+      done++;
+      await session.close();
+    };
+    await eachOf([0, 1], 2, async (share) => {
       const crash = await CrashFolder.create();
       const troupe = await crash.start("inline");
-      for (const { point, id, delayMs } of cases.filter((_, index) => index % 3 === share)) {
-        crash.order(id, { line: point, kills: "thread", delayMs });
-        const session = await troupe.session(id);
-        const turn = session.turn("go");
-        const seen = collect(turn).catch(() => []);
-        if (effectOf(point) === "turnPersisted")
-          expect(await refusalOf(turn), point).toMatchObject({ code: "turn_result_lost", details: { turnIndex: 1 } });
-        else {
-          expect(await turn, point).toMatchObject({ turnIndex: 1, text: "Answer to the interjection.", modelCalls: 2 });
-          expect((await seen).filter(({ type }) => type === "turn_finished")).toHaveLength(1);
-        }
-        expect.soft({ point, ...crash.counts(id) }).toEqual({ point, ...expected(point) });
-        expect.soft({ point, ...(await endOf(session)) }).toEqual({ point, ...END });
-        done.push(point);
-        await session.close();
+      for (const group of all.filter((_, index) => index % 2 === share)) {
+        orderCrash(crash, group, "thread");
+        const sessions = await Promise.all(group.ids.map((id) => troupe.session(id)));
+        const checked = group.members.map(async ({ point }, nth) => {
+          if (nth === GROUP - 1) await crash.atTheirLines(group.ids.slice(0, -1));
+          const session = sessions[nth] as Session;
+          await check(crash, session, point, session.turn("go"));
+        });
+        await Promise.all(checked);
       }
     });
-    expect(done).toHaveLength(POINTS.length * SEEDS);
+    expect(done).toBe(POINTS.length * SEEDS);
   });
 
-  test("again while its turn is taken up again, is as if it had died once more", { timeout: 600_000 }, async () => {
+  test("again while its turn is taken up again, is as if it had died once more", LONG, async () => {
     const crash = await CrashFolder.create();
     const troupe = await crash.start("inline");
     const pairs = [
@@ -151,55 +184,49 @@ describe("a session worker that dies", () => {
       [">model:1", "<model:1"],
       ["<turnFinalized", ">turnFinalized"],
     ] as const;
+    const group = pairs.map((_, index) => `twice${index}`);
     for (const [index, [first, second]] of pairs.entries()) {
-      const id = `twice${index}`;
-      crash.order(
-        id,
-        { line: first, kills: "thread", delayMs: 0 },
-        // Met by the turn that is taken up again.
-        { line: second, kills: "thread", delayMs: 0 },
-      );
+      const crashes = { kills: "thread", delayMs: 0, group } as const;
+      // The second one is met by the turn that is taken up again.
+      crash.order(`twice${index}`, { line: first, ...crashes }, { line: second, ...crashes });
+    }
+    const run = async (id: string) => {
       const session = await troupe.session(id);
       expect(await session.turn("go")).toMatchObject({ turnIndex: 1, modelCalls: 2 });
       expect.soft({ id, ...(await endOf(session)) }).toEqual({ id, ...END });
-    }
+    };
+    await Promise.all(group.map(run));
+    expect((await troupe.stats()).workers[0]?.restarts).toBe(2);
   });
 });
 
 // quality §3.2
 describe("a process that is killed", () => {
-  test("at any seam leaves a turn that the next one finishes by itself", { timeout: 600_000 }, async () => {
-    const cases = POINTS.flatMap((point, place) =>
-      Array.from({ length: PROCESS_SEEDS }, (_, seed) => ({
-        point,
-        delayMs: delayOf(seed, place),
-        beside: (seed + place) % 3,
-      })),
-    );
+  test("at any seam leaves a turn that the next one finishes by itself", LONG, async () => {
     let finished = 0;
-    await eachOf(cases, 3, async ({ point, delayMs, beside }) => {
+    await eachOf(groups(PROCESS_SEEDS), 2, async (group) => {
       const crash = await CrashFolder.create();
-      crash.order("s", { line: point, kills: "process", delayMs });
+      orderCrash(crash, group, "process");
       // They are killed wherever they happen to be.
-      const others = Array.from({ length: beside }, (_, n) => `other${n}`);
-      expect(await crash.runUntilKilled("s", ...others), point).toBe("SIGKILL");
+      const others = Array.from({ length: group.beside }, (_, n) => `other${n}`);
+      expect(await crash.runUntilKilled(group.ids, others), group.ids.join()).toBe("SIGKILL");
       const troupe = await crash.start("worker");
-      const begun: string[] = [];
-      for (const id of ["s", ...others]) {
-        const mustGoOn = id === "s" && !MAY_LEAVE_NOTHING.includes(effectOf(point));
+      for (const { id, point } of group.members) {
+        const mustGoOn = !MAY_LEAVE_NOTHING.includes(effectOf(point));
         // Nobody has asked for the session by then.
         if (mustGoOn && effectOf(point) !== "turnPersisted")
           await until(`${point} is finished`, () => crash.lines(id).includes("<turnPersisted"));
-        if ((await turnsOf(troupe, id)) === 1) begun.push(id);
-        else expect.soft(mustGoOn, point).toBe(false);
-      }
-      if (begun.includes("s")) {
-        expect.soft({ point, ...crash.counts("s") }).toEqual({ point, ...expected(point) });
-        expect.soft({ point, ...(await endOf(await troupe.session("s"))) }).toEqual({ point, ...END });
+        if ((await turnsOf(troupe, id)) === 0) {
+          expect.soft(mustGoOn, point).toBe(false);
+          continue;
+        }
+        expect.soft({ point, ...crash.counts(id) }).toEqual({ point, ...expected(point) });
+        expect.soft({ point, ...(await endOf(await troupe.session(id))) }).toEqual({ point, ...END });
         finished++;
       }
-      for (const id of begun.filter((other) => other !== "s")) {
-        expect.soft({ point, id, ...(await endOf(await troupe.session(id))) }).toEqual({ point, id, ...END });
+      for (const id of others) {
+        if ((await turnsOf(troupe, id)) === 0) continue;
+        expect.soft({ id, ...(await endOf(await troupe.session(id))) }).toEqual({ id, ...END });
         for (const [effect, count] of Object.entries(crash.counts(id))) expect([1, 2], effect).toContain(count);
       }
       await troupe.close();

@@ -7,6 +7,7 @@ import { InlineLink } from "../../src/session/inline-link.js";
 import { openSession } from "../../src/session/open-session.js";
 import type { SessionServices } from "../../src/session/session.js";
 import { Surfaces } from "../../src/session/surface.js";
+import { Suspects } from "../../src/session/suspects.js";
 import { openMemory, readHistory } from "../../src/store/index.js";
 import { ToolLimits } from "../../src/tools/index.js";
 import { PhaseProbe } from "../../src/trace/index.js";
@@ -63,6 +64,7 @@ async function services(failing: number): Promise<SessionServices> {
     budget: null,
     prices: {},
     journals: false,
+    suspects: new Suspects(),
     surfaces: new Surfaces([link], [], "sequential"),
     homes: {} as SessionServices["homes"],
     config: DEFAULT_CONFIG,

@@ -4,7 +4,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createTroupe, type Troupe, type TroupeOptions } from "troupe";
 import { onTestFinished } from "vitest";
-import { fixture, tempFolder } from "./runtime.js";
+import { fixture, tempFolder, until } from "./runtime.js";
 
 // Plain modules, shared with the program that is killed.
 const { referenceOptions } = (await import(fixture("crash/runtime.mjs").href)) as {
@@ -12,11 +12,12 @@ const { referenceOptions } = (await import(fixture("crash/runtime.mjs").href)) a
     folder: string;
     tier: "inline" | "worker";
     troupe: () => Troupe;
-    kill: () => Promise<never>;
+    kill: () => void;
   }) => TroupeOptions;
 };
-const { linesOf } = (await import(fixture("crash/seams.mjs").href)) as {
+const { linesOf, isAtItsLine } = (await import(fixture("crash/seams.mjs").href)) as {
   linesOf: (folder: string, sessionId: string) => string[];
+  isAtItsLine: (folder: string, sessionId: string) => boolean;
 };
 
 export interface CrashOrder {
@@ -24,6 +25,8 @@ export interface CrashOrder {
   readonly line: string;
   readonly kills: "thread" | "process";
   readonly delayMs: number;
+  /** The sessions that are to be at their lines by then, this one among them; without them it crashes alone. */
+  readonly group?: readonly string[];
 }
 
 /** A folder with a store and the effects of its sessions; what crashes where is ordered beforehand. */
@@ -64,21 +67,26 @@ export class CrashFolder {
         folder: this.folder,
         tier,
         troupe: () => troupe,
-        kill: async () => {
-          await troupe.kill({ sessionWorker: 0 });
-          return new Promise<never>(() => undefined);
-        },
+        kill: () => void troupe.kill({ sessionWorker: 0 }),
       }),
     );
     onTestFinished(() => troupe.close());
     return troupe;
   }
 
-  /** Runs the reference turn of these sessions in a process of their own; resolves with what ended it. */
-  async runUntilKilled(...sessionIds: readonly string[]): Promise<NodeJS.Signals | number | null> {
+  /** Resolves when these sessions are where they are to crash. */
+  async atTheirLines(sessionIds: readonly string[]): Promise<void> {
+    for (const id of sessionIds) await until(`${id} is at its line`, () => isAtItsLine(this.folder, id));
+  }
+
+  /**
+   * Runs the reference turn of a group of sessions in a process of their own, with others beside them; resolves with what
+   * ended it.
+   */
+  async runUntilKilled(group: readonly string[], others: readonly string[]): Promise<NodeJS.Signals | number | null> {
     const program: ChildProcess = spawn(
       process.execPath,
-      [fixture("programs/reference-turn.mjs").pathname, this.folder, ...sessionIds],
+      [fixture("programs/reference-turn.mjs").pathname, this.folder, others.join(","), ...group],
       { stdio: ["ignore", "ignore", "inherit"] },
     );
     const [code, signal] = (await once(program, "exit")) as [number | null, NodeJS.Signals | null];

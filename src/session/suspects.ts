@@ -1,0 +1,63 @@
+import { untilAborted } from "../kernel/index.js";
+
+/** How long a suspect has to show what it is. What kills a worker does so as soon as it is done again. */
+const ALONE_MS = 2_000;
+
+/**
+ * Turns whose worker died with them more than once, on one worker. One of them may be what kills it, and the others only
+ * share the worker: they are taken up one at a time, so that the next death is that one's.
+ */
+export class Suspects {
+  #last: Promise<void> = Promise.resolve();
+
+  /** Resolves when those before it have shown what they are, with what says the same of this one; or when it aborts. */
+  async alone(signal: AbortSignal): Promise<() => void> {
+    const before = this.#last;
+    let past: () => void = ignore;
+    this.#last = new Promise((resolve) => {
+      past = resolve;
+    });
+    await untilAborted(before, signal).catch(ignore);
+    if (!signal.aborted) return past;
+    // Whoever is behind it still waits for those before it.
+    void before.then(past);
+    return ignore;
+  }
+}
+
+/** How a turn came through its trial: it waits for somebody, or it has simply gone on for so long. */
+export type Passed = "waits" | "lasted";
+
+/**
+ * The time from when a turn is taken up again until it has done something new, has ended, waits for somebody outside or
+ * has lasted. A worker that dies before that counts against the turn, and later it does not.
+ */
+export class Trial {
+  readonly #note: (passed: Passed) => Promise<unknown>;
+  readonly #past: () => void;
+  readonly #timer: NodeJS.Timeout;
+  #over = false;
+
+  constructor({ note, past }: { readonly note: (passed: Passed) => Promise<unknown>; readonly past: () => void }) {
+    this.#note = note;
+    this.#past = past;
+    this.#timer = setTimeout(() => this.pass("lasted"), ALONE_MS);
+  }
+
+  pass(passed: Passed): void {
+    // The next suspect begins when this one's good name is written down.
+    if (!this.#over) void this.#note(passed).then(this.#past, this.#past);
+    this.#over = true;
+    clearTimeout(this.#timer);
+  }
+
+  /** It has something to show, or has ended. */
+  end(): void {
+    if (this.#over) return;
+    this.#over = true;
+    clearTimeout(this.#timer);
+    this.#past();
+  }
+}
+
+function ignore(): void {}
