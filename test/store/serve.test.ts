@@ -179,7 +179,7 @@ test("closing writes and answers what was waiting, then refuses", async () => {
   const closed = server.close();
   await expect(early).resolves.toEqual({ revision: 1, replayed: false });
   await closed;
-  await expect(one.commit(turn("a", 2))).rejects.toMatchObject({ code: "worker_lost" });
+  await expect(one.commit(turn("a", 2))).rejects.toMatchObject({ code: "store_lost" });
   expect(() => server.attach(new MessageChannel().port1)).toThrow(expect.objectContaining({ code: "store_closed" }));
 });
 
@@ -188,7 +188,7 @@ test("a lane that closes leaves the others served", async () => {
   const [leaving, staying] = [client(), client()];
   const unanswered = leaving.commit(turn("a", 1));
   leaving.close();
-  await expect(unanswered).rejects.toMatchObject({ code: "worker_lost" });
+  await expect(unanswered).rejects.toMatchObject({ code: "store_lost" });
   await expect(staying.commit(turn("b", 1))).resolves.toEqual({ revision: 1, replayed: false });
 });
 
