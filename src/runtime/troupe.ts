@@ -203,7 +203,8 @@ export class Troupe implements AsyncDisposable {
 
   /** A call about a session, made where it is. */
   #use<T>(sessionId: string, call: (worker: SessionWorker) => Promise<T>): Promise<T> {
-    this.#checkOpen();
+    this.#checkNotClosed();
+    if (this.#storeLost !== undefined) return Promise.reject(this.#storeLost);
     return this.#directory.use(sessionId, ({ worker }) => {
       this.#checkOpen();
       return call(this.#worker(worker));
@@ -423,7 +424,7 @@ export class Troupe implements AsyncDisposable {
   }
 
   #observe(sessionId: string, cursor: string | undefined): Observer {
-    this.#checkOpen();
+    this.#checkNotClosed();
     if (cursor !== undefined && typeof cursor !== "string")
       throw new TroupeError("cursor_invalid", "A cursor is the string that came with an event.");
     const reader = this.#nextReader++;
@@ -476,7 +477,7 @@ export class Troupe implements AsyncDisposable {
   }
 
   #turn(sessionId: string, input: TurnInput, given: TurnExtras = {}): Turn {
-    this.#checkOpen();
+    this.#checkNotClosed();
     const { text, extras } = this.#admitted(input, given);
     let residence = this.#directory.of(sessionId);
     const { moving, closing } = residence;
@@ -486,6 +487,7 @@ export class Troupe implements AsyncDisposable {
     const turn: Turn = new Turn({
       start: async (listen) => {
         try {
+          if (this.#storeLost !== undefined) throw this.#storeLost;
           if (closing) throw beingClosed(sessionId);
           if (moved !== undefined) residence = await moved;
           const worker = this.#worker(residence.worker);
@@ -693,8 +695,13 @@ export class Troupe implements AsyncDisposable {
     return this.#store;
   }
 
-  #checkOpen(): void {
+  /** Who uses a closed runtime made a mistake: told at once, also where others are told later. */
+  #checkNotClosed(): void {
     if (this.#closing !== undefined) throw new TroupeError("closed", "This runtime is closed. Create another one.");
+  }
+
+  #checkOpen(): void {
+    this.#checkNotClosed();
     if (this.#storeLost !== undefined) throw this.#storeLost;
   }
 }
