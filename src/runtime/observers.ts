@@ -15,7 +15,7 @@ export class Observers {
   }
 
   observe(sessionId: string, cursor: string | undefined): Observer {
-    this.#runtime.checkOpen();
+    this.#runtime.checkNotClosed();
     if (cursor !== undefined && typeof cursor !== "string")
       throw new TroupeError("cursor_invalid", "A cursor is the string that came with an event.");
     const reader = this.#nextReader++;

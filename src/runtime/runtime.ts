@@ -26,7 +26,8 @@ export class Runtime {
 
   /** A call about a session, made where it is. */
   use<T>(sessionId: string, call: (worker: SessionWorker) => Promise<T>): Promise<T> {
-    this.checkOpen();
+    this.checkNotClosed();
+    if (this.#storeLost !== undefined) return Promise.reject(this.#storeLost);
     return this.directory.use(sessionId, ({ worker }) => {
       this.checkOpen();
       return call(this.worker(worker));
@@ -53,8 +54,17 @@ export class Runtime {
     this.#closing = true;
   }
 
-  checkOpen(): void {
+  /** Who uses a closed runtime made a mistake: told at once, also where others are told later. */
+  checkNotClosed(): void {
     if (this.#closing) throw new TroupeError("closed", "This runtime is closed. Create another one.");
+  }
+
+  get storeLost(): TroupeError | undefined {
+    return this.#storeLost;
+  }
+
+  checkOpen(): void {
+    this.checkNotClosed();
     if (this.#storeLost !== undefined) throw this.#storeLost;
   }
 }

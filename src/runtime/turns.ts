@@ -33,7 +33,7 @@ export class Turns {
   }
 
   ask(sessionId: string, input: TurnInput, given: TurnExtras = {}): Turn {
-    this.#runtime.checkOpen();
+    this.#runtime.checkNotClosed();
     const { text, extras } = this.#admitted(input, given);
     let residence = this.#runtime.directory.of(sessionId);
     const { moving, closing } = residence;
@@ -43,6 +43,7 @@ export class Turns {
     const turn: Turn = new Turn({
       start: async (listen) => {
         try {
+          if (this.#runtime.storeLost !== undefined) throw this.#runtime.storeLost;
           if (closing) throw beingClosed(sessionId);
           if (moved !== undefined) residence = await moved;
           const worker = this.#runtime.worker(residence.worker);
