@@ -79,7 +79,8 @@ export class Troupe implements AsyncDisposable {
         onActivity: (note) => this.#turns.receive(note),
         onObserved: (note) => this.#observers.receive(note),
         relay: (call) => this.#relay.answer(call),
-        onStarted: ({ index }) => this.#observers.resume(index),
+        onFull: (worker) => this.#moving.full(worker),
+        onStarted: ({ place }) => this.#observers.resume(place),
       },
     });
     this.#runtime = runtime;
@@ -168,8 +169,9 @@ export class Troupe implements AsyncDisposable {
   }
 
   /**
-   * Replaces a session worker's thread by a new one, and so frees whatever it held. Its sessions finish what they are
-   * at; what is asked of them meanwhile waits for the new thread.
+   * Replaces a session worker's thread by a new one, and so frees whatever it held. The new one is there first; each
+   * session finishes what it is at and goes over, and the old thread ends behind the last. The runtime does it by itself
+   * when a heap stays full (`recycleAtHeapShare`).
    */
   recycle(worker: number): Promise<void> {
     return this.#moving.recycle(worker);
