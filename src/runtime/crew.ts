@@ -11,6 +11,8 @@ export interface CrewEvents {
   readonly onObserved: (note: ObservedNote) => void;
   /** Answers what sessions ask of other sessions. */
   readonly relay: (call: RelayCall) => Promise<unknown>;
+  /** A session worker's heap stays full. */
+  readonly onFull: (worker: SessionWorker) => void;
   /** A worker has a new thread, and can be asked for its sessions. */
   readonly onStarted: (worker: SessionWorker) => Promise<void>;
   /** Its store died: nothing can be asked any more. */
@@ -21,7 +23,13 @@ export interface CrewEvents {
 export class Crew {
   readonly #options: ResolvedOptions;
   readonly #events: CrewEvents;
+  /** By their places. */
   readonly #sessionWorkers: SessionWorker[] = [];
+  /** The one that is about to take a place, and the one that has left it and finishes its turns. */
+  #starting: SessionWorker | undefined;
+  #retiring: SessionWorker | undefined;
+  /** What workers that are no more had received. */
+  readonly #past = { lane: 0, control: 0 };
   readonly #pluginWorkers = new Map<number, PluginWorker>();
   #store: StoreWorker | undefined;
 
@@ -34,7 +42,7 @@ export class Crew {
     this.#store = await StoreWorker.start(this.#options.store, this.#events.onStoreLost);
     this.#options.plugins.forEach((plugin, index) => {
       if (plugin.tier === "worker")
-        this.#pluginWorkers.set(index, new PluginWorker(index, plugin, () => this.#sessionWorkers));
+        this.#pluginWorkers.set(index, new PluginWorker(index, plugin, () => this.#everyone()));
     });
     await all([...this.#pluginWorkers.values()].map((worker) => worker.start()));
     for (let index = 0; index < this.#options.sessionWorkers; index++) {
@@ -52,10 +60,50 @@ export class Crew {
     return this.#store;
   }
 
-  worker(index: number): SessionWorker {
-    const worker = this.#sessionWorkers[index];
-    if (worker === undefined) throw new TroupeError("worker_unknown", `There is no session worker ${index}.`);
-    return worker;
+  get retiring(): SessionWorker | undefined {
+    return this.#retiring;
+  }
+
+  /** The worker at a place; also one that has left its own. */
+  worker(place: number): SessionWorker {
+    const worker = this.#sessionWorkers[place];
+    if (worker !== undefined) return worker;
+    if (this.#retiring?.place === place) return this.#retiring;
+    throw unknownWorker(place);
+  }
+
+  /**
+   * Puts a new worker, once it is there, in the place of another one, which is told its sessions' new place for it at
+   * once and keeps them until they are brought away.
+   */
+  async replace(index: number, onLeft: (old: SessionWorker) => void): Promise<SessionWorker> {
+    const old = this.#sessionWorkers[index];
+    if (old === undefined) throw unknownWorker(index);
+    const fresh = this.#newSessionWorker(index);
+    fresh.place = NOWHERE;
+    this.#starting = fresh;
+    try {
+      await fresh.start();
+    } finally {
+      this.#starting = undefined;
+    }
+    old.place = this.#sessionWorkers.length;
+    fresh.place = index;
+    fresh.restarts = old.restarts;
+    fresh.recycled = old.recycled + 1;
+    this.#sessionWorkers[index] = fresh;
+    this.#retiring = old;
+    onLeft(old);
+    return old;
+  }
+
+  /** Ends the worker that has left its place. */
+  async endRetired({ drainMs }: { readonly drainMs: number }): Promise<void> {
+    const old = this.#retiring;
+    await old?.close({ drainMs });
+    this.#past.lane += old?.messages.lane ?? 0;
+    this.#past.control += old?.messages.control ?? 0;
+    this.#retiring = undefined;
   }
 
   isolated(pluginId: string): PluginWorker {
@@ -75,9 +123,9 @@ export class Crew {
 
   /** Messages the main thread received: on the lanes, and by Comlink. */
   messages(): { lane: number; control: number } {
-    let lane = 0;
-    let control = this.#store?.messages ?? 0;
-    for (const worker of this.#sessionWorkers) {
+    let lane = this.#past.lane;
+    let control = this.#past.control + (this.#store?.messages ?? 0);
+    for (const worker of this.#everyone()) {
       lane += worker.messages.lane;
       control += worker.messages.control;
     }
@@ -86,13 +134,17 @@ export class Crew {
   }
 
   async close({ drainMs }: { readonly drainMs: number }): Promise<void> {
-    await Promise.all(this.#sessionWorkers.map((worker) => worker.close({ drainMs })));
+    await Promise.all(this.#everyone().map((worker) => worker.close({ drainMs })));
     await Promise.all([...this.#pluginWorkers.values()].map((worker) => worker.close()));
     await this.#store?.close();
   }
 
+  #everyone(): SessionWorker[] {
+    return [...this.#sessionWorkers, this.#starting, this.#retiring].filter((worker) => worker !== undefined);
+  }
+
   #newSessionWorker(index: number): SessionWorker {
-    const { onActivity, onObserved, relay, onStarted } = this.#events;
+    const { onActivity, onObserved, relay, onFull, onStarted } = this.#events;
     return new SessionWorker({
       index,
       options: this.#options,
@@ -104,6 +156,7 @@ export class Crew {
       },
       onObserved,
       onActivity,
+      onFull,
       relay,
     });
   }
@@ -120,6 +173,12 @@ export class Crew {
           },
     );
   }
+}
+
+const NOWHERE = -1;
+
+export function unknownWorker(index: number): TroupeError {
+  return new TroupeError("worker_unknown", `There is no session worker ${index}.`);
 }
 
 /** Waits for all of them also when one fails, so that nothing is still starting when the others are stopped. */

@@ -70,13 +70,13 @@ export class SessionDirectory {
   }
 
   /** A fork: `build` makes the session on the worker. When it fails there is no such session. */
-  async moveIn(sessionId: string, worker: number, build: () => Promise<void>): Promise<Residence> {
+  async moveIn(sessionId: string, worker: number, build: (residence: Residence) => Promise<void>): Promise<Residence> {
     if (this.has(sessionId)) {
       throw new TroupeError("session_exists", `There is already a session ${sessionId}.`, { details: { sessionId } });
     }
     const residence = this.#add(sessionId, worker);
     try {
-      await this.#move(residence, build);
+      await this.#move(residence, () => build(residence));
       residence.opened = true;
       return residence;
     } catch (error) {
@@ -132,6 +132,11 @@ export class SessionDirectory {
     return true;
   }
 
+  /** A worker has left its place: its sessions are found at another one. */
+  follow(from: number, to: number): void {
+    for (const residence of this.#residences.values()) if (residence.worker === from) residence.worker = to;
+  }
+
   /** The sessions of a worker. */
   on(worker: number): Residence[] {
     return [...this.#residences.values()].filter((residence) => residence.worker === worker);
@@ -154,7 +159,9 @@ export class SessionDirectory {
   /** How many sessions each worker has. */
   loads(): number[] {
     const loads = new Array<number>(this.#workers).fill(0);
-    for (const { worker } of this.#residences.values()) loads[worker] = (loads[worker] ?? 0) + 1;
+    // One that has left its place gets no more.
+    for (const { worker } of this.#residences.values())
+      if (worker < loads.length) loads[worker] = (loads[worker] ?? 0) + 1;
     return loads;
   }
 

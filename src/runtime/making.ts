@@ -46,9 +46,9 @@ export async function makeSession(
   const { directory } = runtime;
   const worker = leastLoaded(directory.loads(), from.worker);
   let made: SessionHandle | undefined;
-  const residence = await directory.moveIn(id, worker, async () => {
+  const residence = await directory.moveIn(id, worker, async (residence) => {
     const snapshot = await runtime.worker(from.worker).capture(from.handle.id, at);
-    made = await runtime.worker(worker).adopt(id, snapshot, making);
+    made = await runtime.worker(residence.worker).adopt(id, snapshot, making);
   });
   return { residence, made: made as unknown as SessionHandle };
 }

@@ -1,13 +1,22 @@
-import { TroupeError } from "../kernel/index.js";
-import type { Remnant } from "../session/index.js";
+import { setTimeout as sleep } from "node:timers/promises";
+import { messageOf, TroupeError } from "../kernel/index.js";
+import { unknownWorker } from "./crew.js";
+import type { Residence } from "./directory.js";
 import type { Observers } from "./observers.js";
 import { leastLoaded } from "./placement.js";
 import type { Runtime } from "./runtime.js";
+import type { SessionWorker } from "./session-worker.js";
+
+/** How often a session is tried again that is busy by itself. */
+const BUSY_MS = 50;
 
 /** Brings sessions from one worker to another. */
 export class Moving {
   readonly #runtime: Runtime;
   readonly #observers: Observers;
+  /** How many are being recycled or wait for it, and when the last of them is. */
+  #recycling = 0;
+  #recycled: Promise<void> = Promise.resolve();
 
   constructor(runtime: Runtime, observers: Observers) {
     this.#runtime = runtime;
@@ -16,14 +25,9 @@ export class Moving {
 
   async move(sessionId: string, worker: number): Promise<void> {
     this.#runtime.checkOpen();
-    const to = this.#runtime.worker(worker);
+    this.#checkPlace(worker);
     const moved = await this.#runtime.directory.moveOver(sessionId, async (residence) => {
-      if (residence.worker === worker) return;
-      const from = this.#runtime.worker(residence.worker);
-      const remnant = await from.handOver(sessionId);
-      await to.takeOver(sessionId, remnant);
-      residence.worker = worker;
-      this.#observers.moved(sessionId, from);
+      if (residence.worker !== worker) await this.#bring(residence, worker);
     });
     if (moved) return;
     throw new TroupeError("session_unknown", `This runtime has no session ${sessionId}.`, { details: { sessionId } });
@@ -38,52 +42,86 @@ export class Moving {
       const own = directory.on(index);
       const idle = own.filter(({ handle }) => !directory.isBusy(handle.id));
       for (const { handle } of idle.slice(0, Math.max(0, own.length - fair))) {
-        const done = await this.move(handle.id, leastLoaded(directory.loads(), index)).then(() => true, isBusy);
+        const done = await this.move(handle.id, leastLoaded(directory.loads(), index)).then(() => true, unlessBusy);
         if (done) moved++;
       }
     }
     return moved;
   }
 
-  async recycle(worker: number): Promise<void> {
-    this.#runtime.checkOpen();
-    const own = this.#runtime.worker(worker);
-    const { directory, options } = this.#runtime;
-    const { drainMs } = options;
-    const remnants = new Map<string, Remnant>();
-    let replaced: () => void = ignore;
-    const replacing = new Promise<void>((resolve) => {
-      replaced = resolve;
+  /** One at a time: whoever comes meanwhile waits. */
+  recycle(worker: number): Promise<void> {
+    this.#recycling++;
+    const recycled = this.#recycled.then(() => this.#recycle(worker)).finally(() => this.#recycling--);
+    this.#recycled = recycled.catch(ignore);
+    return recycled;
+  }
+
+  /** A worker's heap stays full. While another is being recycled it waits, and will say so again. */
+  full(worker: SessionWorker): void {
+    if (this.#recycling > 0 || this.#runtime.isClosing || worker.place !== worker.index) return;
+    this.recycle(worker.index).catch((error: unknown) => {
+      if (!this.#runtime.isClosing) process.emitWarning(`A session worker could not be recycled: ${messageOf(error)}`);
     });
-    const stays: Promise<unknown>[] = [];
-    const gone = directory.on(worker).map(
-      ({ handle: { id } }) =>
-        new Promise<void>((left) => {
-          const stay = directory.moveOver(id, async () => {
-            // A session that is busy by itself is stored when the thread ends.
-            const remnant = await own.handOver(id).catch(ignore);
-            if (remnant !== undefined) remnants.set(id, remnant);
-            left();
-            await replacing;
-          });
-          stays.push(stay.finally(left));
-        }),
-    );
-    await Promise.all(gone);
-    try {
-      await own.recycle({ drainMs });
-      await Promise.all([...remnants].map(([id, remnant]) => own.takeOver(id, remnant)));
-    } finally {
-      replaced();
-      await Promise.allSettled(stays);
+  }
+
+  async #recycle(worker: number): Promise<void> {
+    this.#runtime.checkOpen();
+    const { directory, crew, options } = this.#runtime;
+    const old = await crew.replace(worker, ({ place }) => directory.follow(worker, place));
+    // Again, because a session may be on its way there while the others leave.
+    for (let left = directory.on(old.place); left.length > 0; left = directory.on(old.place)) {
+      await Promise.all(left.map(({ handle }) => this.#bringAway(handle.id, old)));
+      this.#runtime.checkOpen();
     }
+    await crew.endRetired(options);
+  }
+
+  /** As soon as the session has nothing to do; one that cannot be stored is left behind, and ends with the thread. */
+  async #bringAway(sessionId: string, old: SessionWorker): Promise<void> {
+    for (let busy = true; busy && !this.#runtime.isClosing; ) {
+      busy = false;
+      await this.#runtime.directory.moveOver(sessionId, async (residence) => {
+        if (residence.worker !== old.place) return;
+        await this.#bring(residence, old.index).catch((error: TroupeError) => {
+          // A turn that waiting inputs began; only its worker knows when it ends.
+          busy = isBusy(error);
+          if (!busy) this.#leaveBehind(residence, old);
+        });
+      });
+      if (busy) await sleep(BUSY_MS, undefined, { ref: false });
+    }
+  }
+
+  #leaveBehind(residence: Residence, old: SessionWorker): void {
+    residence.worker = old.index;
+    this.#observers.moved(residence.handle.id, old);
+  }
+
+  async #bring(residence: Residence, to: number): Promise<void> {
+    const { id } = residence.handle;
+    const from = this.#runtime.worker(residence.worker);
+    const remnant = await from.handOver(id);
+    const target = this.#runtime.worker(to);
+    await target.takeOver(id, remnant);
+    // It may have left its place meanwhile.
+    residence.worker = target.place;
+    this.#observers.moved(id, from);
+  }
+
+  #checkPlace(worker: number): void {
+    if (this.#runtime.crew.sessionWorkers[worker] === undefined) throw unknownWorker(worker);
   }
 }
 
-/** False for a session that is busy; any other error is one. */
-function isBusy(error: TroupeError): boolean {
-  if (error.code === "session_busy") return false;
+/** For a move that may fail because the session is busy. */
+function unlessBusy(error: TroupeError): boolean {
+  if (isBusy(error)) return false;
   throw error;
+}
+
+function isBusy({ code }: TroupeError): boolean {
+  return code === "session_busy";
 }
 
 function ignore(): void {}

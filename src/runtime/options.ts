@@ -110,6 +110,12 @@ export interface TroupeOptions {
   readonly maxResident?: number;
   /** How full a session worker's heap may be, of 1, before it parks the longest idle. Default 0.7. */
   readonly parkAtHeapShare?: number;
+  /**
+   * How full a session worker's heap may stay, of 1, although everything idle is parked and the garbage collected, before
+   * the worker is recycled: a new thread takes over its sessions, the old one finishes its turns and ends. One at a time.
+   * Default 0.85; null: never.
+   */
+  readonly recycleAtHeapShare?: number | null;
   /** How long `close()` lets turns finish before it cancels them. Default 5,000. */
   readonly drainMs?: number;
 }
@@ -200,15 +206,22 @@ function resolveResidency({
   parkAfterMs = 300_000,
   maxResident,
   parkAtHeapShare: heapShare = 0.7,
+  recycleAtHeapShare: recycleHeapShare = 0.85,
 }: TroupeOptions): ResidencyLimits {
   if (typeof parkAfterMs !== "number" || !(parkAfterMs >= 0)) throw invalid("parkAfterMs must be a number from 0");
-  if (typeof heapShare !== "number" || !(heapShare > 0 && heapShare <= 1))
-    throw invalid("parkAtHeapShare must be a number above 0, and 1 at most");
+  if (!isShare(heapShare)) throw invalid("parkAtHeapShare must be a number above 0, and 1 at most");
+  if (recycleHeapShare !== null && !isShare(recycleHeapShare))
+    throw invalid("recycleAtHeapShare must be a number above 0, and 1 at most, or null");
   return {
     parkAfterMs,
     maxResident: maxResident === undefined ? Number.POSITIVE_INFINITY : positive(maxResident, 1, "maxResident"),
     heapShare,
+    recycleHeapShare,
   };
+}
+
+function isShare(value: unknown): value is number {
+  return typeof value === "number" && value > 0 && value <= 1;
 }
 
 /** A module URL from what a host writes: a URL, a `file:` string, an absolute path or one that starts with a dot. */

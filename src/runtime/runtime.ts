@@ -36,7 +36,7 @@ export class Runtime {
 
   /** A new thread opens its sessions with what they were opened with. */
   async retellOptions(worker: SessionWorker): Promise<void> {
-    for (const { handle, pluginOptions } of this.directory.on(worker.index))
+    for (const { handle, pluginOptions } of this.directory.on(worker.place))
       if (pluginOptions !== undefined)
         await worker.configured?.caller.to.takeOver({ sessionId: handle.id, remnant: { pluginOptions } });
   }

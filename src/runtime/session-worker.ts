@@ -54,6 +54,8 @@ export interface SessionWorkerParts {
   readonly connectPlugins: (worker: SessionWorker) => Promise<void>;
   readonly onActivity: (note: ActivityNote) => void;
   readonly onObserved: (note: ObservedNote) => void;
+  /** Its heap stays full. */
+  readonly onFull: (worker: SessionWorker) => void;
   /** Answers what sessions ask of other sessions. */
   readonly relay: (call: RelayCall) => Promise<unknown>;
 }
@@ -74,6 +76,10 @@ export class SessionWorker {
   readonly #wishes = new Map<number, { listened: boolean; cancelled?: string }>();
   #received = 0;
   restarts = 0;
+  /** How many threads its place has had before this one's, because they were full. */
+  recycled = 0;
+  /** Where sessions find it: its index, but for one that is about to leave its place or to take it. */
+  place: number;
   /** Resolves when the current lane has closed; everything it carried has arrived by then. */
   #laneClosed: Promise<void> = Promise.resolve();
   /** Ids of the inline plugins, in their order: only the session workers load them. */
@@ -81,6 +87,7 @@ export class SessionWorker {
 
   constructor(parts: SessionWorkerParts) {
     this.index = parts.index;
+    this.place = parts.index;
     this.#parts = parts;
   }
 
@@ -159,6 +166,7 @@ export class SessionWorker {
         if (topic === "activity") this.#parts.onActivity(payload as ActivityNote);
         else if (topic === "trace") this.#trace(payload as TraceEvent);
         else if (topic === "observed") this.#parts.onObserved(payload as ObservedNote);
+        else if (topic === "full") this.#parts.onFull(this);
       },
       onLost: () => {
         closed();
@@ -345,22 +353,6 @@ export class SessionWorker {
   /** Ends the thread as a crash would. */
   async kill(): Promise<void> {
     await this.#thread?.terminate();
-  }
-
-  /** Ends the thread in order and starts another one; what is asked meanwhile waits for that. */
-  recycle({ drainMs }: { readonly drainMs: number }): Promise<void> {
-    const thread = this.#thread;
-    const closed = this.#laneClosed;
-    if (thread === undefined || this.#lane === undefined) return this.#whenReady();
-    this.#lane = undefined;
-    this.#configured = undefined;
-    const recycled = async () => {
-      await thread.caller.to.shutdown({ drainMs }, { deadlineMs: drainMs + CLOSE_GRACE_MS }).then(() => closed, ignore);
-      await this.#restart(thread);
-    };
-    this.#ready = recycled();
-    this.#ready.catch(ignore);
-    return this.#ready;
   }
 
   /** Lets what still runs finish for so long, then cancels it; stores the sessions and stops the thread. */

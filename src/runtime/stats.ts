@@ -1,6 +1,7 @@
 import type { StoreStats } from "../store/index.js";
 import { PhaseProbe, type PhaseStats } from "../trace/index.js";
 import type { Crew } from "./crew.js";
+import type { SessionWorker } from "./session-worker.js";
 
 export interface TroupeStats {
   /** Microseconds per `plugin_hook.<kind>.<plugin>`. */
@@ -11,8 +12,15 @@ export interface TroupeStats {
     /** Sessions in its memory. */
     readonly sessions: number;
     readonly parked: number;
+    /** How full its heap is, of 1. */
+    readonly heapShare: number;
+    /** Times its thread was replaced because it had died. */
     readonly restarts: number;
+    /** Times its thread was replaced by `recycle`, or because its heap stayed full. */
+    readonly recycled: number;
   }[];
+  /** The thread of a worker that was recycled and still has turns to finish; null when there is none. */
+  readonly retiring: { readonly index: number; readonly threadId: number; readonly sessions: number } | null;
   /** Sessions of this runtime that are in memory, and those that left it and come back with the next message. */
   readonly sessions: { readonly resident: number; readonly parked: number };
   readonly plugins: readonly {
@@ -33,21 +41,27 @@ export interface TroupeStats {
 
 /** What the threads have measured so far. */
 export async function statsOf(crew: Crew, counts: Pick<TroupeStats, "turns" | "forks">): Promise<TroupeStats> {
-  const workers = await Promise.all(crew.sessionWorkers.map((worker) => worker.stats()));
+  const workers = await Promise.all(crew.sessionWorkers.map(statsOfWorker));
+  // It may end while it is asked.
+  const retiring = crew.retiring && (await statsOfWorker(crew.retiring).catch(() => undefined));
+  const everyone = retiring === undefined ? workers : [...workers, retiring];
   const probe = new PhaseProbe();
-  for (const { histograms } of workers) probe.merge(histograms);
+  for (const { histograms } of everyone) probe.merge(histograms);
   const sum = (count: (worker: (typeof workers)[number]) => number) =>
-    workers.reduce((total, worker) => total + count(worker), 0);
+    everyone.reduce((total, worker) => total + count(worker), 0);
   return {
     hooks: probe.stats(),
     sessions: { resident: sum(({ sessions }) => sessions), parked: sum(({ parked }) => parked) },
-    workers: workers.map(({ sessions, parked, threadId }, index) => ({
+    workers: workers.map(({ index, threadId, sessions, parked, heapShare, restarts, recycled }) => ({
       index,
       threadId,
       sessions,
       parked,
-      restarts: crew.worker(index).restarts,
+      heapShare,
+      restarts,
+      recycled,
     })),
+    retiring: retiring === undefined ? null : retiringOf(retiring),
     plugins: crew.plugins(),
     ...counts,
     store: await crew.store.stats(),
@@ -57,4 +71,14 @@ export async function statsOf(crew: Crew, counts: Pick<TroupeStats, "turns" | "f
       received: sum(({ hookMessages }) => hookMessages.received),
     },
   };
+}
+
+async function statsOfWorker(worker: SessionWorker) {
+  const stats = await worker.stats();
+  const { index, restarts, recycled } = worker;
+  return { ...stats, index, restarts, recycled };
+}
+
+function retiringOf({ index, threadId, sessions, parked }: Awaited<ReturnType<typeof statsOfWorker>>) {
+  return { index, threadId, sessions: sessions + parked };
 }

@@ -79,9 +79,10 @@ export class Troupe implements AsyncDisposable {
         onActivity: (note) => this.#turns.receive(note),
         onObserved: (note) => this.#observers.receive(note),
         relay: (call) => this.#relay.answer(call),
+        onFull: (worker) => this.#moving.full(worker),
         onStarted: async (worker) => {
           await runtime.retellOptions(worker);
-          this.#observers.resume(worker.index);
+          this.#observers.resume(worker.place);
         },
         onStoreLost: (error) => runtime.loseStore(error),
       },
@@ -173,8 +174,9 @@ export class Troupe implements AsyncDisposable {
   }
 
   /**
-   * Replaces a session worker's thread by a new one, and so frees whatever it held. Its sessions finish what they are
-   * at; what is asked of them meanwhile waits for the new thread.
+   * Replaces a session worker's thread by a new one, and so frees whatever it held. The new one is there first; each
+   * session finishes what it is at and goes over, and the old thread ends behind the last. The runtime does it by itself
+   * when a heap stays full (`recycleAtHeapShare`).
    */
   recycle(worker: number): Promise<void> {
     return this.#moving.recycle(worker);

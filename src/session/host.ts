@@ -10,6 +10,7 @@ import { ActiveTurn, suspension } from "./active-turns.js";
 import { SessionActor } from "./actor.js";
 import { NO_EXTRAS } from "./admission.js";
 import { treeMessage } from "./fork-point.js";
+import { threadHeap } from "./heap.js";
 import type { HostRelay, HostRelayMethod } from "./host-relay.js";
 import { callHost, serveHostCall } from "./host-services.js";
 import { InlineLink } from "./inline-link.js";
@@ -19,6 +20,7 @@ import type { HostGate, PluginLink } from "./plugin-link.js";
 import type {
   ActivityNote,
   CancelNote,
+  FullNote,
   HostToolCall,
   ObservedNote,
   OperationReceipt,
@@ -156,7 +158,7 @@ class SessionHost {
   }) {
     const { setup, surfaces } = parts;
     this.#setup = setup;
-    this.#sessions = new Residency(setup.residency);
+    this.#sessions = new Residency(setup.residency, (share) => this.#lane.note("full", share satisfies FullNote));
     this.#pool = parts.pool;
     this.#probe = parts.probe;
     this.#links = surfaces.links;
@@ -344,7 +346,14 @@ class SessionHost {
       hookMessages.received += link.messages.received;
     }
     const { resident, parked } = this.#sessions.counts;
-    return { sessions: resident, parked, turns: this.#finished, hookMessages, histograms: this.#probe.entries() };
+    return {
+      sessions: resident,
+      parked,
+      heapShare: threadHeap.share(),
+      turns: this.#finished,
+      hookMessages,
+      histograms: this.#probe.entries(),
+    };
   }
 
   async shutdown(drainMs: number): Promise<void> {

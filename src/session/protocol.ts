@@ -102,6 +102,8 @@ export interface ResidencyLimits {
   readonly maxResident: number;
   /** How full the worker's heap may be, of 1. */
   readonly heapShare: number;
+  /** How full it may stay, whatever is parked, before the worker says so; null: any. */
+  readonly recycleHeapShare: number | null;
 }
 
 /** What a parked session leaves in memory, because no store has it and its plugins were told it. */
@@ -129,6 +131,8 @@ export interface SessionWorkerStats {
   /** In memory. */
   readonly sessions: number;
   readonly parked: number;
+  /** How full its heap is, of 1. */
+  readonly heapShare: number;
   readonly turns: number;
   readonly threadId: number;
   /** Messages on the hook lanes of this worker. */
@@ -338,11 +342,13 @@ export type CancelNote = readonly [key: number, reason: string];
 /** What a session's child has used; counted in the session's ledger. */
 export type UsageNote = readonly [sessionId: string, entry: LedgerEntry];
 
-/** What a session worker says to the main thread on the lane. Calls: `tool`, `relay`. Notes: `activity`, `trace`, `observed`. */
+/** What a session worker says to the main thread on the lane. Calls: `tool`, `relay`. Notes: `activity`, `trace`, `observed`, `full`. */
 export type RelayCall = {
   [M in HostRelayMethod]: readonly [method: M, argument: Parameters<HostRelay[M]>[0]];
 }[HostRelayMethod];
 export type TraceNote = TraceEvent;
+/** The worker's heap stays full: how full, of 1. */
+export type FullNote = number;
 export type ObservedNote = readonly [reader: number, observed: Observed];
 export type ActivityNote = readonly [key: number, activity: Activity];
 export type HostToolCall = readonly [

@@ -1,5 +1,5 @@
-import { getHeapStatistics } from "node:v8";
 import type { SessionActor } from "./actor.js";
+import { HeapWatch, threadHeap } from "./heap.js";
 import { NO_PLUGIN_OPTIONS, type Remnant, type ResidencyLimits } from "./protocol.js";
 import type { Session } from "./session.js";
 
@@ -19,11 +19,16 @@ export class Residency {
   readonly #resident = new Map<string, SessionActor>();
   readonly #parked = new Map<string, Remnant>();
   readonly #sweep: NodeJS.Timeout | undefined;
+  readonly #heap: HeapWatch;
   #roomWanted = false;
 
-  constructor(limits: ResidencyLimits) {
+  /** `onFull`: the heap stays full whatever is parked. */
+  constructor(limits: ResidencyLimits, onFull: (share: number) => void) {
     this.#limits = limits;
-    if (!Number.isFinite(limits.parkAfterMs) && limits.heapShare >= 1) return;
+    const makeRoom = () => this.#park(this.#resident.size);
+    this.#heap = new HeapWatch({ limit: limits.recycleHeapShare, makeRoom, onFull });
+    const watches = limits.heapShare < 1 || limits.recycleHeapShare !== null;
+    if (!Number.isFinite(limits.parkAfterMs) && !watches) return;
     const every = Math.min(Math.max(limits.parkAfterMs / 4, SWEEP_MS.least), SWEEP_MS.most);
     this.#sweep = setInterval(() => this.#parkIdle(), every);
     this.#sweep.unref();
@@ -96,8 +101,8 @@ export class Residency {
     const { parkAfterMs, heapShare } = this.#limits;
     const since = performance.now() - parkAfterMs;
     for (const actor of this.#resident.values()) if (actor.restedAt <= since && actor.state === "idle") actor.park();
-    const { used_heap_size: used, heap_size_limit: limit } = getHeapStatistics();
-    if (used > limit * heapShare) this.#park(Math.ceil(this.#resident.size / PRESSED_SHARE));
+    if (threadHeap.share() > heapShare) this.#park(Math.ceil(this.#resident.size / PRESSED_SHARE));
+    void this.#heap.look();
   }
 
   #park(count: number): void {

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
@@ -72,4 +72,16 @@ export function thrownBy(run: () => unknown): unknown {
     return error;
   }
   throw new Error("nothing was thrown");
+}
+
+export function dataFile(path: string): string {
+  return join(path, "data.mdb");
+}
+
+/** Changes a byte of every place where some text stands in a store's file. */
+export function damage(path: string, text: string): void {
+  const bytes = readFileSync(dataFile(path));
+  if (!bytes.includes(text)) throw new Error(`${text} is not in the file`);
+  for (let at = bytes.indexOf(text); at !== -1; at = bytes.indexOf(text, at + 1)) bytes[at] = 0x21;
+  writeFileSync(dataFile(path), bytes);
 }

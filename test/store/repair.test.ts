@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
 import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { Commit, Head } from "../../src/kernel/index.js";
@@ -14,9 +13,8 @@ import {
   verifyStore,
 } from "../../src/store/index.js";
 import { contentHash, encode } from "../../src/wire/index.js";
-import { commit, segmentBytes, temporaryFolder, textsOf, thrownBy, turn } from "./commits.js";
+import { commit, damage, dataFile, segmentBytes, temporaryFolder, textsOf, thrownBy, turn } from "./commits.js";
 
-const dataFile = (path: string) => join(path, "data.mdb");
 const digest = (path: string) =>
   createHash("sha256")
     .update(readFileSync(dataFile(path)))
@@ -55,15 +53,6 @@ function makeStore(): string {
   }
   backend.close();
   return path;
-}
-
-/** Changes a byte of the last place where some text stands in the file. */
-function damage(path: string, text: string): void {
-  const bytes = readFileSync(dataFile(path));
-  const at = bytes.lastIndexOf(text);
-  if (at === -1) throw new Error(`${text} is not in the file`);
-  for (let each = bytes.indexOf(text); each !== -1; each = bytes.indexOf(text, each + 1)) bytes[each] = 0x21;
-  writeFileSync(dataFile(path), bytes);
 }
 
 function opened(path: string): StoreBackend {
@@ -175,7 +164,7 @@ test("a component that is damaged is left out and named, and the history stays",
       outcome: "changed",
       leaf: "a@4.0",
       leafBefore: "a@4.0",
-      lost: [{ code: "component_damaged", message: expect.stringContaining(hash) }],
+      lost: [{ where: "component plugin:p", code: "component_damaged", message: expect.stringContaining(hash) }],
     },
   ]);
   const backend = opened(path);

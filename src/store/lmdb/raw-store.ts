@@ -1,7 +1,15 @@
 import { type Head, type JournalRow, type StoredHead, TroupeError } from "../../kernel/index.js";
 import { decode } from "../../wire/index.js";
 import type { StoreReader } from "../contract.js";
-import { journalRange, openComponent, openHead, openJournalRow, rightKey, unseal } from "../records.js";
+import {
+  journalRange,
+  openComponent,
+  openHead,
+  openJournalRow,
+  rightKey,
+  sessionOfJournalKey,
+  unseal,
+} from "../records.js";
 import { inOrder } from "../writes.js";
 import { checkLayout } from "./layout.js";
 import { type Meta, type PageFile, PageProblem, type Tree } from "./pages.js";
@@ -80,6 +88,11 @@ export class RawStore implements StoreReader {
 
   sessionIds(): string[] {
     return this.keys("heads");
+  }
+
+  /** Sessions that have a journal. */
+  journalIds(): string[] {
+    return [...new Set([...(this.#tables.get("journal")?.keys() ?? [])].map(sessionOfJournalKey))];
   }
 
   sessionCount(): number {

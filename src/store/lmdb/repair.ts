@@ -1,8 +1,9 @@
 import { existsSync, mkdtempSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { type Head, nodeId, type StoredHead, segmentId, TroupeError } from "../../kernel/index.js";
+import { type Head, nodeId, type Part, type StoredHead, segmentId, TroupeError } from "../../kernel/index.js";
+import { encode } from "../../wire/index.js";
 import { readHistory } from "../history.js";
-import { segmentOutline } from "../outline.js";
+import { decodeSegment, segmentOutline } from "../outline.js";
 import { journalKey, seal, sealHead, sealJournalRow, sealTombstone } from "../records.js";
 import { segmentsOf } from "../transfer/exported.js";
 import { hashesIn } from "../transfer/hashes.js";
@@ -16,7 +17,9 @@ import {
   componentFindings,
   type Finding,
   fileFindings,
+  journalFindings,
   sessionFindings,
+  sessionsOf,
   verifySession,
   whileHeld,
   withFile,
@@ -53,8 +56,8 @@ export interface RepairReport {
 
 /**
  * Builds a store anew from what can be read of a damaged one that nobody has open. Each session goes back to its last
- * state that is whole: a history that breaks off ends before the break, what cannot be read beside it is left out, and
- * the report says all of it. The damaged file is kept. Throws `store_damaged` when nothing at all can be read.
+ * state that is whole: a history that breaks off ends before the break, what cannot be read beside it is left out (of an
+ * attachment a word stays that it was there), and the report says all of it. The damaged file is kept. Throws `store_damaged` when nothing at all can be read.
  *
  * @example
  * const { sessions, damagedFile } = repairStore("./data");
@@ -79,7 +82,7 @@ export function repairStore(path: string): RepairReport {
 
 function isCurrent(state: RawStore, file: PageFile): boolean {
   let current: Meta | undefined;
-  attempt(() => {
+  attempt("file", () => {
     current = currentMeta(file);
   });
   return current?.transaction === state.transaction;
@@ -96,13 +99,17 @@ function rebuild(
   found: Pick<RepairReport, "path" | "lastWrite" | "file">,
 ): Rebuilt {
   const salvage = new Salvage(states);
-  const sessions = salvage.sessionIds().map((sessionId) => restore(salvage, sessionId));
+  const named = salvage.sessionIds();
+  const sessions = [
+    ...named.map((sessionId) => restore(salvage, sessionId)),
+    ...unstoredIds(salvage, named).map((sessionId) => restoreUnstored(salvage, sessionId)),
+  ];
   const repaired = sessions.flatMap(({ report }) => (report === undefined ? [] : [report]));
   const [newest] = states;
-  const unnamedSessions = Math.max(0, newest.expectedSessions - sessions.length);
+  const unnamedSessions = Math.max(0, newest.expectedSessions - named.length);
   const report = { ...found, sessions: repaired, unnamedSessions };
   // What is damaged in the newest state may be whole in the older one: then nothing is lost, but the file is not whole.
-  const isNewestWhole = newest.sessionIds().every((id) => verifySession(newest, id).ok);
+  const isNewestWhole = sessionsOf(newest).every((id) => verifySession(newest, id).ok);
   if (found.file.length === 0 && repaired.length === 0 && isNewestWhole) {
     return { report: { ...report, changed: false } };
   }
@@ -124,8 +131,21 @@ function putInPlace(path: string, folder: string, report: RepairReport): RepairR
 
 interface Restored {
   readonly stored?: StoredHead;
+  /** A session of which there is only the journal of its first turn. */
+  readonly unstored?: string;
   /** Absent for a session that is what it was. */
   readonly report?: RepairedSession;
+}
+
+function unstoredIds(salvage: Salvage, named: readonly string[]): string[] {
+  const others = new Set([...named, ...salvage.deletedIds()]);
+  return salvage.journalIds().filter((id) => !others.has(id));
+}
+
+function restoreUnstored(salvage: Salvage, sessionId: string): Restored {
+  const lost = journalFindings(salvage, sessionId);
+  if (lost.length === 0) return { unstored: sessionId };
+  return { report: { sessionId, outcome: "dropped", leaf: null, leafBefore: null, lost } };
 }
 
 /** The last state of a session that is whole. */
@@ -133,12 +153,12 @@ function restore(salvage: Salvage, sessionId: string): Restored {
   const lost: Finding[] = [];
   let found: StoredHead | undefined;
   lost.push(
-    ...attempt(() => {
+    ...attempt("head", () => {
       found = salvage.storedHead(sessionId);
     }),
   );
   if (found === undefined) {
-    if (lost.length === 0) lost.push({ code: "store_damaged", message: "Its head is gone." });
+    if (lost.length === 0) lost.push({ where: "head", code: "store_damaged", message: "Its head is gone." });
     return { report: { sessionId, outcome: "dropped", leaf: null, leafBefore: null, lost } };
   }
   const { head } = found;
@@ -185,7 +205,7 @@ function lastWholeLeaf(salvage: Salvage, { sessionId, revision, parent }: Head):
 
 function attemptLeaf(salvage: Salvage, id: string): string | undefined {
   let leaf: string | undefined;
-  attempt(() => {
+  attempt("history", () => {
     const bytes = salvage.segment(id);
     if (bytes !== undefined) leaf = nodeId(id, segmentOutline(bytes).count - 1);
   });
@@ -193,7 +213,7 @@ function attemptLeaf(salvage: Salvage, id: string): string | undefined {
 }
 
 function isWhole(salvage: Salvage, leaf: string | null): boolean {
-  return attempt(() => readHistory(salvage, leaf)).length === 0;
+  return attempt("history", () => readHistory(salvage, leaf)).length === 0;
 }
 
 /** Everything the sessions lead to, as it is stored. */
@@ -201,7 +221,13 @@ function* recordsOf(salvage: Salvage, sessions: readonly Restored[]): Generator<
   const segments = new Set<string>();
   const hashes = new Set<string>();
   const living = new Set<string>();
-  for (const { stored, report } of sessions) {
+  for (const { stored, unstored, report } of sessions) {
+    // A journal belongs to the revision it was recorded over.
+    const recorded = report === undefined ? (unstored ?? stored?.head.sessionId) : undefined;
+    for (const row of recorded === undefined ? [] : salvage.journal(recorded)) {
+      for (const hash of hashesIn(row.bytes)) hashes.add(hash);
+      yield journalRecord(recorded as string, row);
+    }
     if (stored === undefined) continue;
     const { head } = stored;
     living.add(head.sessionId);
@@ -209,15 +235,11 @@ function* recordsOf(salvage: Salvage, sessions: readonly Restored[]): Generator<
     for (const id of segmentsOf(salvage, head)) segments.add(id);
     for (const id of segmentsOf(salvage, { ...head, leaf: head.parent?.leaf ?? null, frames: [] })) segments.add(id);
     for (const hash of Object.values(head.components)) hashes.add(hash);
-    // A journal belongs to the revision it was recorded over.
-    if (report === undefined) {
-      for (const row of salvage.journal(head.sessionId)) yield journalRecord(head.sessionId, row);
-    }
   }
   for (const id of segments) {
     const bytes = salvage.segment(id) as Uint8Array;
     for (const hash of hashesIn(bytes)) hashes.add(hash);
-    yield { table: "segments", key: id, bytes: seal(bytes) };
+    yield { table: "segments", key: id, bytes: seal(withoutLost(salvage, bytes)) };
   }
   for (const hash of hashes) {
     const bytes = salvage.componentIfWhole(hash);
@@ -226,6 +248,22 @@ function* recordsOf(salvage: Salvage, sessions: readonly Restored[]): Generator<
     yield { table: "components", key: hash, bytes };
   }
   yield* tombstones(salvage, living, segments);
+}
+
+/** A segment in whose messages a word stands for each attachment that was lost; otherwise they could not be sent any more. */
+function withoutLost(salvage: Salvage, bytes: Uint8Array): Uint8Array {
+  const lost = new Set(hashesIn(bytes).filter((hash) => salvage.componentIfWhole(hash) === undefined));
+  if (lost.size === 0) return bytes;
+  const { id, parent, messages } = decodeSegment(bytes);
+  const replaced = (part: Part): Part => {
+    const isLost = part.type === "attachment" && part.source.kind === "stored" && lost.has(part.source.hash);
+    return isLost ? { type: "text", text: `[lost attachment: ${part.mediaType}]` } : part;
+  };
+  return encode({
+    id,
+    parent,
+    messages: messages.map((message) => ({ ...message, parts: message.parts.map(replaced) })),
+  });
 }
 
 function journalRecord(sessionId: string, row: Parameters<typeof sealJournalRow>[1]): LmdbRecord {

@@ -70,6 +70,11 @@ export class Salvage implements StoreReader {
     return this.#states[0]?.isDeleted(sessionId) === true;
   }
 
+  /** As for journals, only the newest. */
+  journalIds(): string[] {
+    return this.#states[0]?.journalIds() ?? [];
+  }
+
   sessionCount(): number {
     return this.sessionIds().length;
   }

@@ -9,6 +9,8 @@ import { type RawStore, statesOf } from "./raw-store.js";
 
 /** Something that cannot be read. */
 export interface Finding {
+  /** `file`, `head`, `history`, `frame <name>`, `component <name>`, `attachment <hash>` or `journal`. */
+  readonly where: string;
   /** As it would be thrown: `history_damaged`, `component_missing`, … */
   readonly code: string;
   readonly message: string;
@@ -41,10 +43,15 @@ export function verifyStore(path: string): VerifyReport {
   const verify = (file: PageFile): VerifyReport => {
     const findings = fileFindings(path, file);
     const [state] = statesOf(file);
-    const sessions = state === undefined ? [] : state.sessionIds().map((id) => verifySession(state, id));
+    const sessions = state === undefined ? [] : sessionsOf(state).map((id) => verifySession(state, id));
     return { path, ok: findings.length === 0 && sessions.every(({ ok }) => ok), file: findings, sessions };
   };
   return whileHeld(path, () => withFile(path, verify));
+}
+
+/** Also those of which there is only a journal: their first turn was not finished. */
+export function sessionsOf(state: Pick<RawStore, "sessionIds" | "journalIds">): string[] {
+  return [...new Set([...state.sessionIds(), ...state.journalIds()])].sort();
 }
 
 /** Is there a store to look at? */
@@ -74,10 +81,10 @@ export function withFile<T>(path: string, use: (file: PageFile) => T): T {
 }
 
 export function fileFindings(path: string, file: PageFile): Finding[] {
-  const findings = attempt(() => checkFile(path, file));
+  const findings = attempt("file", () => checkFile(path, file));
   const [state] = statesOf(file);
   if (state === undefined) return findings;
-  return [...findings, ...state.problems.map((message) => ({ code: "store_damaged", message }))];
+  return [...findings, ...state.problems.map((message) => ({ where: "file", code: "store_damaged", message }))];
 }
 
 function checkFile(path: string, file: PageFile): void {
@@ -90,51 +97,55 @@ function checkFile(path: string, file: PageFile): void {
 
 export function verifySession(state: RawStore, sessionId: string): SessionReport {
   let head: Head | undefined;
-  const findings = attempt(() => {
+  const findings = attempt("head", () => {
     head = state.head(sessionId);
   });
   if (head !== undefined) findings.push(...sessionFindings(state, head));
+  else findings.push(...journalFindings(state, sessionId));
   return { sessionId, ok: findings.length === 0, findings };
 }
 
 /** Everything of a session that cannot be read. */
 export function sessionFindings(reader: StoreReader, head: Head): Finding[] {
-  const leaves = [head.leaf, ...(head.frames ?? []).map(({ leaf }) => leaf)];
+  const { sessionId, leaf, frames = [], components } = head;
   return [
-    ...leaves.flatMap((leaf) => historyFindings(reader, leaf)),
-    ...Object.entries(head.components).flatMap(([name, hash]) => componentFindings(reader, name, hash)),
-    ...attempt(() => {
-      reader.journal(head.sessionId);
-    }),
+    ...historyFindings(reader, "history", leaf),
+    ...frames.flatMap((left) => historyFindings(reader, `frame ${left.frameId}`, left.leaf)),
+    ...Object.entries(components).flatMap(([name, hash]) => componentFindings(reader, `component ${name}`, hash)),
+    ...journalFindings(reader, sessionId),
   ];
 }
 
-function historyFindings(reader: StoreReader, leaf: string | null): Finding[] {
+export function journalFindings(reader: Pick<StoreReader, "journal">, sessionId: string): Finding[] {
+  return attempt("journal", () => reader.journal(sessionId));
+}
+
+function historyFindings(reader: StoreReader, where: string, leaf: string | null): Finding[] {
   const attachments = new Set<string>();
-  const findings = attempt(() => {
+  const findings = attempt(where, () => {
     for (const { parts } of readHistory(reader, leaf)) {
       for (const part of parts) {
         if (part.type === "attachment" && part.source.kind === "stored") attachments.add(part.source.hash);
       }
     }
   });
-  return [...findings, ...[...attachments].flatMap((hash) => componentFindings(reader, "attachment", hash))];
+  return [...findings, ...[...attachments].flatMap((hash) => componentFindings(reader, `attachment ${hash}`, hash))];
 }
 
-export function componentFindings(reader: Pick<StoreReader, "component">, name: string, hash: string): Finding[] {
-  return attempt(() => {
+export function componentFindings(reader: Pick<StoreReader, "component">, where: string, hash: string): Finding[] {
+  return attempt(where, () => {
     if (reader.component(hash) === undefined) {
-      throw new TroupeError("component_missing", `${name} (${hash}) is not there.`);
+      throw new TroupeError("component_missing", `Stored component ${hash} is not there.`);
     }
   });
 }
 
 /** What goes wrong with it, if anything. */
-export function attempt(run: () => unknown): Finding[] {
+export function attempt(where: string, run: () => unknown): Finding[] {
   try {
     run();
     return [];
   } catch (error) {
-    return [{ code: error instanceof TroupeError ? error.code : "store_damaged", message: messageOf(error) }];
+    return [{ where, code: error instanceof TroupeError ? error.code : "store_damaged", message: messageOf(error) }];
   }
 }
