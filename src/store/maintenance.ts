@@ -61,6 +61,7 @@ export class Maintenance {
   prune(policy: PrunePolicy = {}, work: WorkOptions = {}): Promise<PruneReport> {
     return this.#next(work, async (pause) => {
       const { backend } = this.#options;
+      checkPolicy(policy);
       this.#pruning = new Pruning(backend, { policy, suspects: this.#suspects, now: Date.now() });
       try {
         return await this.#pruning.run(pause);
@@ -123,6 +124,13 @@ export class Maintenance {
     });
     this.#last = running;
     return running;
+  }
+}
+
+function checkPolicy({ graceMs = 0, journalsOlderThanMs = 0 }: PrunePolicy): void {
+  for (const [name, value] of Object.entries({ graceMs, journalsOlderThanMs })) {
+    if (typeof value !== "number" || !(value >= 0))
+      throw new TroupeError("invalid_options", `${name} is a number of milliseconds from 0.`);
   }
 }
 

@@ -49,7 +49,8 @@ describe("a session that is deleted", () => {
     expect(
       (await fork.messages()).flatMap(({ parts }) => parts.map((part) => part.type === "text" && part.text)),
     ).toEqual(["one", "one", "mine", "mine"]);
-    expect((await troupe.stats()).sessions).toEqual({ resident: 1, parked: 0 });
+    const { resident, parked } = (await troupe.stats()).sessions;
+    expect(resident + parked).toBe(1);
   });
 
   test("is refused while something is under way, or has it cancelled, whoever began it", async () => {
@@ -82,6 +83,8 @@ describe("a session that is deleted", () => {
     expect((await refused).code).toBe("turn_suspended");
     const troupe = await startTroupe({ ...ASKS, store: { path } });
     await isRunning(troupe, "s");
+    const old = { graceMs: 0, journalsOlderThanMs: 0 };
+    expect((await troupe.prune(old)).journals).toEqual({ kept: 1, removed: 0, waiting: 0 });
     expect((await refusalOf(troupe.deleteSession("s"))).code).toBe("session_busy");
     expect(await troupe.deleteSession("s", { running: "cancel" })).toBe(true);
     expect((await troupe.prune({ graceMs: 0 })).journals).toEqual({ kept: 0, removed: 0, waiting: 0 });

@@ -139,6 +139,8 @@ describe.each(Object.keys(kinds))("a store in %s", (kind) => {
     expect(backend.journal("b")).toHaveLength(1);
     // Nor does it count as having been seen: the grace begins with a pruning.
     expect(await maintenance.prune({ dryRun: true })).toMatchObject({ components: { removed: 0, waiting: 3 } });
+    for (const wrong of [{ graceMs: -1 }, { journalsOlderThanMs: Number.NaN }])
+      await expect(maintenance.prune(wrong)).rejects.toMatchObject({ code: "invalid_options" });
     expect(await maintenance.prune(policy)).toEqual(report);
     expect(await maintenance.prune(policy)).toMatchObject({ components: { removed: 0 }, journals: { removed: 0 } });
   });
