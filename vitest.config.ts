@@ -10,7 +10,7 @@ const parked = process.env.TROUPE_TEST_RESIDENCY === "one";
 export default defineConfig({
   resolve: {
     alias: [
-      { find: /^troupe$/, replacement: parked ? here("./test/support/parked.ts") : dist("index.js") },
+      { find: /^troupe$/, replacement: parked ? here("./test/fixtures/parked/troupe.mjs") : dist("index.js") },
       { find: /^troupe\/plugin$/, replacement: dist("plugin/index.js") },
       { find: /^troupe\/testing$/, replacement: dist("testing/index.js") },
     ],

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { NODE_ARGS } from "../support/runtime.js";
 
 const PROGRAM = fileURLToPath(new URL("../../dist/examples/host/main.js", import.meta.url));
 const CHECKED = "Counts checked: no turn was lost and every session holds exactly the turns it finished.";
@@ -33,7 +34,7 @@ interface Ended {
 
 /** Runs the built program to its end; `onOutput` hears all it has written to stdout so far, each time it writes. */
 function run(args: readonly string[], onOutput?: (stdout: string, child: ChildProcess) => void): Promise<Ended> {
-  const child = spawn(process.execPath, [PROGRAM, ...args], {
+  const child = spawn(process.execPath, [...NODE_ARGS, PROGRAM, ...args], {
     env: { ...process.env, TMPDIR: folder },
     stdio: ["ignore", "pipe", "pipe"],
   });

@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { ACTIVITY_TYPES, type TurnOutcome } from "troupe";
 import { describe, expect, test } from "vitest";
+import { NODE_ARGS } from "../support/runtime.js";
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -53,7 +54,7 @@ You said: two
 describe.each(Object.entries(EXAMPLES))("the example %s", (name, printed) => {
   test("runs without a key and prints what it should", async () => {
     const program = join(root, `dist/examples/host/${name}.js`);
-    const { stdout, stderr } = await run(process.execPath, [program]);
+    const { stdout, stderr } = await run(process.execPath, [...NODE_ARGS, program]);
     expect({ stdout, stderr }).toEqual({ stdout: printed, stderr: "" });
   });
 });

@@ -57,6 +57,10 @@ export const PATIENT = { blockedMs: 60_000 } as const;
  */
 export const RESIDENT = { parkAfterMs: 600_000, maxResident: 1_000_000 } as const;
 
+/** What node is given before a program of its own, so that it parks its sessions when the suite does. */
+export const NODE_ARGS =
+  process.env.TROUPE_TEST_RESIDENCY === "one" ? ["--import", fixture("parked/preload.mjs").href] : [];
+
 /** One tool call, then an answer with its result. */
 export const oneToolCall = (tool: string, args: object = {}) =>
   scriptedModel({ turns: [[{ toolCalls: [{ tool, args: args as never }] }, { text: "Result: {tool_result}" }]] });
