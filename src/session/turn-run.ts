@@ -235,8 +235,8 @@ class TurnRun implements RunningTurn {
   /** A cancellation during the effect comes before its answer, so the machine decides with both in hand. */
   #step(answer: TurnEvent): void {
     const { signal } = this.#request;
-    // Left as it is, for whoever opens the session next.
-    if (endsHere(signal)) throw signal.reason;
+    // Left as it is, for whoever opens the session next; unless it is stored, and only to be told.
+    if (endsHere(signal) && !this.stored) throw signal.reason;
     const state = signal.aborted
       ? stepTurn(this.#state, { type: "cancel", reason: cancelReason(signal) }).state
       : this.#state;
@@ -596,6 +596,7 @@ class TurnRun implements RunningTurn {
       call: this.#request.call,
       entering,
     });
+    this.ended();
     if (entering !== undefined) await this.#enterFrame(entering);
     return { type: "committed" };
   }

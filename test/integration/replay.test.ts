@@ -51,6 +51,36 @@ describe("a plugin worker that is killed while a turn is taken up", () => {
   });
 });
 
+describe("a plugin worker that is killed in a hook of a turn that is taken up", () => {
+  test("costs the turn what that hook's policy says, and leaves nothing of it behind", async () => {
+    const gate = gates();
+    const { start, lines } = await counted({
+      plugins: [{ module: plugin("gate"), deadlineMs: 600_000, ...PATIENT }],
+      tools: { wait: gate.tool("wait") },
+    });
+    const troupe = await start();
+    // Named after the hook that waits, once in every life of the plugin's thread.
+    const session = await troupe.session("beforeTurn");
+    const atTheHook = () =>
+      until("the turn is at the hook", () => session.query<boolean>("gate.reached").catch(() => false));
+    const refused = refusalOf(session.turn("wait answer"));
+    await atTheHook();
+    await session.query("gate.open");
+    await until("the tool runs", () => gate.calls.length === 1);
+    await Promise.all([troupe.kill({ plugin: "test.gate" }), troupe.kill({ sessionWorker: 0 })]);
+    await atTheHook();
+    await troupe.kill({ plugin: "test.gate" });
+    const { code, cause } = await refused;
+    expect([code, (cause as { code?: string }).code]).toEqual(["plugin_prepare_turn", "worker_lost"]);
+    const next = session.turn("fine");
+    await atTheHook();
+    await session.query("gate.open");
+    expect(await next).toMatchObject({ turnIndex: 1, text: "fine" });
+    expect(await lines()).toEqual(["model t1 0", "model t1 0"]);
+    expect(gate.calls).toEqual(["wait"]);
+  });
+});
+
 describe("what a turn left behind that is not in its messages", () => {
   test("the state of a plugin that saw an answer come is that of one answer", async () => {
     const gate = gates();
