@@ -20,7 +20,8 @@ import { resumeTurn, runTurn } from "./logical-turn.js";
 import { needsItsTurn, type OperationRequest, runOperation } from "./operations.js";
 import type { ConfigReceipt, OperationReceipt, SessionInfo, SessionState, TurnExtras } from "./protocol.js";
 import { ResumedTurn } from "./resumed-turn.js";
-import type { InputRequest, Session } from "./session.js";
+import type { Session } from "./session.js";
+import type { InputRequest } from "./session-parts.js";
 import type { TurnRequest } from "./turn-context.js";
 
 /** What waits for its place: a turn, or an operation that needs the session to itself. */
@@ -74,7 +75,7 @@ const sessionMachine = setup({
     isLeaving: ({ context }) => context.leaving,
     mayPark: ({ context: { stay, mailbox, session } }) =>
       stay.park !== undefined && stay.held === 0 && mailbox.length === 0 && session?.mayPark !== false,
-    isSaved: ({ context: { session } }) => session?.isSaved === true,
+    isSaved: ({ context: { session } }) => session?.stored.isSaved === true,
   },
 }).createMachine({
   id: "session",
@@ -117,7 +118,7 @@ const sessionMachine = setup({
           ({ context }) => context.session?.close(),
           assign({
             failure: ({ context }) =>
-              context.session?.givenUpFor ??
+              context.session?.stored.givenUpFor ??
               new TroupeError("session_stale", "The session must be opened again.", { retryable: true }),
           }),
         ],
@@ -302,7 +303,7 @@ export class SessionActor {
           if (session.unfinished === undefined) throw error;
           // It was not even begun. Its journal is as it was: whoever opens the session next takes it up.
           if (isSuspended(turn.signal)) session.suspended = true;
-          else session.giveUp();
+          else session.stored.giveUp();
           throw notTakenUp(error);
         }
       });

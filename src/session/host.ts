@@ -41,7 +41,8 @@ import type {
   UsageNote,
 } from "./protocol.js";
 import { Residency, remnantOf, restoreRemnant } from "./residency.js";
-import type { Session, SessionServices, SessionSnapshot } from "./session.js";
+import type { Session } from "./session.js";
+import type { SessionServices, SessionSnapshot } from "./session-parts.js";
 import { STANDARD_PROTOCOL_ID, standardProtocol } from "./standard-protocol.js";
 import { Surfaces } from "./surface.js";
 import { Suspects } from "./suspects.js";

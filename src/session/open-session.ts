@@ -42,8 +42,9 @@ import { awaitedCalls, leavesNoExecution, type UnfinishedTurn, unfinishedTurn } 
 import { describeCaptured } from "./plugin-instance.js";
 import { newSlot, type PluginLink, type PluginSlot } from "./plugin-link.js";
 import { NO_PLUGIN_OPTIONS, type SessionMaking, type SessionPluginOptions } from "./protocol.js";
-import { type NewFrame, Session, type SessionServices, type SessionSnapshot } from "./session.js";
+import { Session } from "./session.js";
 import { SessionInputs } from "./session-inputs.js";
+import type { NewFrame, SessionServices, SessionSnapshot } from "./session-parts.js";
 import { SessionProtocol } from "./session-protocol.js";
 import type { Surface } from "./surface.js";
 import { MAX_TURN_KEYS } from "./turn-keys.js";
@@ -72,7 +73,7 @@ export async function adoptSession(
   const reader = new ComponentReader(services.store, head, unsaved);
   const session = await restore(services, { id, head, reader, pluginOptions: making.authority?.pluginOptions });
   try {
-    await session.found({ components: bytes, ...(segment && { segment }) });
+    await session.stored.found({ components: bytes, ...(segment && { segment }) });
   } catch (error) {
     session.close();
     throw error;

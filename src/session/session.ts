@@ -4,27 +4,15 @@ import {
   type AppendRequest,
   type AppendResult,
   type Authority,
-  addEntry,
   addLedgers,
   addUsage,
-  type CatalogOverlay,
-  type CheckpointKind,
-  type Commit,
-  FIRST_FRAME,
-  type Head,
-  type InputItem,
   isConversation,
   isZeroUsage,
   type Json,
   type Ledger,
   type LedgerEntry,
-  ledgerOf,
-  ledgerSince,
   type Message,
-  type ModelPrices,
-  messageOfNode,
   NO_USAGE,
-  nodeId,
   type Origin,
   type PendingInput,
   PromptCache,
@@ -32,130 +20,44 @@ import {
   type SessionBudget,
   type SessionConfig,
   segmentId,
-  sharingOwn,
   type ToolOutput,
   TroupeError,
   type TurnResult,
   type TurnSummary,
   turnIdOf,
   turnOfFrameTask,
-  type Usage,
 } from "../kernel/index.js";
 import type { Model } from "../model/index.js";
 import type { SessionView } from "../plugin/index.js";
-import { type StoreClient, sealEnvelope } from "../store/index.js";
-import type { SessionTools, ToolHomes, ToolLimits } from "../tools/index.js";
+import { sealEnvelope } from "../store/index.js";
+import type { SessionTools } from "../tools/index.js";
 import { encode } from "../wire/index.js";
-import { Blobs, haveAttachments, storedParts } from "./blobs.js";
+import { Blobs, storedParts } from "./blobs.js";
 import { SessionCatalog } from "./catalog.js";
 import { answerKeyOf, Completions } from "./completions.js";
-import { applyComponents, ChangedComponents, COMPONENT, ComponentReader, pluginComponent } from "./components.js";
+import { COMPONENT, ComponentReader } from "./components.js";
 import { turnAtNode } from "./fork-point.js";
 import { SessionHooks } from "./hooks.js";
-import type { HostRelay, TraceSink } from "./host-relay.js";
-import type { JournalWriter, UnfinishedTurn } from "./journal.js";
-import type { PluginSlot } from "./plugin-link.js";
+import type { UnfinishedTurn } from "./journal.js";
 import type { MessageRange, SessionPluginOptions } from "./protocol.js";
-import { type KeepAppend, Receipts } from "./receipts.js";
+import { Receipts } from "./receipts.js";
+import { appendNodes, openFrame } from "./session-graph.js";
+import { SessionHistory } from "./session-history.js";
 import type { SessionInputs } from "./session-inputs.js";
+import type {
+  InputRequest,
+  NewFrame,
+  RunningTurn,
+  SessionParts,
+  SessionServices,
+  SessionSnapshot,
+  TurnCommit,
+} from "./session-parts.js";
 import type { SessionProtocol } from "./session-protocol.js";
 import { Spending, type SpendingReport } from "./spending.js";
-import type { Surface, Surfaces } from "./surface.js";
-import type { Suspects } from "./suspects.js";
+import { StoredSession } from "./stored-session.js";
+import type { Surface } from "./surface.js";
 import { type KeptTurn, type TurnKey, TurnKeys } from "./turn-keys.js";
-
-/** What every session of a worker shares. */
-export interface SessionServices {
-  readonly store: StoreClient;
-  /** The host's models by name; what it gave as `model` is under "". */
-  readonly models: ReadonlyMap<string, Model>;
-  /** The host's share of every system prompt. */
-  readonly prompt: PromptLayer | undefined;
-  /** What sessions may spend until somebody says otherwise, and what models cost. */
-  readonly budget: SessionBudget | null;
-  readonly prices: ModelPrices;
-  readonly surfaces: Surfaces;
-  readonly homes: ToolHomes;
-  /** What a session is configured with until somebody says otherwise. */
-  readonly config: SessionConfig;
-  readonly mailboxLimit: number;
-  readonly limits: ToolLimits;
-  /** To other sessions and the host, by way of the main thread. */
-  readonly relay: HostRelay;
-  readonly trace: TraceSink;
-  /** Turns are written down as they go, and taken up again after a crash. */
-  readonly journals: boolean;
-  readonly suspects: Suspects;
-}
-
-/** What a fork takes along: references to what is stored, and the bytes of what is not. */
-export interface SessionSnapshot {
-  readonly parent: { readonly sessionId: string; readonly leaf: string | null };
-  readonly turnIndex: number;
-  readonly components: Readonly<Record<string, string>>;
-  /** Component name → bytes, for state that changed since the last commit. */
-  readonly unsaved: Readonly<Record<string, Uint8Array>>;
-}
-
-/** What is to wait for a turn. With a boundary for the running one, from that checkpoint on. */
-export interface InputRequest {
-  readonly text: string;
-  /** All of it, when it is more than a text. */
-  readonly items: readonly InputItem[] | undefined;
-  readonly key: string | undefined;
-  readonly boundary: CheckpointKind | undefined;
-}
-
-/** What goes with a turn's commit beside its messages. */
-export interface TurnCommit {
-  /** By its own model calls. */
-  readonly spent: Ledger;
-  readonly modelCallRecords: TurnResult["modelCallRecords"];
-  readonly name: TurnKey | undefined;
-  /** Of the turns before it, in the frames it came from. */
-  readonly before: readonly TurnResult[] | undefined;
-  readonly call: string | undefined;
-  /** The frame it leaves for: entered next, also when a crash comes between. */
-  readonly entering: NewFrame | undefined;
-}
-
-/** A frame to be entered. */
-export interface NewFrame {
-  readonly frameId: string;
-  readonly reason: string;
-  readonly nodes: readonly AppendNode[];
-  readonly origin: Origin;
-  /** What is to be done there: it waits for the next turn. */
-  readonly task?: Pick<PendingInput, "id" | "text">;
-}
-
-/** A turn as the session knows it while it runs. */
-export interface RunningTurn {
-  readonly turnId: string;
-  /** What the turn has added and is not stored yet: nothing once it is. */
-  readonly messages: readonly Message[];
-  readonly usage: Usage;
-  readonly spent: Ledger;
-  /** Set by the session when it is; its last hooks are still to be told. */
-  stored: boolean;
-  readonly tellUsage: (entry: LedgerEntry) => void;
-}
-
-export interface SessionParts {
-  readonly id: string;
-  readonly services: SessionServices;
-  readonly head: Head | undefined;
-  readonly surface: Surface;
-  readonly slots: readonly (PluginSlot | undefined)[];
-  readonly tools: SessionTools;
-  readonly config: SessionConfig;
-  readonly budget: SessionBudget | null;
-  readonly authority: Authority;
-  readonly overlay: CatalogOverlay;
-  readonly protocol: SessionProtocol;
-  readonly inputs: SessionInputs;
-  readonly pluginOptions: SessionPluginOptions;
-}
 
 /** One session's state on its worker: the head, the history (once something needs it), its plugins' slots. */
 export class Session {
@@ -186,19 +88,12 @@ export class Session {
   running: RunningTurn | undefined;
   /** A turn a crash left behind, until it is taken up again. */
   unfinished: UnfinishedTurn | undefined;
+  /** What of it is stored, and what is still to be. */
+  readonly stored: StoredSession;
+  /** The messages of its current frame. */
+  readonly past: SessionHistory;
   #config: SessionConfig;
-  #head: Head | undefined;
-  #history: Message[] | undefined;
-  /** Set while it is being read. */
-  #reading: Promise<readonly Message[]> | undefined;
-  #hasAttachments = false;
   #promptLayers: readonly PromptLayer[];
-  #stale = false;
-  readonly #changed = new ChangedComponents();
-  /** Usage of other sources that no commit has written yet. */
-  #unwrittenUsage: Ledger = [];
-  /** The write under way: one at a time, because each builds on the head before. */
-  #writing: Promise<unknown> | undefined;
 
   constructor(parts: SessionParts) {
     this.id = parts.id;
@@ -212,15 +107,24 @@ export class Session {
     this.pluginOptions = parts.pluginOptions;
     this.#config = parts.config;
     this.#promptLayers = layersOf(parts.services, parts.config);
-    this.blobs = new Blobs(parts.services.store);
-    this.spending = new Spending(parts.budget, parts.services.prices, () => this.spentSoFar());
-    this.#turnKeys = new TurnKeys(parts.services.store);
-    this.receipts = new Receipts({
-      store: parts.services.store,
-      head: () => this.#head,
-      changed: (component, bytes) => this.#changed.set(component, bytes),
+    const { store, surfaces } = parts.services;
+    this.blobs = new Blobs(store);
+    this.stored = new StoredSession({
+      id: parts.id,
+      store,
+      head: parts.head,
+      blobs: this.blobs,
+      slots: this.hooks.slots,
+      pluginIds: (index) => surfaces.links[index]?.manifest.id ?? "",
     });
-    this.#head = parts.head && { ...parts.head, ledger: ledgerOf(parts.head) };
+    this.past = new SessionHistory(store, () => this.stored.leaf);
+    this.spending = new Spending(parts.budget, parts.services.prices, () => this.spentSoFar());
+    this.#turnKeys = new TurnKeys(store);
+    this.receipts = new Receipts({
+      store,
+      head: () => this.stored.head,
+      changed: (component, bytes) => this.stored.change(component, bytes),
+    });
     this.catalog = new SessionCatalog(this);
   }
 
@@ -229,22 +133,13 @@ export class Session {
 
   /** Was the last turn that was stored this call's? */
   storedCall(call: string): boolean {
-    return this.#head?.lastCall === call;
+    return this.stored.head?.lastCall === call;
   }
 
   /** A commit failed: the session must be opened again before it can go on. */
   get stale(): boolean {
-    return this.#stale;
+    return this.stored.stale;
   }
-
-  /** What is here is not to be gone on with: the next message opens the session anew, unless it could not be either. */
-  giveUp(error?: unknown): void {
-    this.#stale = true;
-    if (error instanceof TroupeError && error.code === "store_lost") this.givenUpFor = error;
-  }
-
-  /** Why it cannot be opened again. */
-  givenUpFor: TroupeError | undefined;
 
   get config(): SessionConfig {
     return this.#config;
@@ -267,55 +162,26 @@ export class Session {
     return this.#promptLayers;
   }
 
-  /** Something in the current frame has an attachment. */
-  get hasAttachments(): boolean {
-    return this.#hasAttachments;
-  }
-
   get turnIndex(): number {
-    return this.#head?.turnIndex ?? 0;
+    return this.stored.head?.turnIndex ?? 0;
   }
 
   get revision(): number {
-    return this.#head?.revision ?? 0;
+    return this.stored.revision;
   }
 
   get parentId(): string | undefined {
-    return this.#head?.parent?.sessionId;
+    return this.stored.head?.parent?.sessionId;
   }
 
   get frameId(): string {
-    return this.#head?.frameId ?? FIRST_FRAME;
-  }
-
-  /** The messages of the current frame, read when something first needs them: opening and forking cost the same at any length. */
-  history(): Promise<readonly Message[]> {
-    if (this.#history !== undefined) return Promise.resolve(this.#history);
-    this.#reading ??= this.#readHistory().finally(() => {
-      this.#reading = undefined;
-    });
-    return this.#reading;
-  }
-
-  async #readHistory(): Promise<readonly Message[]> {
-    const path = await this.services.store.history(this.#head?.leaf ?? null);
-    // The frame may have been left meanwhile: then this is no longer the history.
-    if (this.#history === undefined) {
-      this.#history = path.filter(isConversation);
-      this.#hasAttachments = haveAttachments(this.#history);
-    }
-    return this.#history;
-  }
-
-  #grow(messages: readonly Message[]): void {
-    this.#history?.push(...messages);
-    this.#hasAttachments ||= haveAttachments(messages);
+    return this.stored.frameId;
   }
 
   /** The session as plugins see it: small, and with what the running turn has added. */
   async view(): Promise<SessionView> {
-    const history = await this.history();
-    const head = this.#head;
+    const history = await this.past.read();
+    const head = this.stored.head;
     const { running } = this;
     return {
       sessionId: this.id,
@@ -338,7 +204,7 @@ export class Session {
 
   /** Messages by their places, the running turn's included; negative places count from the end. */
   async messages(from = 0, to?: number): Promise<readonly Message[]> {
-    const all = [...(await this.history()), ...(this.running?.messages ?? [])];
+    const all = [...(await this.past.read()), ...(this.running?.messages ?? [])];
     return all.slice(from, to);
   }
 
@@ -350,10 +216,12 @@ export class Session {
     records = false,
   }: MessageRange): Promise<readonly Message[]> {
     const current = frameId === this.frameId;
-    const leaf = current ? this.#head?.leaf : this.#head?.frames?.find((left) => left.frameId === frameId)?.leaf;
-    if (leaf === undefined && !(current && this.#head === undefined))
+    const leaf = current
+      ? this.stored.head?.leaf
+      : this.stored.head?.frames?.find((left) => left.frameId === frameId)?.leaf;
+    if (leaf === undefined && !(current && this.stored.head === undefined))
       throw new TroupeError("frame_unknown", `Session ${this.id} has no frame ${frameId}.`, { details: { frameId } });
-    const path = current && !records ? await this.history() : await this.services.store.history(leaf ?? null);
+    const path = current && !records ? await this.past.read() : await this.services.store.history(leaf ?? null);
     return (records ? path : path.filter(isConversation)).slice(from, to);
   }
 
@@ -363,14 +231,14 @@ export class Session {
     messages: readonly Message[],
     { spent, modelCallRecords, name, before, call, entering }: TurnCommit,
   ): Promise<number> {
-    const written = await this.#write((previous, revision) => {
+    const written = await this.stored.write((previous, revision) => {
       if (name !== undefined) {
         const result = { ...summary, sessionId: this.id, revision, modelCallRecords, ...(before && { before }) };
-        this.#changed.set(...this.#turnKeys.keep(name, result));
+        this.stored.change(...this.#turnKeys.keep(name, result));
       }
       const inputs = this.inputs.pending.length === 0 ? undefined : this.inputs.settled();
-      if (inputs !== undefined) this.#inputsChanged(inputs);
-      if (entering !== undefined) this.#changed.set(COMPONENT.entering, encode(entering));
+      if (inputs !== undefined) this.inputsChanged(inputs);
+      if (entering !== undefined) this.stored.change(COMPONENT.entering, encode(entering));
       return {
         ...(call !== undefined && { exactOperation: turnOperation(call, summary.turnIndex) }),
         operation: `turn:${summary.turnId}`,
@@ -385,7 +253,7 @@ export class Session {
         },
         spent,
         adopted: () => {
-          this.#grow(messages);
+          this.past.grow(messages);
           if (this.running !== undefined) this.running.stored = true;
           if (inputs !== undefined) this.inputs.turnStored(inputs);
         },
@@ -396,14 +264,14 @@ export class Session {
 
   /** What a turn of this name came to, when there was one. */
   turnNamed(name: TurnKey): Promise<TurnResult | undefined> {
-    return this.#turnKeys.find(this.#head, name);
+    return this.#turnKeys.find(this.stored.head, name);
   }
 
   /** The turn that left an input for its next frame, when it was named by a key. */
   async leftOff(inputIds: readonly string[]): Promise<KeptTurn | undefined> {
     const [inputId, ...others] = inputIds;
     const turnId = inputId === undefined || others.length > 0 ? undefined : turnOfFrameTask(inputId);
-    return turnId === undefined ? undefined : this.#turnKeys.leftOff(this.#head, turnId);
+    return turnId === undefined ? undefined : this.#turnKeys.leftOff(this.stored.head, turnId);
   }
 
   /**
@@ -427,7 +295,7 @@ export class Session {
       ...(parts !== undefined && { parts }),
       ...(key !== undefined && { key }),
     });
-    this.#inputsChanged(this.inputs.pending);
+    this.inputsChanged(this.inputs.pending);
     await this.store("input");
     return input;
   }
@@ -435,65 +303,36 @@ export class Session {
   async cancelInput(named: string): Promise<"cancelled" | "not_found" | "already_taken"> {
     const result = this.inputs.cancel(named);
     if (result !== "cancelled") return result;
-    this.#inputsChanged(this.inputs.pending);
+    this.inputsChanged(this.inputs.pending);
     await this.store("input");
     return result;
   }
 
-  #inputsChanged(inputs: readonly PendingInput[]): void {
-    this.#changed.set(COMPONENT.inputs, inputs.length === 0 ? null : encode(inputs));
+  /** Stored with the next commit. */
+  inputsChanged(inputs: readonly PendingInput[]): void {
+    this.stored.change(COMPONENT.inputs, inputs.length === 0 ? null : encode(inputs));
   }
 
   /** Stores state that changed since the last commit; a session that never had a turn stays unstored unless `always`. */
   async save({ always = false }: { readonly always?: boolean } = {}): Promise<void> {
     // One plugin whose state cannot be captured does not cost the others theirs.
     const captures = await Promise.allSettled([this.hooks.capture(), this.captureExecution()]);
-    while (this.#writing !== undefined) await this.#writing.catch(ignore);
-    if ((always || this.#head !== undefined) && this.#hasChanges()) await this.store("save");
+    await this.stored.settled();
+    if ((always || this.stored.head !== undefined) && this.stored.hasChanges) await this.store("save");
     for (const captured of captures) if (captured.status === "rejected") throw captured.reason;
-  }
-
-  /**
-   * Writes the first head of a session that was made of another, as it was planned and with what its protocol made of it
-   * when it took it on.
-   */
-  async found({ components, ...planned }: Pick<Commit, "components" | "segment">): Promise<void> {
-    const changes = this.#changes();
-    const slots = this.#unsavedSlots();
-    const applied = applyComponents(this.#head?.components ?? {}, changes);
-    const head = { ...(this.#head as Head), components: applied.components };
-    await this.services.store.commit({
-      head,
-      expectedRevision: 0,
-      components: [...components, ...applied.bytes],
-      ...planned,
-    });
-    this.#head = head;
-    this.#written(changes, slots);
   }
 
   /** Nothing waits that would begin as soon as the session is idle. */
   get mayPark(): boolean {
-    return this.running === undefined && this.unfinished === undefined && !this.inputs.waitForTurn && !this.#stale;
-  }
-
-  /** Everything that is here is stored: who opens the session again finds it as it is. */
-  get isSaved(): boolean {
-    return this.#writing === undefined && !this.#hasChanges();
+    return this.running === undefined && this.unfinished === undefined && !this.inputs.waitForTurn && !this.stale;
   }
 
   /** Stores what an operation told and what it changed, in one write, also for a session that was never stored. */
   async storeOutcome(nodes: readonly AppendNode[], origin: Origin): Promise<void> {
     const [captured] = await Promise.allSettled([this.hooks.capture()]);
     if (nodes.length > 0) await this.append({ nodes }, origin);
-    else if (this.#hasChanges()) await this.store("operation");
+    else if (this.stored.hasChanges) await this.store("operation");
     if (captured.status === "rejected") throw captured.reason;
-  }
-
-  /** Writes down something the running turn did; resolves when it is durable. */
-  async record(entry: Parameters<JournalWriter>[0]): Promise<unknown> {
-    while (this.#writing !== undefined) await this.#writing.catch(ignore);
-    return this.services.store.record({ ...entry, sessionId: this.id, expectedRevision: this.revision });
   }
 
   /** Answers a tool call that waits for it; resolves when the answer cannot be lost any more. */
@@ -501,23 +340,18 @@ export class Session {
     const { turnId } = this.running ?? this.unfinished ?? {};
     return this.completions.complete(key, output, async () => {
       if (!this.services.journals || turnId === undefined) return;
-      await this.record({ turnId, key: answerKeyOf(key), ...sealEnvelope(null), bytes: encode(output) });
+      await this.stored.record({ turnId, key: answerKeyOf(key), ...sealEnvelope(null), bytes: encode(output) });
     });
   }
 
   /** A turn was refused: nothing of it is to be taken up again. */
   async clearJournal(): Promise<void> {
-    if (!this.services.journals) return;
-    while (this.#writing !== undefined) await this.#writing.catch(ignore);
-    await this.services.store
-      .clearJournal({ sessionId: this.id, expectedRevision: this.revision })
-      // Whatever keeps the store from it keeps it from the next write too, and that one tells.
-      .catch(ignore);
+    if (this.services.journals) await this.stored.clearJournal();
   }
 
   /** Stores what changed beside the history, also for a session that was never stored. */
   async store(operation: string): Promise<void> {
-    await this.#write(() => ({ operation }));
+    await this.stored.write(() => ({ operation }));
   }
 
   /** The same, unless a running turn will store it. */
@@ -525,79 +359,24 @@ export class Session {
     if (this.running === undefined || this.running.stored) await this.store(operation);
   }
 
-  /**
-   * Appends nodes behind the stored leaf. When a node is required to be on the path and is not, nothing is written.
-   * Under an operation id it is done once. A running turn's own messages follow when it commits.
-   */
+  /** Appends nodes behind the stored leaf, under an operation id once. A running turn's own messages follow when it commits. */
   append(request: AppendRequest, origin: Origin): Promise<AppendResult> {
     const { operationId } = request;
-    if (operationId === undefined) return this.#append(request, origin);
-    return this.receipts.append(operationId, request, (keep) => this.#append(request, origin, keep));
-  }
-
-  async #append(request: AppendRequest, origin: Origin, keep?: KeepAppend): Promise<AppendResult> {
-    const { nodes, requiresAncestorNodeId } = request;
-    const { frameId } = this;
-    const leaf = this.#head?.leaf ?? null;
-    if (requiresAncestorNodeId !== undefined && !(await this.services.store.onPath(leaf, requiresAncestorNodeId))) {
-      return { status: "stale_branch", currentLeafNodeId: leaf, requiredNodeId: requiresAncestorNodeId };
-    }
-    await this.protocol.append(nodes);
-    if (nodes.length === 0) return { status: "appended", nodeIds: [], leafNodeId: leaf ?? "" };
-    await this.history();
-    let result: AppendResult | undefined;
-    await this.#write((previous, next) => {
-      if (this.frameId !== frameId) return undefined;
-      const id = segmentId(this.id, next);
-      const messages = nodes.map((node, index) => messageOfNode(node, nodeId(id, index), origin));
-      const nodeIds = messages.map((message) => message.id);
-      result = { status: "appended", nodeIds, leafNodeId: nodeId(id, nodes.length - 1) };
-      keep?.(result);
-      return {
-        operation: "append",
-        segment: { id, parent: previous?.leaf ?? null, messages },
-        adopted: () => this.#grow(messages.filter(isConversation)),
-      };
-    });
-    // The frame was left meanwhile: another path, and another answer perhaps.
-    return result ?? this.#append(request, origin, keep);
+    if (operationId === undefined) return appendNodes(this, request, origin);
+    return this.receipts.append(operationId, request, (keep) => appendNodes(this, request, origin, keep));
   }
 
   /** Throws `frame_exists` for the current frame and those that were left. */
   checkNewFrame(frameId: string): void {
-    if (frameId !== this.frameId && this.#head?.frames?.some((left) => left.frameId === frameId) !== true) return;
+    if (frameId !== this.frameId && this.stored.head?.frames?.some((left) => left.frameId === frameId) !== true) return;
     throw new TroupeError("frame_exists", `Session ${this.id} already has a frame ${frameId}.`, {
       details: { sessionId: this.id, frameId },
     });
   }
 
-  /** Leaves the current frame for a new one that begins with these nodes. The old one stays readable. */
-  async openFrame({ frameId, reason, nodes, origin, task }: NewFrame): Promise<void> {
-    // Whether it can be entered or not, it is not tried again.
-    if (this.#head?.components[COMPONENT.entering] !== undefined) this.#changed.set(COMPONENT.entering, null);
-    this.checkNewFrame(frameId);
-    if (task !== undefined && task.text.trim() !== "") {
-      this.inputs.add({ ...task, waitsFor: { kind: "next_turn" } });
-      this.#inputsChanged(this.inputs.pending);
-    }
-    const frames = this.#head?.frames ?? [];
-    await this.#write((previous, revision) => {
-      const id = segmentId(this.id, revision);
-      const messages = nodes.map((node, index) => messageOfNode(node, nodeId(id, index), origin));
-      const left = { frameId: this.frameId, reason, leaf: previous?.leaf ?? null };
-      const head = { frameId, frames: [...frames, left], leaf: null };
-      return {
-        operation: `frame:${frameId}`,
-        head,
-        ...(nodes.length > 0 && { segment: { id, parent: null, messages } }),
-        adopted: () => {
-          this.#history = [];
-          this.#hasAttachments = false;
-          this.#grow(messages.filter(isConversation));
-        },
-      };
-    });
-    this.invalidate();
+  /** Leaves the current frame for a new one. */
+  openFrame(frame: NewFrame): Promise<void> {
+    return openFrame(this, frame);
   }
 
   /**
@@ -607,17 +386,17 @@ export class Session {
   async snapshot(options: { readonly live: boolean; readonly at?: string | undefined }): Promise<SessionSnapshot> {
     if (options.live) await Promise.all([this.hooks.capture(), this.captureExecution()]);
     const unsaved: Record<string, Uint8Array> = {};
-    const components = { ...this.#head?.components };
+    const components = { ...this.stored.head?.components };
     if (options.live) {
-      for (const [name, bytes] of this.#changes()) {
+      for (const [name, bytes] of this.stored.changes()) {
         delete components[name];
         if (bytes !== null) unsaved[name] = bytes;
       }
     }
     const { at } = options;
     return {
-      parent: { sessionId: this.id, leaf: at ?? this.#head?.leaf ?? null },
-      turnIndex: at === undefined ? this.turnIndex : await turnAtNode(this.services.store, this.#head, at),
+      parent: { sessionId: this.id, leaf: at ?? this.stored.head?.leaf ?? null },
+      turnIndex: at === undefined ? this.turnIndex : await turnAtNode(this.services.store, this.stored.head, at),
       components,
       unsaved,
     };
@@ -625,7 +404,7 @@ export class Session {
 
   /** Says what the session may spend, at once: a turn that waits for it goes on. */
   async setBudget(budget: SessionBudget | null): Promise<SpendingReport> {
-    this.#changed.set(COMPONENT.budget, encode({ budget }));
+    this.stored.change(COMPONENT.budget, encode({ budget }));
     await this.store("budget");
     this.spending.set(budget);
     return this.spending.report();
@@ -634,7 +413,7 @@ export class Session {
   setConfig(config: SessionConfig): void {
     this.#config = config;
     this.#promptLayers = layersOf(this.services, config);
-    this.#changed.set(COMPONENT.config, encode(config));
+    this.stored.change(COMPONENT.config, encode(config));
   }
 
   /** The tools are composed anew, and the catalogs and prompts made of them forgotten. */
@@ -651,12 +430,12 @@ export class Session {
 
   /** The tools changed: they are stored with the next commit. */
   toolsChanged(): void {
-    this.#changed.set(COMPONENT.tools, this.tools.edited ? encode(this.tools.exportState()) : null);
+    this.stored.change(COMPONENT.tools, this.tools.edited ? encode(this.tools.exportState()) : null);
   }
 
   protocolOptionsChanged(): void {
     const { turnOptions } = this.protocol;
-    this.#changed.set(COMPONENT.protocol, turnOptions === undefined ? null : encode(turnOptions));
+    this.stored.change(COMPONENT.protocol, turnOptions === undefined ? null : encode(turnOptions));
   }
 
   /** What an extension changes in the code executor is stored before it is answered. */
@@ -668,23 +447,23 @@ export class Session {
   /** The code executor's state, when it is dirty: stored with the next commit. */
   async captureExecution(): Promise<Uint8Array | null | undefined> {
     const state = await this.protocol.captureExecution();
-    if (state !== undefined) this.#changed.set(COMPONENT.execution, state);
+    if (state !== undefined) this.stored.change(COMPONENT.execution, state);
     return state;
   }
 
   /** The executor goes on from this state instead of its own. */
   async restoreExecution(state: Uint8Array | null): Promise<void> {
     await this.protocol.restoreExecution(state);
-    this.#changed.set(COMPONENT.execution, state);
+    this.stored.change(COMPONENT.execution, state);
   }
 
   /** What was left for the first turn; taken once. */
   async takeFirstInput(): Promise<string | null> {
-    const stored = () => this.#head?.components[COMPONENT.firstInput];
-    if (stored() === undefined || this.#changed.has(COMPONENT.firstInput)) return null;
-    const reader = new ComponentReader(this.services.store, this.#head);
+    const stored = () => this.stored.head?.components[COMPONENT.firstInput];
+    if (stored() === undefined || this.stored.isChanged(COMPONENT.firstInput)) return null;
+    const reader = new ComponentReader(this.services.store, this.stored.head);
     // Given up before it is read: whoever asks meanwhile finds it taken.
-    this.#changed.set(COMPONENT.firstInput, null);
+    this.stored.change(COMPONENT.firstInput, null);
     const input = await reader.value<string>(COMPONENT.firstInput);
     await this.storeBetweenTurns("first_input");
     return input ?? null;
@@ -693,116 +472,18 @@ export class Session {
   /** Counts usage that is not of the session's own turns. Written with the running turn, or else at once. */
   async recordUsage(entry: LedgerEntry): Promise<void> {
     if (isZeroUsage(entry.usage)) return;
-    // What the whole ledger could not hold is refused here, not when it is to be written with something else.
-    addEntry(this.#ledger, entry);
-    this.#unwrittenUsage = addEntry(this.#unwrittenUsage, entry);
+    this.stored.countUsage(entry);
     this.running?.tellUsage(entry);
     await this.storeBetweenTurns("usage");
   }
 
-  /** Everything spent, but for the running turn's own calls. */
   /** Everything the session has spent, the running turn's calls included. */
   spentSoFar(): Ledger {
-    return addLedgers(this.#ledger, this.running?.spent ?? []);
-  }
-
-  get #ledger(): Ledger {
-    return addLedgers(this.#head?.ledger ?? [], this.#unwrittenUsage);
+    return addLedgers(this.stored.ledger, this.running?.spent ?? []);
   }
 
   close(): void {
     this.hooks.close();
-  }
-
-  /**
-   * One atomic write: what `plan` says, and everything that changed beside the history. Whatever a write fails for,
-   * what is stored may no longer be what is here.
-   */
-  async #write(plan: Plan): Promise<Head> {
-    while (this.#writing !== undefined) await this.#writing.catch(ignore);
-    const writing = this.#writeNow(plan);
-    this.#writing = writing;
-    try {
-      return await writing;
-    } finally {
-      this.#writing = undefined;
-    }
-  }
-
-  async #writeNow(plan: Plan): Promise<Head> {
-    const previous = this.#head;
-    const revision = this.revision + 1;
-    const planned = plan(previous, revision);
-    if (planned === undefined) return previous as Head;
-    const { segment, head: changes, clearsJournal = false, spent = [], adopted } = planned;
-    const { exactOperation = `${planned.operation}:${randomUUID()}` } = planned;
-    const components = this.#changes();
-    const slots = this.#unsavedSlots();
-    const blobs = this.blobs.unsaved();
-    const usage = this.#unwrittenUsage;
-    const applied = applyComponents(previous?.components ?? {}, components);
-    const ledger = addLedgers(addLedgers(previous?.ledger ?? [], spent), usage);
-    const head: Head = {
-      sessionId: this.id,
-      leaf: null,
-      turnIndex: 0,
-      usage: NO_USAGE,
-      ...previous,
-      ...changes,
-      ...(segment !== undefined && { leaf: nodeId(segment.id, segment.messages.length - 1) }),
-      ...(ledger.length > 0 && { ledger: sharingOwn(ledger, changes?.usage ?? previous?.usage ?? NO_USAGE) }),
-      revision,
-      components: applied.components,
-      operation: exactOperation,
-    };
-    const commit: Commit = {
-      head,
-      expectedRevision: revision - 1,
-      ...(segment !== undefined && { segment: { id: segment.id, bytes: encode(segment) } }),
-      components: blobs.length === 0 ? applied.bytes : [...applied.bytes, ...blobs],
-      ...(clearsJournal && { clearsJournal }),
-    };
-    try {
-      await this.services.store.commit(commit);
-    } catch (error) {
-      this.giveUp(error);
-      throw error;
-    }
-    // Nothing awaits between the store's word and adopting it.
-    this.#head = head;
-    adopted?.();
-    this.#written(components, slots);
-    this.blobs.written(blobs);
-    this.#unwrittenUsage = ledgerSince(this.#unwrittenUsage, usage);
-    return head;
-  }
-
-  #written(components: readonly [string, Uint8Array | null][], slots: readonly UnsavedSlot[]): void {
-    this.#changed.written(components);
-    for (const { slot, bytes } of slots) if (slot.captured === bytes) slot.unsaved = false;
-  }
-
-  #hasChanges(): boolean {
-    return this.#changed.size > 0 || this.#unsavedSlots().length > 0 || this.#unwrittenUsage.length > 0;
-  }
-
-  #changes(): [string, Uint8Array | null][] {
-    const slots = this.#unsavedSlots();
-    if (slots.length === 0) return this.#changed.size === 0 ? [] : this.#changed.entries();
-    return [
-      ...this.#changed.entries(),
-      ...slots.map(({ pluginId, bytes }): [string, Uint8Array] => [pluginComponent(pluginId), bytes]),
-    ];
-  }
-
-  #unsavedSlots(): UnsavedSlot[] {
-    const unsaved: UnsavedSlot[] = [];
-    this.hooks.slots.forEach((slot, index) => {
-      if (slot?.unsaved !== true || slot.captured === undefined) return;
-      const pluginId = this.services.surfaces.links[index]?.manifest.id ?? "";
-      unsaved.push({ slot, pluginId, bytes: slot.captured });
-    });
-    return unsaved;
   }
 }
 
@@ -813,29 +494,3 @@ function layersOf({ prompt: host }: SessionServices, { prompt: own }: SessionCon
 function turnOperation(call: string, turnIndex: number): string {
   return `turn:${call}:${turnIdOf(turnIndex)}`;
 }
-
-/** A plugin's state that was captured and is not stored. */
-interface UnsavedSlot {
-  readonly slot: PluginSlot;
-  readonly pluginId: string;
-  readonly bytes: Uint8Array;
-}
-
-/** Says what to write over a head; nothing, when it finds that there is nothing to be written. */
-type Plan = (previous: Head | undefined, revision: number) => WritePlan | undefined;
-
-/** What one write changes beside the components. */
-interface WritePlan {
-  readonly operation: string;
-  /** Names the operation once and for all; otherwise it is one of its own. */
-  readonly exactOperation?: string;
-  readonly segment?: { readonly id: string; readonly parent: string | null; readonly messages: readonly Message[] };
-  readonly head?: Partial<Head>;
-  readonly clearsJournal?: boolean;
-  /** By the session's own calls. */
-  readonly spent?: Ledger;
-  /** What else becomes true with it, at once. */
-  readonly adopted?: () => void;
-}
-
-function ignore(): void {}

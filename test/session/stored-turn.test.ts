@@ -5,7 +5,7 @@ import { definePlugin, loadPlugin, nativeToolStep } from "../../src/plugin/index
 import { SessionActor } from "../../src/session/actor.js";
 import { InlineLink } from "../../src/session/inline-link.js";
 import { openSession } from "../../src/session/open-session.js";
-import type { SessionServices } from "../../src/session/session.js";
+import type { SessionServices } from "../../src/session/session-parts.js";
 import { Surfaces } from "../../src/session/surface.js";
 import { Suspects } from "../../src/session/suspects.js";
 import { openMemory, readHistory } from "../../src/store/index.js";

@@ -1,0 +1,62 @@
+import {
+  foldTurnDirectives,
+  NO_DIRECTIVES,
+  type Owned,
+  TroupeError,
+  type TurnDirective,
+  type TurnDirectives,
+  type TurnIssue,
+  type TurnState,
+} from "../kernel/index.js";
+import {
+  type HookFacts,
+  hostFacade,
+  RUNTIME_SESSION_HOST,
+  type RuntimeSessionHost,
+  type TurnFacts,
+} from "../plugin/index.js";
+import { callHost } from "./host-services.js";
+import type { TurnJournal } from "./journal.js";
+import { performDirectives } from "./perform.js";
+import type { HookOptions } from "./plugin-link.js";
+import type { Session } from "./session.js";
+import type { TurnContext, TurnRequest } from "./turn-context.js";
+
+/** A running turn, as what is done for it sees it. */
+export interface TurnScope {
+  readonly session: Session;
+  readonly request: TurnRequest;
+  readonly facts: TurnFacts;
+  readonly context: TurnContext;
+  readonly journal: TurnJournal | undefined;
+  /** The machine's, as it is now. */
+  readonly state: TurnState;
+  readonly addIssue: (issue: TurnIssue) => void;
+}
+
+/** A site's directives: what is done at once is done, the rest is folded. */
+export async function siteDirectives<S extends "before_turn" | "checkpoint" | "after_turn">(
+  { session }: TurnScope,
+  site: S,
+  facts: HookFacts[S] | ((pluginId: string) => HookFacts[S]),
+  options: HookOptions = {},
+): Promise<TurnDirectives> {
+  const directives = await session.hooks.directives(site, facts, options);
+  if (directives.length === 0) return NO_DIRECTIVES;
+  await performDirectives(session, directives);
+  return foldTurnDirectives(directives as readonly Owned<TurnDirective>[]);
+}
+
+/** The host services of the protocol: it is part of the turn and may do what the runtime may. */
+export function protocolHost({ session, request: { signal } }: TurnScope, pluginId: string): RuntimeSessionHost {
+  const request = { pluginId, granted: RUNTIME_SESSION_HOST, signal };
+  const host = hostFacade(RUNTIME_SESSION_HOST, (method, args) => callHost(session, { ...request, method, args }));
+  // The facade has the methods of every interface it was given.
+  return host as RuntimeSessionHost;
+}
+
+/** The turn does not do what it did before the crash: it is stopped and says where. Anything else refuses it. */
+export function replayIssue(error: unknown): TurnIssue {
+  if (!(error instanceof TroupeError) || error.code !== "replay_mismatch") throw error;
+  return { kind: "runtime", code: error.code, message: error.message };
+}
