@@ -317,7 +317,7 @@ export class Session {
   async save({ always = false }: { readonly always?: boolean } = {}): Promise<void> {
     // One plugin whose state cannot be captured does not cost the others theirs.
     const captures = await Promise.allSettled([this.hooks.capture(), this.captureExecution()]);
-    await this.stored.settled();
+    while (this.stored.isWriting) await this.stored.written();
     if ((always || this.stored.head !== undefined) && this.stored.hasChanges) await this.store("save");
     for (const captured of captures) if (captured.status === "rejected") throw captured.reason;
   }

@@ -125,20 +125,24 @@ export class StoredSession {
     this.#unwrittenUsage = addEntry(this.#unwrittenUsage, entry);
   }
 
-  /** No write is under way any more. */
-  async settled(): Promise<void> {
-    while (this.#writing !== undefined) await this.#writing.catch(ignore);
+  get isWriting(): boolean {
+    return this.#writing !== undefined;
+  }
+
+  /** Waits for the write under way; the next one may have begun by then. */
+  async written(): Promise<void> {
+    await this.#writing?.catch(ignore);
   }
 
   /** Writes down something the running turn did; resolves when it is durable. */
   async record(entry: Parameters<JournalWriter>[0]): Promise<unknown> {
-    if (this.#writing !== undefined) await this.settled();
+    while (this.isWriting) await this.written();
     return this.#parts.store.record({ ...entry, sessionId: this.#parts.id, expectedRevision: this.revision });
   }
 
   /** Nothing that was recorded is to be taken up again. */
   async clearJournal(): Promise<void> {
-    await this.settled();
+    while (this.isWriting) await this.written();
     await this.#parts.store
       .clearJournal({ sessionId: this.#parts.id, expectedRevision: this.revision })
       // Whatever keeps the store from it keeps it from the next write too, and that one tells.
@@ -169,7 +173,7 @@ export class StoredSession {
    * what is stored may no longer be what is here.
    */
   async write(plan: Plan): Promise<Head> {
-    if (this.#writing !== undefined) await this.settled();
+    while (this.isWriting) await this.written();
     const writing = this.#writeNow(plan);
     this.#writing = writing;
     try {
