@@ -51,6 +51,7 @@ export function sessionDriver({ runtime, turns, observers, onForked }: DriverPar
       return forked;
     },
     info: async (id) => use(id, (worker) => worker.info(id)),
+    resume: (id) => use(id, (worker) => worker.resume(id)),
     park: (id) => use(id, (worker) => worker.park(id)),
     release: async (id) => {
       runtime.checkOpen();

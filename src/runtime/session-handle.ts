@@ -116,6 +116,7 @@ export interface SessionDriver {
   fork(sessionId: string, options: ForkOptions): Promise<Session>;
   info(sessionId: string): Promise<SessionInfo>;
   park(sessionId: string): Promise<void>;
+  resume(sessionId: string): Promise<void>;
   release(sessionId: string): Promise<void>;
 }
 
@@ -342,6 +343,14 @@ export class Session {
    */
   park(): Promise<void> {
     return this.#driver.park(this.id);
+  }
+
+  /**
+   * Brings a parked session back before anybody asks something of it, and reads its history: the next turn need not wait
+   * for either. A session that is in memory stays there.
+   */
+  resume(): Promise<void> {
+    return this.#driver.resume(this.id);
   }
 
   /** Finishes the turns asked for, stores the session and frees its memory. It can be opened again. */

@@ -286,6 +286,10 @@ export class SessionWorker {
     return (await this.#service()).view({ sessionId });
   }
 
+  async resume(sessionId: string): Promise<void> {
+    await (await this.#service()).resume({ sessionId });
+  }
+
   async spending(sessionId: string): Promise<SpendingReport> {
     return (await this.#service()).spending({ sessionId });
   }

@@ -1,19 +1,18 @@
-import { type MessagePort, threadId } from "node:worker_threads";
+import { threadId } from "node:worker_threads";
 import { TroupeError, toolIdOf } from "../kernel/index.js";
-import { loadModel } from "../model/index.js";
-import { type LoadedPlugin, loadPlugin, type OperationSpec, type PluginManifest } from "../plugin/index.js";
+import type { OperationSpec, PluginManifest } from "../plugin/index.js";
 import { StoreClient } from "../store/index.js";
-import { type RegisteredTool, registerTool, type ToolHome, ToolLimits, ToolPool } from "../tools/index.js";
+import { type ToolHome, ToolLimits, ToolPool } from "../tools/index.js";
 import { PhaseProbe } from "../trace/index.js";
-import { decode, encode, importDefault, Lane, moving, type Served, serve } from "../wire/index.js";
+import { encode, Lane, type Served } from "../wire/index.js";
 import { ActiveTurn, suspension } from "./active-turns.js";
 import { SessionActor } from "./actor.js";
 import { NO_EXTRAS } from "./admission.js";
 import { treeMessage } from "./fork-point.js";
 import { threadHeap } from "./heap.js";
+import { checkPluginIds, loadModels, makeLinks, otherTools } from "./host-parts.js";
 import type { HostRelay, HostRelayMethod } from "./host-relay.js";
-import { callHost, serveHostCall } from "./host-services.js";
-import { InlineLink } from "./inline-link.js";
+import { callHost } from "./host-services.js";
 import { Observations } from "./observations.js";
 import { adoptSession, openSession } from "./open-session.js";
 import type { HostGate, PluginLink } from "./plugin-link.js";
@@ -25,13 +24,11 @@ import type {
   ObservedNote,
   OperationReceipt,
   OrderedMethod,
-  PluginSetup,
   RelayCall,
   Remnant,
   SessionInfo,
   SessionMaking,
   SessionPluginOptions,
-  SessionSurface,
   SessionWorkerService,
   SessionWorkerSetup,
   SessionWorkerStats,
@@ -43,74 +40,13 @@ import type {
 import { Residency, remnantOf, restoreRemnant } from "./residency.js";
 import type { Session } from "./session.js";
 import type { SessionServices, SessionSnapshot } from "./session-parts.js";
-import { STANDARD_PROTOCOL_ID, standardProtocol } from "./standard-protocol.js";
 import { Surfaces } from "./surface.js";
 import { Suspects } from "./suspects.js";
 import { packResult, type TurnReply } from "./turn-reply.js";
 import { WorkerLink } from "./worker-link.js";
 
-/** The session worker's side of everything the main thread asks of it. */
-export function serveSessions(parentPort: MessagePort, options: { readonly toolEntry: URL }): void {
-  let host: SessionHost | undefined;
-  const configured = (): SessionHost => {
-    if (host === undefined)
-      throw new TroupeError("worker_not_configured", "This session worker is not configured yet.");
-    return host;
-  };
-  const service = {
-    async configure(setup) {
-      host = await SessionHost.create(setup, { toolEntry: options.toolEntry, inOrder: service });
-      return { threadId, inline: host.inlineManifests };
-    },
-    attachPlugin: (lane) => configured().workerLink(lane.plugin)?.attach(lane),
-    failPlugin: ({ plugin, code, message }) => configured().workerLink(plugin)?.fail(new TroupeError(code, message)),
-    open: ({ sessionId, pluginOptions }) =>
-      configured().hold(sessionId, (actor) => actor.info(threadId), pluginOptions),
-    info: ({ sessionId }) => configured().info(sessionId),
-    async capture({ sessionId, at }) {
-      const snapshot = await configured().snapshot(sessionId, at);
-      return moving({ snapshot }, [snapshot.buffer]);
-    },
-    async adopt({ sessionId, snapshot, making }) {
-      const { parentId, config } = await configured().adopt(sessionId, decode(snapshot), making).opened();
-      return { sessionId, parentSessionId: parentId ?? null, config };
-    },
-    view: ({ sessionId }) => configured().use(sessionId, (session) => session.view()),
-    messages: ({ sessionId, range }) => configured().use(sessionId, (session) => session.storedMessages(range)),
-    tree: ({ sessionId }) => configured().tree(sessionId),
-    spending: ({ sessionId }) => configured().use(sessionId, (session) => session.spending.report()),
-    setBudget: ({ sessionId, budget }) => configured().use(sessionId, (session) => session.setBudget(budget)),
-    surface: ({ sessionId }) => configured().use(sessionId, surfaceOf),
-    setConfig: ({ sessionId, change }) => configured().actor(sessionId).setConfig(change),
-    refreshTools: ({ sessionId }) => configured().actor(sessionId).refreshTools(),
-    compact: ({ sessionId, instructions }) => configured().actor(sessionId).compact(instructions),
-    append: ({ sessionId, request }) => configured().actor(sessionId).append(request),
-    extend: ({ sessionId, extension }) => configured().actor(sessionId).extend(extension),
-    hostCall: ({ sessionId, ...call }) => configured().use(sessionId, (session) => serveHostCall(session, call)),
-    addInput: ({ sessionId, ...input }) => configured().hold(sessionId, (actor) => actor.addInput(input)),
-    inputs: ({ sessionId }) => configured().use(sessionId, (session) => session.inputs.untaken),
-    cancelInput: ({ sessionId, named }) => configured().use(sessionId, (session) => session.cancelInput(named)),
-    completeTool: ({ sessionId, key, output }) =>
-      configured().use(sessionId, (session) => session.completeTool(key, output)),
-    observe: ({ sessionId, reader, cursor }) =>
-      configured().use(sessionId, () => configured().observe(sessionId, reader, cursor)),
-    unobserve: ({ sessionId, reader }) => configured().unobserve(sessionId, reader),
-    releaseIdle: ({ sessionId }) => configured().release(sessionId, { idle: true }),
-    park: ({ sessionId }) => configured().park(sessionId),
-    handOver: ({ sessionId }) => configured().handOver(sessionId),
-    takeOver: ({ sessionId, remnant }) => configured().takeOver(sessionId, remnant),
-    operate: (request, signal: AbortSignal) => configured().operate(request, signal),
-    operations: () => configured().operations(),
-    release: ({ sessionId }) => configured().release(sessionId),
-    cancelWork: ({ sessionId, reason }) => configured().cancelWork(sessionId, reason),
-    discard: ({ sessionId }) => configured().discard(sessionId),
-    stats: () => ({ ...configured().stats(), threadId }),
-    shutdown: ({ drainMs }) => configured().shutdown(drainMs),
-  } satisfies Served<SessionWorkerService>;
-  serve(parentPort, service);
-}
-
-class SessionHost {
+/** The sessions of a worker, and what they share. */
+export class SessionHost {
   readonly #services: SessionServices;
   readonly #links: readonly PluginLink[];
   readonly #setup: SessionWorkerSetup;
@@ -500,75 +436,6 @@ class SessionHost {
 function busy(sessionId: string): TroupeError {
   return new TroupeError("session_busy", `Session ${sessionId} has a turn running.`, { retryable: true });
 }
-
-function surfaceOf({ tools, surface }: Session): SessionSurface {
-  return { tools: tools.catalog(), operations: surface.table.operations(), triggers: surface.triggers.all };
-}
-
-function checkPluginIds(links: readonly PluginLink[]): void {
-  const seen = new Set<string>();
-  for (const { manifest } of links) {
-    if (seen.has(manifest.id)) {
-      throw new TroupeError("duplicate_plugin", `Two plugins have the id ${manifest.id}. Give one of them another.`, {
-        details: { pluginId: manifest.id },
-      });
-    }
-    seen.add(manifest.id);
-  }
-}
-
-interface LinkParts {
-  readonly probe: PhaseProbe;
-  readonly host: HostGate;
-  readonly development: boolean;
-}
-
-/** The plugins of the options, and the standard protocol unless one of them brings its own or takes its name. */
-async function makeLinks(
-  { plugins, standardProtocol: standard }: SessionWorkerSetup,
-  parts: LinkParts,
-): Promise<PluginLink[]> {
-  const links = await Promise.all(plugins.map((plugin) => makeLink(plugin, parts)));
-  if (!standard || links.some(({ manifest }) => manifest.id === STANDARD_PROTOCOL_ID)) return links;
-  const plugin = await loadPlugin(standardProtocol, undefined, STANDARD_PROTOCOL_ID);
-  return [...links, inlineLink(plugin, { deadlineMs: NO_DEADLINE_MS, optionalInChildren: false }, parts)];
-}
-
-async function makeLink(setup: PluginSetup, parts: LinkParts): Promise<PluginLink> {
-  if (setup.tier === "worker") return new WorkerLink({ ...setup, ...parts });
-  const plugin = await loadPlugin(await importDefault(setup.module, "plugin"), setup.options, setup.module);
-  return inlineLink(plugin, setup, parts);
-}
-
-function inlineLink(
-  plugin: LoadedPlugin,
-  { deadlineMs, optionalInChildren }: Pick<PluginSetup, "deadlineMs" | "optionalInChildren">,
-  parts: LinkParts,
-): InlineLink {
-  return new InlineLink({ plugin, deadlineMs, optionalInChildren, ...parts });
-}
-
-async function loadModels({ model, models }: SessionWorkerSetup): Promise<SessionServices["models"]> {
-  const loaded = new Map([["", await loadModel(model)]]);
-  for (const [name, source] of Object.entries(models)) loaded.set(name, await loadModel(source));
-  return loaded;
-}
-
-/** The tools that are not of plugins: the host's, and those of the pool. */
-async function otherTools(setup: SessionWorkerSetup, pool: ToolPool): Promise<RegisteredTool[]> {
-  const host = setup.hostTools.map(({ spec, ...policy }) =>
-    registerTool(spec.name, { ...spec, ...policy }, { kind: "host" }),
-  );
-  const pooled = await Promise.all(
-    setup.poolTools.map(async ({ name, module, ...policy }) =>
-      registerTool(name, { ...(await pool.describe(module)), ...policy }, { kind: "pool", module }),
-    ),
-  );
-  return [...host, ...pooled];
-}
-
-/** The standard protocol's methods are the runtime's own. */
-const NO_DEADLINE_MS = 2 ** 31 - 1;
 
 const RELAY_METHODS: readonly HostRelayMethod[] = [
   "create",

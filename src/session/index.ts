@@ -1,5 +1,4 @@
 export { joinDeltas } from "./active-turns.js";
-export { serveSessions } from "./host.js";
 export type { HostRelay, TraceEvent } from "./host-relay.js";
 export type { ObservationGap, Observed, ObservedEvent } from "./observation.js";
 export type { PluginWorkerService } from "./plugin-protocol.js";
@@ -30,6 +29,7 @@ export type {
   TurnExtras,
   UsageNote,
 } from "./protocol.js";
+export { serveSessions } from "./serve-sessions.js";
 export type { SpendingReport } from "./spending.js";
 export { STANDARD_PROTOCOL_ID } from "./standard-protocol.js";
 export { type TurnReply, unpackResult } from "./turn-reply.js";

@@ -219,6 +219,8 @@ export type SessionWorkerService = {
   /** As it is stored; asking does not bring a parked session back. */
   tree(argument: { readonly sessionId: string }): Promise<readonly TreeMessage[]>;
   spending(argument: { readonly sessionId: string }): Promise<SpendingReport>;
+  /** Back in memory, with its history. */
+  resume(argument: { readonly sessionId: string }): Promise<void>;
   /** At once, also while a turn runs. */
   setBudget(argument: { readonly sessionId: string; readonly budget: SessionBudget | null }): Promise<SpendingReport>;
   /** What plugins contribute to a session. */

@@ -178,6 +178,11 @@ export class Session {
     return this.stored.frameId;
   }
 
+  /** Reads what the next turn will need. */
+  async resume(): Promise<void> {
+    await this.past.read();
+  }
+
   /** The session as plugins see it: small, and with what the running turn has added. */
   async view(): Promise<SessionView> {
     const history = await this.past.read();

@@ -19,6 +19,17 @@ const start = (options: TroupeOptions = {}) => startTroupe({ ...RESIDENT, ...opt
 const residents = async (troupe: Troupe) => (await troupe.stats()).sessions;
 
 describe("a parked session", () => {
+  test("can be brought back before anybody asks something of it", async () => {
+    const troupe = await start({});
+    const session = await troupe.session("s");
+    await session.turn("one");
+    await session.park();
+    await session.resume();
+    expect(await residents(troupe)).toEqual({ resident: 1, parked: 0 });
+    await session.resume();
+    expect((await session.turn("two")).turnIndex).toBe(2);
+  });
+
   test.each(["worker", "inline"] as const)(
     "comes back with the next turn as it was, plugin state in the tier %s included",
     async (tier) => {
