@@ -1,7 +1,7 @@
 import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { open } from "lmdb";
-import { scriptedModel, switchFrame } from "troupe";
+import { scriptedModel, switchFrame, type Troupe } from "troupe";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { openLmdb } from "../../dist/src/store/index.js";
 import { counted, gates } from "../support/journaled.js";
@@ -81,6 +81,14 @@ describe("a plugin worker that is killed in a hook of a turn that is taken up", 
   });
 });
 
+/** The session worker dies while a tool runs; in the turn that is taken up the tool is let through. */
+async function dieInTool(troupe: Troupe, gate: ReturnType<typeof gates>): Promise<void> {
+  await until("the tool runs", () => gate.calls.length === 1);
+  await troupe.kill({ sessionWorker: 0 });
+  await until("the tool runs again", () => gate.calls.length === 2);
+  gate.open("wait");
+}
+
 describe("what a turn left behind that is not in its messages", () => {
   test("the state of a plugin that saw an answer come is that of one answer", async () => {
     const gate = gates();
@@ -93,10 +101,7 @@ describe("what a turn left behind that is not in its messages", () => {
     const troupe = await start();
     const session = await troupe.session("s");
     const turn = session.turn("go");
-    await until("the tool runs", () => gate.calls.length === 1);
-    await troupe.kill({ sessionWorker: 0 });
-    await until("the tool runs again", () => gate.calls.length === 2);
-    gate.open("wait");
+    await dieInTool(troupe, gate);
     await turn;
     const { begun, chunks } = await session.query<{ begun: number; chunks: string[] }>("stream.state");
     expect([begun, chunks.join("")]).toEqual([1, "one twothree"]);
@@ -117,10 +122,7 @@ describe("what a turn left behind that is not in its messages", () => {
     const troupe = await start();
     const session = await troupe.session("s");
     const turn = session.turn("go");
-    await until("the tool runs", () => gate.calls.length === 1);
-    await troupe.kill({ sessionWorker: 0 });
-    await until("the tool runs again", () => gate.calls.length === 2);
-    gate.open("wait");
+    await dieInTool(troupe, gate);
     // 2 * 3 + 1: the cell that was interrupted began again from what the one before it left.
     expect((await turn).outcome).toMatchObject({ type: "finished", value: 7 });
     expect((await session.turn("more")).outcome).toMatchObject({ value: 17 });
@@ -141,10 +143,7 @@ describe("what a turn left behind that is not in its messages", () => {
     const session = await troupe.session("s");
     await session.turn("remember");
     const turn = session.turn("forget");
-    await until("the tool runs", () => gate.calls.length === 1);
-    await troupe.kill({ sessionWorker: 0 });
-    await until("the tool runs again", () => gate.calls.length === 2);
-    gate.open("wait");
+    await dieInTool(troupe, gate);
     await turn;
     expect(JSON.stringify(await session.messages())).toContain("x is not defined");
   });
