@@ -11,7 +11,15 @@ import {
   shortCircuitTool,
 } from "troupe/plugin";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { collect, firstToolValue, oneToolCall, plugin, refusalOf, startTroupe } from "../support/runtime.js";
+import {
+  collect,
+  firstToolValue,
+  oneToolCall,
+  openSessions,
+  plugin,
+  refusalOf,
+  startTroupe,
+} from "../support/runtime.js";
 
 /** What the plugins of `directs-*.mjs` are told by a turn's input. */
 type Rules = Record<string, Record<string, readonly { when?: string; give?: readonly Directive[]; fail?: string }[]>>;
@@ -253,9 +261,9 @@ describe.each(["worker", "inline"] as const)("directives of a plugin in the tier
     test("without anything said makes an empty child with the parent's settings and a name of its own", async () => {
       const parent = await troupe.session("bare");
       await parent.configure({ instructions: "Parent words." });
-      const before = (await troupe.stats()).workers.reduce((sum, { sessions }) => sum + sessions, 0);
+      const before = await openSessions(troupe);
       await turnOf(parent, at("afterTurn", createSession()));
-      expect((await troupe.stats()).workers.reduce((sum, { sessions }) => sum + sessions, 0)).toBe(before + 1);
+      expect(await openSessions(troupe)).toBe(before + 1);
       await turnOf(parent, at("afterTurn", createSession({ sessionId: "bare:named" })));
       const child = await troupe.session("bare:named");
       expect(await child.view()).toMatchObject({
