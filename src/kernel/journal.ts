@@ -39,15 +39,19 @@ export interface JournalRow {
  * canonicalJson({ b: 1, a: [true, null] }); // '{"a":[true,null],"b":1}'
  */
 export function canonicalJson(value: Json): string {
-  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(",")}]`;
   // What JSON has no word for (undefined, NaN) is null in a list, as JSON.stringify says it.
   if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
-  const object = value as JsonObject;
-  const fields = Object.keys(object)
-    .filter((key) => object[key] !== undefined)
-    .sort()
-    .map((key) => `${JSON.stringify(key)}:${canonicalJson(object[key] as Json)}`);
-  return `{${fields.join(",")}}`;
+  let text = "";
+  if (Array.isArray(value)) {
+    for (const each of value) text += text === "" ? canonicalJson(each) : `,${canonicalJson(each)}`;
+    return `[${text}]`;
+  }
+  for (const key of Object.keys(value).sort()) {
+    const each = (value as JsonObject)[key];
+    if (each === undefined) continue;
+    text += `${text === "" ? "" : ","}${JSON.stringify(key)}:${canonicalJson(each)}`;
+  }
+  return `{${text}}`;
 }
 
 const MAX_DIFFERENCES = 20;
@@ -94,9 +98,16 @@ const MAX_KEPT_STRING = 256;
  * The envelope as a journal row keeps it: canonical, with long strings replaced by their beginning and a fingerprint, so
  * that a difference inside one is still found. Undefined when even that is too large to keep.
  */
-export function keptEnvelope(envelope: Json): string | undefined {
-  const kept = canonicalJson(shortened(envelope));
+export function keptEnvelope(envelope: Json, canonical = canonicalJson(envelope)): string | undefined {
+  const kept =
+    canonical.length > MAX_KEPT_STRING && hasLongString(envelope) ? canonicalJson(shortened(envelope)) : canonical;
   return kept.length > MAX_KEPT ? undefined : kept;
+}
+
+function hasLongString(value: Json): boolean {
+  if (typeof value === "string") return value.length > MAX_KEPT_STRING;
+  if (Array.isArray(value)) return value.some(hasLongString);
+  return isObject(value) && Object.values(value).some(hasLongString);
 }
 
 function shortened(value: Json): Json {

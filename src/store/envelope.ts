@@ -1,5 +1,5 @@
-import { createHash } from "node:crypto";
 import { canonicalJson, type JournalEntry, type Json, keptEnvelope } from "../kernel/index.js";
+import { contentHash } from "../wire/index.js";
 
 /**
  * What a journal row says about the request it answers: the hash of its canonical form, and as much of it as is kept to
@@ -10,7 +10,7 @@ import { canonicalJson, type JournalEntry, type Json, keptEnvelope } from "../ke
  */
 export function sealEnvelope(request: Json): Pick<JournalEntry, "hash" | "envelope"> {
   const canonical = canonicalJson(request);
-  const hash = createHash("sha256").update(canonical).digest("base64url");
-  const envelope = keptEnvelope(request);
+  const hash = contentHash(canonical);
+  const envelope = keptEnvelope(request, canonical);
   return { hash, ...(envelope !== undefined && { envelope }) };
 }

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { Packr } from "msgpackr";
 import { messageOf, TroupeError } from "../kernel/index.js";
 
@@ -85,8 +85,8 @@ export function decode<T>(bytes: Uint8Array, limits: DecodeLimits = {}): T {
 }
 
 /** The name of a stored component: the same content has the same name. */
-export function contentHash(bytes: Uint8Array): string {
-  return createHash("sha256").update(bytes).digest("base64url");
+export function contentHash(content: Uint8Array | string): string {
+  return hash("sha256", content, "base64url");
 }
 
 function damaged(why: string): TroupeError {
