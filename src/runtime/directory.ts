@@ -211,3 +211,10 @@ export function end(residence: Residence, use: PromiseLike<unknown>): void {
 async function nothing(): Promise<void> {}
 
 function ignore(): void {}
+
+export function sessionBusy(sessionId: string): TroupeError {
+  return new TroupeError("session_busy", `Session ${sessionId} has something under way.`, {
+    retryable: true,
+    details: { sessionId },
+  });
+}

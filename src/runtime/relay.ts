@@ -1,7 +1,7 @@
-import { admitInput, checkSessionId, checkTurnInput, TroupeError } from "../kernel/index.js";
+import { admitInput, checkSessionId, checkTurnInput } from "../kernel/index.js";
 import type { HostRelay, RelayCall } from "../session/index.js";
 import { ChildTurns } from "./child-turns.js";
-import type { Residence } from "./directory.js";
+import { type Residence, sessionBusy } from "./directory.js";
 import { childId, makeSession } from "./making.js";
 import type { Runtime } from "./runtime.js";
 import type { Turns } from "./turns.js";
@@ -50,9 +50,7 @@ export class Relay {
     },
     close: async ({ sessionId }) => {
       const { directory } = this.#runtime;
-      if (directory.isBusy(sessionId)) {
-        throw new TroupeError("session_busy", `Session ${sessionId} has something under way.`, { retryable: true });
-      }
+      if (directory.isBusy(sessionId)) throw sessionBusy(sessionId);
       await directory.moveOut(sessionId, (worker) => this.#runtime.worker(worker).releaseIdle(sessionId));
       this.forget(sessionId);
     },

@@ -10,6 +10,7 @@ import {
   type SessionPage,
   type WorkOptions,
 } from "../store/index.js";
+import { sessionBusy } from "./directory.js";
 import type { Observers } from "./observers.js";
 import type { Relay } from "./relay.js";
 import type { Runtime } from "./runtime.js";
@@ -35,7 +36,7 @@ export class Upkeep {
     checkSessionId(sessionId);
     if (running !== "refuse" && running !== "cancel")
       throw new TroupeError("invalid_options", 'running is "refuse" or "cancel".');
-    if (running === "refuse" && directory.isBusy(sessionId)) throw busy(sessionId);
+    if (running === "refuse" && directory.isBusy(sessionId)) throw sessionBusy(sessionId);
     // Also a session that is not open: nobody opens it while it is being deleted.
     directory.of(sessionId);
     let deleted = false;
@@ -86,11 +87,4 @@ export class Upkeep {
     this.#runtime.checkOpen();
     return this.#runtime.crew.store.backup(folder, work);
   }
-}
-
-function busy(sessionId: string): TroupeError {
-  return new TroupeError("session_busy", `Session ${sessionId} has something under way.`, {
-    retryable: true,
-    details: { sessionId },
-  });
 }

@@ -1,22 +1,22 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { MessagePort } from "node:worker_threads";
-import {
-  type Commit,
-  type CommitReceipt,
-  type Head,
-  type JournalClearing,
-  type JournalEntry,
-  type JournalReceipt,
-  type JournalRow,
-  type Message,
+import type {
+  Commit,
+  CommitReceipt,
+  Head,
+  JournalClearing,
+  JournalEntry,
+  JournalReceipt,
+  JournalRow,
+  Message,
   TroupeError,
 } from "../kernel/index.js";
 import { Lane } from "../wire/index.js";
 import type { StoreOptions } from "./contract.js";
 import type { HistoryTail, MessageNode } from "./history.js";
 import { type LmdbReader, openLmdbReader } from "./lmdb/backend.js";
-import { storeLost } from "./lost.js";
-import type { DeleteRequest, LoadedSession, StoreCalls } from "./protocol.js";
+import { storeClosed, storeLost } from "./lost.js";
+import type { DeleteRequest, StoreCalls } from "./protocol.js";
 import { READS, type ReadMethod } from "./reads.js";
 
 export interface StoreClientOptions {
@@ -76,11 +76,6 @@ export class StoreClient {
   /** The session's messages as a tree, with the frames it left and the sessions forked from it. */
   tree(sessionId: string): Promise<readonly MessageNode[]> {
     return this.#read("tree", sessionId);
-  }
-
-  /** Head and history together, or undefined when there is no such session. */
-  async load(sessionId: string): Promise<LoadedSession | undefined> {
-    return (await this.#read("load", sessionId)) ?? undefined;
   }
 
   async component(hash: string): Promise<Uint8Array | undefined> {
@@ -144,7 +139,7 @@ export class StoreClient {
 
   readonly #pause = async (): Promise<void> => {
     await nextTurn();
-    if (this.#closed) throw new TroupeError("store_closed", "The store is closed.");
+    if (this.#closed) throw storeClosed();
   };
 
   #reader(): LmdbReader | undefined {

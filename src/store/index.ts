@@ -28,7 +28,7 @@ export {
   type PruneOptions,
   pruneStore,
 } from "./offline.js";
-export type { DeleteRequest, LoadedSession, StoreCalls, StoreService, StoreStats } from "./protocol.js";
+export type { DeleteRequest, StoreCalls, StoreService, StoreStats } from "./protocol.js";
 export { type PrunePolicy, type PruneReport, Pruning, type SweepCount } from "./prune.js";
 export { StoreServer } from "./serve.js";
 export { openBackend, storeService } from "./service.js";

@@ -11,3 +11,8 @@ export function storeLost(cause?: unknown): TroupeError {
     { cause },
   );
 }
+
+/** What is asked of a store that was closed. */
+export function storeClosed(): TroupeError {
+  return new TroupeError("store_closed", "The store is closed.");
+}

@@ -16,12 +16,6 @@ import type { ExportRequest, ImportedSession, ImportRequest } from "./maintenanc
 import type { PrunePolicy, PruneReport } from "./prune.js";
 import type { Watched } from "./work.js";
 
-/** Everything needed to resume a session, but for its components, which are fetched by hash when they are wanted. */
-export interface LoadedSession {
-  readonly head: Head;
-  readonly history: readonly Message[];
-}
-
 export interface DeleteRequest {
   readonly sessionId: string;
   /** Only when the session is still at this revision. */
@@ -35,7 +29,6 @@ export interface StoreCalls {
   readonly clearJournal: { readonly ask: JournalClearing; readonly answer: JournalReceipt };
   readonly delete: { readonly ask: DeleteRequest; readonly answer: boolean };
   readonly journal: { readonly ask: string; readonly answer: readonly JournalRow[] };
-  readonly load: { readonly ask: string; readonly answer: LoadedSession | null };
   readonly head: { readonly ask: string; readonly answer: Head | null };
   readonly history: { readonly ask: string | null; readonly answer: readonly Message[] };
   readonly tail: { readonly ask: readonly [leaf: string | null, count: number]; readonly answer: HistoryTail };

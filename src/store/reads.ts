@@ -22,10 +22,6 @@ export const READS: {
     if (head === undefined && reader.isDeleted(sessionId)) throw sessionDeleted(sessionId);
     return head ?? null;
   },
-  async load(reader, sessionId, pause) {
-    const head = reader.head(sessionId);
-    return head === undefined ? null : { head, history: await readHistoryInSlices(reader, head.leaf, pause) };
-  },
   history: readHistoryInSlices,
   tail: (reader, [leaf, count]) => readTail(reader, leaf, count),
   onPath: (reader, [leaf, node]) => isOnPath(reader, leaf, node),

@@ -15,6 +15,7 @@ import {
 import { Lane } from "../wire/index.js";
 import type { StoreBackend, StoreReader } from "./contract.js";
 import { type ListRequest, listStored, type SessionPage } from "./listing.js";
+import { storeClosed } from "./lost.js";
 import { Maintenance } from "./maintenance.js";
 import type { DeleteRequest, StoreStats } from "./protocol.js";
 import { READS, type ReadMethod } from "./reads.js";
@@ -171,8 +172,4 @@ interface WaitingWrite {
   readonly write: StoreWrite;
   readonly resolve: (receipt: WriteReceipt) => void;
   readonly reject: (error: TroupeError) => void;
-}
-
-function storeClosed(): TroupeError {
-  return new TroupeError("store_closed", "The store is closed.");
 }

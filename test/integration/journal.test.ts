@@ -1,4 +1,4 @@
-import { type Session, scriptedModel } from "troupe";
+import { type Session, scriptedModel, type Troupe, type Turn } from "troupe";
 import { describe, expect, test } from "vitest";
 import { counted, gates } from "../support/journaled.js";
 import { collect, fixture, plugin, refusalOf, startTroupe, until } from "../support/runtime.js";
@@ -148,11 +148,8 @@ describe("a turn the runtime is closed under", () => {
 describe("a tool call that waits for a person", () => {
   const tools = { ask: { module: fixture("tools/waits.mjs") } };
 
-  test("goes on waiting in the next process, and is answered there", async () => {
-    const { start, lines } = await counted({ tools });
-    const troupe = await start();
-    const session = await troupe.session("s");
-    const turn = session.turn("ask answer");
+  /** Closes the runtime under a turn whose call waits; by this key it is answered. */
+  async function closeWhilePending(troupe: Troupe, turn: Turn): Promise<string> {
     let key = "";
     const reading = (async () => {
       for await (const activity of turn) if (activity.type === "tool_call_pending") ({ key } = activity);
@@ -161,6 +158,15 @@ describe("a tool call that waits for a person", () => {
     const closed = troupe.close();
     expect(await refusalOf(turn)).toMatchObject({ code: "turn_suspended" });
     await Promise.all([closed, reading]);
+    return key;
+  }
+
+  test("goes on waiting in the next process, and is answered there", async () => {
+    const { start, lines } = await counted({ tools });
+    const troupe = await start();
+    const session = await troupe.session("s");
+    const turn = session.turn("ask answer");
+    const key = await closeWhilePending(troupe, turn);
     const again = await start();
     await again.completeTool(key, { value: "yes" });
     expect(await refusalOf(again.completeTool(key, { value: "no" }))).toMatchObject({ code: "completion_unknown" });
@@ -179,14 +185,7 @@ describe("a tool call that waits for a person", () => {
     const { start } = await counted({ tools: { ...tools, note: quick("note") }, model, protocol });
     const troupe = await start();
     const turn = (await troupe.session("s")).turn("go");
-    let key = "";
-    const reading = (async () => {
-      for await (const activity of turn) if (activity.type === "tool_call_pending") ({ key } = activity);
-    })().catch(() => undefined);
-    await until("it is pending", () => key !== "");
-    const closed = troupe.close();
-    expect(await refusalOf(turn)).toMatchObject({ code: "turn_suspended" });
-    await Promise.all([closed, reading]);
+    const key = await closeWhilePending(troupe, turn);
     const again = await start();
     await again.completeTool(key, { value: "yes" });
     const session = await again.session("s");

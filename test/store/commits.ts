@@ -1,6 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { MessageChannel } from "node:worker_threads";
 import { onTestFinished } from "vitest";
 import {
   type Commit,
@@ -11,7 +12,7 @@ import {
   segmentId,
   type TroupeError,
 } from "../../src/kernel/index.js";
-import type { StoreBackend } from "../../src/store/index.js";
+import { type StoreBackend, StoreClient, StoreServer } from "../../src/store/index.js";
 import { contentHash, encode } from "../../src/wire/index.js";
 
 /** The commit of a session's n-th turn: one message. */
@@ -84,4 +85,17 @@ export function damage(path: string, text: string): void {
   if (!bytes.includes(text)) throw new Error(`${text} is not in the file`);
   for (let at = bytes.indexOf(text); at !== -1; at = bytes.indexOf(text, at + 1)) bytes[at] = 0x21;
   writeFileSync(dataFile(path), bytes);
+}
+
+/** A backend behind its server, with a client on a lane of its own; all closed with the test. */
+export function serving(backend: StoreBackend) {
+  const server = new StoreServer(backend);
+  const { port1, port2 } = new MessageChannel();
+  server.attach(port1);
+  const client = new StoreClient({ port: port2, options: { memory: true } });
+  onTestFinished(async () => {
+    client.close();
+    await server.close();
+  });
+  return { server, client, maintenance: server.maintenance };
 }

@@ -1,29 +1,8 @@
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { MessageChannel } from "node:worker_threads";
-import { describe, expect, onTestFinished, test } from "vitest";
-import {
-  openLmdb,
-  openMemory,
-  type StoreBackend,
-  StoreClient,
-  type StoreProgress,
-  StoreServer,
-  verifyStore,
-} from "../../src/store/index.js";
-import { commit, component, temporaryFolder, turn } from "./commits.js";
-
-function serving(backend: StoreBackend) {
-  const server = new StoreServer(backend);
-  const { port1, port2 } = new MessageChannel();
-  server.attach(port1);
-  const client = new StoreClient({ port: port2, options: { memory: true } });
-  onTestFinished(async () => {
-    client.close();
-    await server.close();
-  });
-  return { server, client, maintenance: server.maintenance };
-}
+import { describe, expect, test } from "vitest";
+import { openLmdb, openMemory, type StoreBackend, type StoreProgress, verifyStore } from "../../src/store/index.js";
+import { commit, component, serving, temporaryFolder, turn } from "./commits.js";
 
 /** A session with so many components of 100 KB. */
 function fill(backend: StoreBackend, sessionId: string, count: number): void {

@@ -1,4 +1,3 @@
-import { MessageChannel } from "node:worker_threads";
 import fc from "fast-check";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { Commit, Head, Message, StoreWrite } from "../../src/kernel/index.js";
@@ -10,11 +9,9 @@ import {
   Pruning,
   readHistory,
   type StoreBackend,
-  StoreClient,
-  StoreServer,
 } from "../../src/store/index.js";
 import { contentHash, encode } from "../../src/wire/index.js";
-import { commit, temporaryFolder, turn } from "./commits.js";
+import { commit, serving, temporaryFolder, turn } from "./commits.js";
 
 const backends: Readonly<Record<string, () => StoreBackend>> = {
   memory: openMemory,
@@ -316,17 +313,6 @@ class World {
 }
 
 describe("a store worker that prunes", () => {
-  function serving(backend: StoreBackend) {
-    const server = new StoreServer(backend);
-    const { port1, port2 } = new MessageChannel();
-    server.attach(port1);
-    const client = new StoreClient({ port: port2, options: { memory: true } });
-    onTestFinished(async () => {
-      client.close();
-      await server.close();
-    });
-    return { server, client };
-  }
   const garbage = () => Array.from({ length: 3_000 }, (_, i) => stateOf({ garbage: i }));
 
   test("answers commits while it does", async () => {

@@ -111,9 +111,6 @@ test("a memory store is read through the lane", async () => {
   expect(await one.head("none")).toBeUndefined();
   expect(textsOf(await one.history("a@2.0"))).toEqual(["message 1", "message 2"]);
   expect(await one.history(null)).toEqual([]);
-  expect((await one.load("a"))?.head.revision).toBe(2);
-  expect(textsOf((await one.load("a"))?.history ?? [])).toEqual(["message 1", "message 2"]);
-  expect(await one.load("none")).toBeUndefined();
   expect(await one.component(state.hash)).toEqual(new Uint8Array([5]));
   expect(await one.component("none")).toBeUndefined();
   expect(await one.sessionIds()).toEqual(["a"]);

@@ -62,7 +62,7 @@ for (const kind of ["memory", "path"] as const) {
     await client.commit(turn("a", 2));
     expect((await client.head("a"))?.revision).toBe(2);
     expect(textsOf(await client.history("a@2.0"))).toEqual(["message 1", "message 2"]);
-    expect(await client.load("none")).toBeUndefined();
+    expect(await client.head("none")).toBeUndefined();
     expect(await client.sessionIds()).toEqual(["a"]);
     await expect(client.commit(turn("a", 9))).rejects.toMatchObject({ code: "head_conflict" });
     expect(await store.to.stats(undefined)).toEqual({
