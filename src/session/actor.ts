@@ -201,6 +201,7 @@ export class SessionActor {
         stay: this.#stay,
         open: async () => {
           const session = await options.open();
+          await settle(session);
           opened(session);
           // What waited when the session was last closed begins as soon as it is open.
           session.inputs.onAdded = () => this.#takeInputsSoon();
@@ -305,6 +306,8 @@ export class SessionActor {
           if (isSuspended(turn.signal)) session.suspended = true;
           else session.stored.giveUp();
           throw notTakenUp(error);
+        } finally {
+          await settle(session);
         }
       });
     this.#actor.getSnapshot().context.mailbox.unshift({ run, reject: (error) => turn.reject(error) });
@@ -342,7 +345,7 @@ export class SessionActor {
     // A command or task takes its place at once. What an action is, only the open session knows.
     if (request.kind === "query" || request.kind === "action") {
       const opened = await this.#opened;
-      if (!needsItsTurn(opened, request)) return (await runOperation(opened, request)).receipt;
+      if (!needsItsTurn(opened, request)) return (await settled(opened, (s) => runOperation(s, request))).receipt;
     }
     const { receipt, repeated } = await this.#post((session) => runOperation(session, request));
     if (repeated) return receipt;
@@ -410,7 +413,7 @@ export class SessionActor {
         try {
           // A turn was left in the middle: what is behind it cannot come before it.
           if (session.suspended) throw closing(this.id);
-          resolve(await perform(session));
+          resolve(await settled(session, perform));
           // Behind this one, when the session is idle again and nobody else asked for something.
           if (session.inputs.waitForTurn) this.#takeInputsSoon();
         } catch (error) {
@@ -487,6 +490,20 @@ export class SessionActor {
 
 function closing(sessionId: string): TroupeError {
   return new TroupeError("session_closed", `Session ${sessionId} is closing.`, { retryable: true });
+}
+
+/** Does something, and stores what it left unstored before it is answered, however it ended. */
+async function settled<T>(session: Session, perform: (session: Session) => Promise<T>): Promise<T> {
+  try {
+    return await perform(session);
+  } finally {
+    if (session.isUnsettled) await settle(session);
+  }
+}
+
+/** What cannot be captured is tried again with the next write, and a store that cannot be written to says so then. */
+function settle(session: Session): Promise<void> {
+  return session.settle().catch(ignore);
 }
 
 function ignore(): void {}

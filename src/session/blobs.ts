@@ -5,21 +5,40 @@ import { contentHash } from "../wire/index.js";
 /** The attachments of a session: bytes by the hash of their content. What is new is written with the next commit. */
 export class Blobs {
   readonly #store: Pick<StoreClient, "component">;
-  readonly #unsaved = new Map<string, Uint8Array>();
+  /** With how many are about to refer to each. */
+  readonly #unsaved = new Map<string, { readonly bytes: Uint8Array; users: number }>();
 
   constructor(store: Pick<StoreClient, "component">) {
     this.#store = store;
   }
 
-  /** Takes bytes over; the same bytes are kept once. */
+  /** Takes bytes over until `release`; the same bytes are kept once. */
   keep(bytes: Uint8Array): { readonly hash: string; readonly bytes: number } {
     const hash = contentHash(bytes);
-    this.#unsaved.set(hash, bytes);
+    const kept = this.#unsaved.get(hash);
+    if (kept === undefined) this.#unsaved.set(hash, { bytes, users: 1 });
+    else kept.users++;
     return { hash, bytes: bytes.byteLength };
   }
 
+  /** The size of bytes that are stored already, or are about to be: kept like one's own. */
+  async refer(hash: string): Promise<number | undefined> {
+    const kept = this.#unsaved.get(hash);
+    if (kept === undefined) return (await this.#store.component(hash))?.byteLength;
+    kept.users++;
+    return kept.bytes.byteLength;
+  }
+
+  /** Whoever kept these has stored them by now, or never will: nothing is written that nobody refers to. */
+  release(hashes: Iterable<string>): void {
+    for (const hash of hashes) {
+      const kept = this.#unsaved.get(hash);
+      if (kept !== undefined && --kept.users === 0) this.#unsaved.delete(hash);
+    }
+  }
+
   async find(hash: string): Promise<Uint8Array | undefined> {
-    return this.#unsaved.get(hash) ?? this.#store.component(hash);
+    return this.#unsaved.get(hash)?.bytes ?? this.#store.component(hash);
   }
 
   /** Those of the given messages, by hash, for a model to read. `attachment_missing` when one is not there. */
@@ -38,7 +57,7 @@ export class Blobs {
 
   /** What the next commit has to write. */
   unsaved(): { readonly hash: string; readonly bytes: Uint8Array }[] {
-    return this.#unsaved.size === 0 ? [] : [...this.#unsaved].map(([hash, bytes]) => ({ hash, bytes }));
+    return this.#unsaved.size === 0 ? [] : [...this.#unsaved].map(([hash, { bytes }]) => ({ hash, bytes }));
   }
 
   written(blobs: readonly { readonly hash: string }[]): void {
@@ -46,14 +65,19 @@ export class Blobs {
   }
 }
 
-/** Items as parts of a message. Bytes become a blob of the session, stored with its next write. */
+/** Items as parts of a message. Bytes become a blob of the session, stored with its next write unless they are released. */
 export async function storedParts(blobs: Blobs, items: readonly InputItem[]): Promise<readonly Part[]> {
   const parts: Part[] = [];
-  for (const item of items) {
-    if (item.type === "text") parts.push(item);
-    else parts.push(await attachmentPart(blobs, item.source));
+  try {
+    for (const item of items) {
+      if (item.type === "text") parts.push(item);
+      else parts.push(await attachmentPart(blobs, item.source));
+    }
+    return parts;
+  } catch (error) {
+    blobs.release(attachedTo(parts));
+    throw error;
   }
-  return parts;
 }
 
 async function attachmentPart(blobs: Blobs, given: AttachmentSource): Promise<Part> {
@@ -65,9 +89,8 @@ async function attachmentPart(blobs: Blobs, given: AttachmentSource): Promise<Pa
     case "inline":
       return { ...part, source: { kind: "stored", ...blobs.keep(given.bytes) } };
     case "stored": {
-      const bytes = await blobs.find(given.hash);
-      if (bytes !== undefined)
-        return { ...part, source: { kind: "stored", hash: given.hash, bytes: bytes.byteLength } };
+      const bytes = await blobs.refer(given.hash);
+      if (bytes !== undefined) return { ...part, source: { kind: "stored", hash: given.hash, bytes } };
       throw new TroupeError("invalid_turn_input", "The turn's input cannot be used: a stored attachment is not there.");
     }
   }
@@ -81,8 +104,11 @@ export function haveAttachments(messages: readonly Message[]): boolean {
 function hashesIn(conversation: readonly (readonly Message[])[]): Set<string> {
   const hashes = new Set<string>();
   for (const messages of conversation)
-    for (const { parts } of messages)
-      for (const part of parts)
-        if (part.type === "attachment" && part.source.kind === "stored") hashes.add(part.source.hash);
+    for (const { parts } of messages) for (const hash of attachedTo(parts)) hashes.add(hash);
   return hashes;
+}
+
+/** The hashes of what is stored beside these parts. */
+export function* attachedTo(parts: readonly Part[]): Iterable<string> {
+  for (const part of parts) if (part.type === "attachment" && part.source.kind === "stored") yield part.source.hash;
 }

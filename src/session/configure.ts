@@ -2,6 +2,7 @@ import { asTroupeError, changeConfig, type SessionConfig, sameConfig, type TurnI
 import type { ConfigReceipt } from "./protocol.js";
 import { readConfigChange } from "./read-answers.js";
 import type { Session } from "./session.js";
+import { settleOrIssue } from "./turn-context.js";
 
 /**
  * Changes a session's configuration: what was asked for, then what the mutators make of it, then it is stored, then it
@@ -29,5 +30,6 @@ export async function configureSession(session: Session, change: Partial<Session
   session.setConfig(config);
   await session.store("config");
   issues.push(...(await hooks.announce("session_config_changed", { sessionId, previous, current: config })));
+  issues.push(...(await settleOrIssue(session)));
   return { config, changed: true, issues };
 }

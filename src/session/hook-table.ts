@@ -20,7 +20,7 @@ export interface RegisteredHook {
   readonly kind: HookKind;
   readonly nth: number;
   readonly spec: HookSpec;
-  /** No later hook of its plugin can change state before the commit: its answer brings the state along. */
+  /** No later hook of its plugin can change state before the next write: its answer brings the state along. */
   readonly captures: boolean;
 }
 
@@ -82,11 +82,14 @@ export class HookTable {
     const inOrder =
       this.dispatch === "sequential" || specs.findIndex(({ kind }) => kind === "after_turn") === lastAfterTurn;
     const counts = new Map<HookKind, number>();
+    const isOnly = (spec: HookSpec) => specs.every((other) => other === spec || other.kind !== spec.kind);
     specs.forEach((spec, at) => {
       const { kind } = spec;
       const nth = counts.get(kind) ?? 0;
       counts.set(kind, nth + 1);
-      const captures = stateful && at === lastAfterTurn && inOrder && !mayChangeLater;
+      const captures =
+        stateful &&
+        (at === lastAfterTurn ? inOrder && !mayChangeLater : TELLS_WHAT_IS_STORED.includes(kind) && isOnly(spec));
       const hook: RegisteredHook = { index, kind, nth, spec, captures };
       const same = this.#byKind.get(kind);
       if (same === undefined) this.#byKind.set(kind, [hook]);
@@ -114,3 +117,6 @@ export class HookTable {
 }
 
 const MAX_TOOLS_KEPT = 1024;
+
+/** Called behind a write: what they change is written next. */
+const TELLS_WHAT_IS_STORED: readonly HookKind[] = ["turn_persisted", "session_config_changed", "session_restored"];

@@ -1,5 +1,6 @@
 import { asTroupeError, frameTaskOf, type TurnConfig, type TurnResult } from "../kernel/index.js";
-import { admit, NO_EXTRAS, textParts } from "./admission.js";
+import { type Admitted, admit, NO_EXTRAS, textParts } from "./admission.js";
+import { attachedTo } from "./blobs.js";
 import { MAX_IDLE, MAX_STRIKES, type UnfinishedTurn } from "./journal.js";
 import type { Session } from "./session.js";
 import { issueOf, type TurnRequest } from "./turn-context.js";
@@ -14,8 +15,18 @@ export const MAX_FRAME_SWITCHES = 16;
  * result is the answer, with those before it. A turn that was asked for by a key before is answered and not run.
  */
 export async function runTurn(session: Session, request: TurnRequest): Promise<TurnResult> {
-  const { input, extras, inputIds } = request;
-  const admitted = await admit(session, input, extras);
+  const admitted = await admit(session, request.input, request.extras);
+  if (request.extras.items === undefined) return runAdmitted(session, request, admitted);
+  try {
+    return await runAdmitted(session, request, admitted);
+  } finally {
+    // Of a turn that was refused, or was there before, nothing is to be stored.
+    session.blobs.release(attachedTo(admitted.parts));
+  }
+}
+
+async function runAdmitted(session: Session, request: TurnRequest, admitted: Admitted): Promise<TurnResult> {
+  const { extras, inputIds } = request;
   // What a crash kept a named turn from doing in its next frame is still that turn.
   const left = inputIds === undefined ? undefined : await session.leftOff(inputIds);
   if (left !== undefined) {
@@ -35,19 +46,23 @@ export async function resumeTurn(
   { emit, signal }: Pick<TurnRequest, "emit" | "signal">,
 ): Promise<TurnResult> {
   const { input, parts, extras = NO_EXTRAS, blobs, inputIds, call, stopped, name, before } = unfinished.start;
-  for (const bytes of blobs) session.blobs.keep(bytes);
+  const kept = blobs.map((bytes) => session.blobs.keep(bytes).hash);
   session.inputs.takeThese(inputIds);
   // The keys must be known when it is stored under one.
   if (name !== undefined) await session.turnNamed(name);
   const request = { input, emit, signal, extras, inputIds, ...(call !== undefined && { call }) };
-  return runInFrames(session, request, {
-    parts,
-    ...(stopped !== undefined && { stopped }),
-    ...modelOrEnd(session, unfinished),
-    name,
-    ...(before !== undefined && { before }),
-    unfinished,
-  });
+  try {
+    return await runInFrames(session, request, {
+      parts,
+      ...(stopped !== undefined && { stopped }),
+      ...modelOrEnd(session, unfinished),
+      name,
+      ...(before !== undefined && { before }),
+      unfinished,
+    });
+  } finally {
+    session.blobs.release(kept);
+  }
 }
 
 /** A turn whose worker died with it again and again is what killed it, and one whose model is gone cannot go on. */

@@ -14,6 +14,7 @@ import {
   type Message,
   NO_USAGE,
   type Origin,
+  type Part,
   type PendingInput,
   PromptCache,
   type PromptLayer,
@@ -32,7 +33,7 @@ import type { SessionView } from "../plugin/index.js";
 import { sealEnvelope } from "../store/index.js";
 import type { SessionTools } from "../tools/index.js";
 import { encode } from "../wire/index.js";
-import { Blobs, storedParts } from "./blobs.js";
+import { attachedTo, Blobs, storedParts } from "./blobs.js";
 import { SessionCatalog } from "./catalog.js";
 import { answerKeyOf, Completions } from "./completions.js";
 import { COMPONENT, ComponentReader } from "./components.js";
@@ -284,8 +285,21 @@ export class Session {
    * before it is answered.
    */
   async addInput(request: InputRequest): Promise<PendingInput> {
-    const { text, items, key, boundary } = request;
-    const parts = items === undefined ? undefined : await storedParts(this.blobs, items);
+    if (request.items === undefined) return this.#addInput(request);
+    const parts = await storedParts(this.blobs, request.items);
+    try {
+      return await this.#addInput({ ...request, parts });
+    } finally {
+      this.blobs.release(attachedTo(parts));
+    }
+  }
+
+  async #addInput({
+    text,
+    parts,
+    key,
+    boundary,
+  }: InputRequest & { readonly parts?: readonly Part[] }): Promise<PendingInput> {
     const { running } = this;
     // A turn that is about to be taken up again has its checkpoints before it.
     const turnId = running === undefined ? this.unfinished?.turnId : running.stored ? undefined : running.turnId;
@@ -322,9 +336,30 @@ export class Session {
   async save({ always = false }: { readonly always?: boolean } = {}): Promise<void> {
     // One plugin whose state cannot be captured does not cost the others theirs.
     const captures = await Promise.allSettled([this.hooks.capture(), this.captureExecution()]);
-    while (this.stored.isWriting) await this.stored.written();
-    if ((always || this.stored.head !== undefined) && this.stored.hasChanges) await this.store("save");
+    // A turn that began meanwhile stores it itself.
+    const wanted = () => this.#betweenTurns && this.stored.hasChanges;
+    if (always || this.stored.head !== undefined)
+      await this.stored.write(() => (wanted() ? { operation: "save" } : undefined));
     for (const captured of captures) if (captured.status === "rejected") throw captured.reason;
+  }
+
+  /** Something may have changed behind the last write that no turn is about to store. */
+  get isUnsettled(): boolean {
+    if (!this.#betweenTurns || this.unfinished !== undefined || this.stale || this.suspended) return false;
+    if (this.stored.head === undefined) return false;
+    return this.hooks.needCapture || this.stored.hasChanges || this.protocol.codeExecutor !== undefined;
+  }
+
+  /**
+   * Stores what hooks changed behind the last write. Whatever was asked of a session, its answer finds everything stored:
+   * what is on the disk does not depend on when a session is parked, and a crash right after takes nothing back.
+   */
+  async settle(): Promise<void> {
+    if (this.isUnsettled) await this.save();
+  }
+
+  get #betweenTurns(): boolean {
+    return this.running === undefined || this.running.stored;
   }
 
   /** Nothing waits that would begin as soon as the session is idle. */
@@ -361,7 +396,7 @@ export class Session {
 
   /** The same, unless a running turn will store it. */
   async storeBetweenTurns(operation: string): Promise<void> {
-    if (this.running === undefined || this.running.stored) await this.store(operation);
+    if (this.#betweenTurns) await this.store(operation);
   }
 
   /** Appends nodes behind the stored leaf, under an operation id once. A running turn's own messages follow when it commits. */

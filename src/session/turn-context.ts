@@ -154,6 +154,16 @@ export function issueOf(kind: TurnIssue["kind"], code: string, error: unknown): 
   return { kind, code, message, ...(typeof pluginId === "string" && { pluginId }) };
 }
 
+/** What was done is stored; that what its hooks changed afterwards is not is an issue of it. */
+export async function settleOrIssue(session: Session): Promise<TurnIssue[]> {
+  try {
+    await session.settle();
+    return [];
+  } catch (error) {
+    return [issueOf("plugin", session.stale ? "plugin_state_not_stored" : "plugin_capture_failed", error)];
+  }
+}
+
 /** The call fails and nothing is stored. */
 export function refusal(code: string, what: string, error: unknown): TroupeError {
   const cause = asTroupeError(error, "hook_failed");

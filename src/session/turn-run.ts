@@ -28,7 +28,7 @@ import type { RunningTurn } from "./session-parts.js";
 import { TurnCheckpoints } from "./turn-checkpoints.js";
 import { runTurnCode } from "./turn-code.js";
 import { commitTurn } from "./turn-commit.js";
-import { issueOf, refusal, TurnContext, type TurnRequest } from "./turn-context.js";
+import { issueOf, refusal, settleOrIssue, TurnContext, type TurnRequest } from "./turn-context.js";
 import type { TurnKey } from "./turn-keys.js";
 import { TurnModel } from "./turn-model.js";
 import { protocolHost, siteDirectives, type TurnScope } from "./turn-scope.js";
@@ -325,7 +325,8 @@ class TurnRun implements RunningTurn, TurnScope {
 
   async #deliver({ summary }: Extract<TurnEffect, { type: "deliver" }>): Promise<TurnEvent> {
     const facts = { ...this.facts, turn: summary, revision: this.#revision };
-    return { type: "delivered", issues: await this.session.hooks.announce("turn_persisted", facts) };
+    const issues = await this.session.hooks.announce("turn_persisted", facts);
+    return { type: "delivered", issues: [...issues, ...(await settleOrIssue(this.session))] };
   }
 }
 

@@ -1,7 +1,7 @@
 import { createTroupe, pendingTool, type Session, switchFrame, type Troupe, type TroupeOptions } from "troupe";
 import { expect, test } from "vitest";
 import { told } from "../support/asking.js";
-import { EMPTY_OBJECT, fixture, PATIENT, plugin, RESIDENT, tempFolder, until } from "../support/runtime.js";
+import { EMPTY_OBJECT, fixture, PATIENT, plugin, RESIDENT, refusalOf, tempFolder, until } from "../support/runtime.js";
 import { storedRows } from "../support/stored-rows.js";
 
 const PARKED = { parkAfterMs: 0, maxResident: 1 } as const;
@@ -43,7 +43,7 @@ async function everyday(residency: Partial<TroupeOptions>) {
     drainMs: 1,
     store: { path },
     model: fixture("models/told.mjs"),
-    plugins: ["counter", "notes", "asks-host", "bookkeeper"].map((name, place) => ({
+    plugins: ["counter", "notes", "asks-host", "bookkeeper", "late"].map((name, place) => ({
       ...PATIENT,
       module: plugin(name),
       options: {},
@@ -92,6 +92,10 @@ async function everyday(residency: Partial<TroupeOptions>) {
         { type: "attachment", source },
       ],
     });
+    await session.query("late.ask");
+    const refused = { ...source, bytes: new TextEncoder().encode("never read") };
+    const items = [{ type: "text", text: "refuse this" } as const, { type: "attachment", source: refused } as const];
+    expect((await refusalOf(session.turn({ items }))).code).toBe("plugin_prepare_turn");
     await session.setBudget({ maxTokens: 1_000_000 });
     for (let n = 0; n < 2; n++) await session.turn("Once only.", { key: "once" });
     await session.turn(told({ call: "speak" }, { say: "It is 4 °C." }, { say: "As I said." }));
