@@ -75,7 +75,8 @@ function* repeated(first: Head, turn: Segment["messages"], turns: number) {
     const messages = turn.map((message, index) => ({ ...message, id: nodeId(id, index) }));
     const segment = { id, parent: head.leaf, messages };
     const leaf = nodeId(id, messages.length - 1);
-    head = { ...head, revision, leaf, turnIndex: head.turnIndex + 1, operation: `grown:${revision}` };
+    const messageCount = (head.messageCount ?? 0) + messages.length;
+    head = { ...head, revision, leaf, turnIndex: head.turnIndex + 1, messageCount, operation: `grown:${revision}` };
     yield { head, expectedRevision: revision - 1, segment: { id, bytes: encode(segment) }, components: [] };
   }
 }

@@ -29,17 +29,33 @@ export function wholeContext(messageCount: number): PreparedContext {
   };
 }
 
-/** The messages the model reads before those of the turn. The history itself when nothing was changed. */
+/** The place of the oldest message of the history it has; none when it has no message of it. */
+export function firstPlace({ messages }: PreparedContext): number {
+  return Math.min(...messages.map((piece) => ("from" in piece && piece.to > piece.from ? piece.from : NOWHERE)));
+}
+
+const NOWHERE = Number.POSITIVE_INFINITY;
+
+/** The end of a history: its messages from a place on. */
+export interface HistoryEnd {
+  readonly start: number;
+  readonly messages: readonly Message[];
+}
+
+/**
+ * The messages the model reads before those of the turn, from a history that reaches back far enough. The history itself
+ * when nothing was changed.
+ */
 export function contextMessages(
   { messages }: PreparedContext,
-  history: readonly Message[],
+  { start, messages: history }: HistoryEnd,
   turnId: string,
 ): readonly Message[] {
   const [only] = messages;
-  if (messages.length === 1 && only !== undefined && "from" in only && only.from === 0 && only.to === history.length)
-    return history;
+  if (messages.length === 1 && only !== undefined && "from" in only && start === 0)
+    if (only.from === 0 && only.to === history.length) return history;
   return messages.flatMap((piece, index): readonly Message[] => {
-    if ("from" in piece) return history.slice(piece.from, piece.to);
+    if ("from" in piece) return history.slice(Math.max(0, piece.from - start), Math.max(0, piece.to - start));
     return [{ id: `${turnId}.context.${index}`, role: piece.role, parts: [{ type: "text", text: piece.text }] }];
   });
 }

@@ -118,3 +118,8 @@ export function historyDamaged(segment: string, why: string, cause?: unknown): T
     cause,
   });
 }
+
+/** A head says that another number of messages leads to its leaf. */
+export function miscounted(leaf: string | null, count: number, counted: number): TroupeError {
+  return historyDamaged(leaf ?? "none", `${count} messages lead there, and not ${counted}`);
+}

@@ -23,6 +23,8 @@ export interface Head {
   /** The last node of the active path, or null while the history is empty. */
   readonly leaf: string | null;
   readonly turnIndex: number;
+  /** Messages of the conversation up to the leaf, records not counted. Left out where nobody has counted them. */
+  readonly messageCount?: number;
   /** Of the session's own model calls. */
   readonly usage: Usage;
   /** Component name (`plugin:<id>`, `tools`) → content hash. */
@@ -37,6 +39,11 @@ export interface Head {
   readonly frames?: readonly FrameRecord[];
   /** Everything spent, by source and model: own calls, direct completions, child sessions. Read it with `ledgerOf`. */
   readonly ledger?: Ledger;
+}
+
+/** For a head that is put over another history: whoever reads all of it counts it anew. */
+export function uncounted({ messageCount: _, ...head }: Head): Head {
+  return head;
 }
 
 /** One atomic write: everything a turn (or a fork) changed. */

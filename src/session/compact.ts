@@ -9,7 +9,7 @@ import type { Session } from "./session.js";
 export async function compactSession(session: Session, instructions: string | null): Promise<boolean> {
   const { hooks, id: sessionId, turnIndex, config } = session;
   if (!hooks.has("context_compactor")) return false;
-  const { length: messageCount } = await session.past.read();
+  const messageCount = await session.past.count();
   let found: { readonly nodes: readonly AppendNode[]; readonly pluginId: string } | undefined;
   try {
     await hooks.until(

@@ -6,6 +6,7 @@ import {
   changeConfig,
   checkNodes,
   type Head,
+  isConversation,
   messageOfNode,
   NO_USAGE,
   nodeId,
@@ -117,11 +118,13 @@ async function planChild(services: SessionServices, id: string, snapshot: Sessio
   const origin = { kind: "creator", sessionId: createdBy } as const;
   const messages = nodes.map((node, index) => messageOfNode(node, nodeId(first, index), origin));
   const segment = { id: first, parent: from, messages };
+  const counted = from === null ? 0 : snapshot.messageCount;
   const head: Head = {
     sessionId: id,
     revision: 1,
     leaf: nodes.length === 0 ? from : nodeId(first, nodes.length - 1),
     turnIndex: start.kind === "empty" ? 0 : snapshot.turnIndex,
+    ...(counted !== undefined && { messageCount: counted + messages.filter(isConversation).length }),
     usage: NO_USAGE,
     components,
     operation: `create:${createdBy}:${randomUUID()}`,

@@ -2,7 +2,6 @@ import {
   type AppendNode,
   type AppendRequest,
   type AppendResult,
-  isConversation,
   type Message,
   messageOfNode,
   nodeId,
@@ -48,7 +47,6 @@ export async function appendNodes(
   }
   await session.protocol.append(nodes);
   if (nodes.length === 0) return { status: "appended", nodeIds: [], leafNodeId: leaf ?? "" };
-  await session.past.read();
   let result: AppendResult | undefined;
   await stored.write((previous, revision) => {
     if (stored.frameId !== frameId) return undefined;
@@ -59,7 +57,7 @@ export async function appendNodes(
     return {
       operation: "append",
       segment,
-      adopted: () => session.past.grow(segment.messages.filter(isConversation)),
+      adopted: () => session.past.grow(segment.messages),
     };
   });
   // The frame was left meanwhile: another path, and another answer perhaps.
@@ -87,7 +85,7 @@ export async function openFrame(
       operation: `frame:${frameId}`,
       head: { frameId, frames: [...frames, left], leaf: null },
       ...(nodes.length > 0 && { segment }),
-      adopted: () => session.past.restart(segment.messages.filter(isConversation)),
+      adopted: () => session.past.restart(segment.messages),
     };
   });
   session.invalidate();

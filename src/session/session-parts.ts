@@ -57,6 +57,8 @@ export interface SessionServices {
 export interface SessionSnapshot {
   readonly parent: { readonly sessionId: string; readonly leaf: string | null };
   readonly turnIndex: number;
+  /** Of the parent's history up to that leaf, when it was counted. */
+  readonly messageCount: number | undefined;
   readonly components: Readonly<Record<string, string>>;
   /** Component name → bytes, for state that changed since the last commit. */
   readonly unsaved: Readonly<Record<string, Uint8Array>>;

@@ -117,8 +117,9 @@ export class Session {
       blobs: this.blobs,
       slots: this.hooks.slots,
       pluginIds: (index) => surfaces.links[index]?.manifest.id ?? "",
+      messageCount: () => this.past.known,
     });
-    this.past = new SessionHistory(store, () => this.stored.leaf);
+    this.past = new SessionHistory(store, parts.head);
     this.spending = new Spending(parts.budget, parts.services.prices, () => this.spentSoFar());
     this.#turnKeys = new TurnKeys(store);
     this.receipts = new Receipts({
@@ -179,14 +180,14 @@ export class Session {
     return this.stored.frameId;
   }
 
-  /** Reads what the next turn will need. */
+  /** Reads what the next turn will need, unless its context transforms are to say what that is. */
   async resume(): Promise<void> {
-    await this.past.read();
+    if (!this.hooks.has("context_transform")) await this.past.read();
   }
 
   /** The session as plugins see it: small, and with what the running turn has added. */
   async view(): Promise<SessionView> {
-    const history = await this.past.read();
+    const messageCount = await this.past.count();
     const head = this.stored.head;
     const { running } = this;
     return {
@@ -196,7 +197,7 @@ export class Session {
       revision: this.revision,
       turnIndex: this.turnIndex,
       running: running !== undefined,
-      messageCount: history.length + (running?.messages.length ?? 0),
+      messageCount: messageCount + (running?.messages.length ?? 0),
       leafNodeId: head?.leaf ?? null,
       frameId: this.frameId,
       frames: head?.frames ?? [],
@@ -210,8 +211,7 @@ export class Session {
 
   /** Messages by their places, the running turn's included; negative places count from the end. */
   async messages(from = 0, to?: number): Promise<readonly Message[]> {
-    const all = [...(await this.past.read()), ...(this.running?.messages ?? [])];
-    return all.slice(from, to);
+    return this.past.slice(from, to, () => this.running?.messages ?? []);
   }
 
   /** Messages of any frame as they are stored, the running turn's not among them. */
@@ -227,7 +227,8 @@ export class Session {
       : this.stored.head?.frames?.find((left) => left.frameId === frameId)?.leaf;
     if (leaf === undefined && !(current && this.stored.head === undefined))
       throw new TroupeError("frame_unknown", `Session ${this.id} has no frame ${frameId}.`, { details: { frameId } });
-    const path = current && !records ? await this.past.read() : await this.services.store.history(leaf ?? null);
+    if (current && !records) return this.past.slice(from, to);
+    const path = await this.services.store.history(leaf ?? null);
     return (records ? path : path.filter(isConversation)).slice(from, to);
   }
 
@@ -436,6 +437,7 @@ export class Session {
     const { at } = options;
     return {
       parent: { sessionId: this.id, leaf: at ?? this.stored.head?.leaf ?? null },
+      messageCount: at === undefined ? this.stored.head?.messageCount : undefined,
       turnIndex: at === undefined ? this.turnIndex : await turnAtNode(this.services.store, this.stored.head, at),
       components,
       unsaved,

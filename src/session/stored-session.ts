@@ -5,6 +5,7 @@ import {
   type Commit,
   FIRST_FRAME,
   type Head,
+  isConversation,
   type Ledger,
   type LedgerEntry,
   ledgerOf,
@@ -30,6 +31,8 @@ export interface StoredParts {
   readonly slots: readonly (PluginSlot | undefined)[];
   /** Whose slot is at an index. */
   readonly pluginIds: (index: number) => string;
+  /** Of the history up to the leaf, when they were counted. */
+  readonly messageCount: () => number | undefined;
 }
 
 /** Says what to write over a head; nothing, when it finds that there is nothing to be written. */
@@ -184,7 +187,7 @@ export class StoredSession {
   }
 
   async #writeNow(plan: Plan): Promise<Head> {
-    const { id, store, blobs } = this.#parts;
+    const { id, store, blobs, messageCount } = this.#parts;
     const previous = this.#head;
     const revision = this.revision + 1;
     const planned = plan(previous, revision);
@@ -197,6 +200,7 @@ export class StoredSession {
     const usage = this.#unwrittenUsage;
     const applied = applyComponents(previous?.components ?? {}, components);
     const ledger = addLedgers(addLedgers(previous?.ledger ?? [], spent), usage);
+    const counted = changes?.leaf === null ? 0 : messageCount();
     const head: Head = {
       sessionId: id,
       leaf: null,
@@ -205,6 +209,9 @@ export class StoredSession {
       ...previous,
       ...changes,
       ...(segment !== undefined && { leaf: nodeId(segment.id, segment.messages.length - 1) }),
+      ...(counted !== undefined && {
+        messageCount: counted + (segment?.messages.filter(isConversation).length ?? 0),
+      }),
       ...(ledger.length > 0 && { ledger: sharingOwn(ledger, changes?.usage ?? previous?.usage ?? NO_USAGE) }),
       revision,
       components: applied.components,

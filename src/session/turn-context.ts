@@ -2,8 +2,10 @@ import {
   type Activity,
   asTroupeError,
   contextMessages,
+  firstPlace,
   type Json,
   type Message,
+  type PreparedContext,
   type PromptContribution,
   type PromptLayer,
   TroupeError,
@@ -43,7 +45,6 @@ export class TurnContext {
   readonly #session: Session;
   readonly #facts: TurnFacts;
   readonly #request: TurnRequest;
-  readonly #history: readonly Message[];
   readonly #layers: readonly PromptLayer[];
   /** What the context's transforms add to the prompt. */
   #contributions: readonly PromptContribution[] = NO_CONTRIBUTIONS;
@@ -53,7 +54,6 @@ export class TurnContext {
     this.#session = session;
     this.#facts = facts;
     this.#request = request;
-    this.#history = history;
     this.messages = history;
     const { options, prompt } = request.extras;
     this.protocolOptions = mergeTurnOptions(session.protocol.turnOptions, options);
@@ -71,12 +71,11 @@ export class TurnContext {
     return this.#catalog as TurnCatalog;
   }
 
-  /** The transforms, one after another; what they leave is this turn's context and the session's overlay. */
-  async prepare(): Promise<void> {
-    const { hooks, tools, config, promptTokens } = this.#session;
-    if (!hooks.has("context_transform")) return;
+  /** The transforms, one after another. They are told how many messages there are, and say which of them they want. */
+  async prepare(messageCount: number): Promise<PreparedContext | undefined> {
+    const { hooks, config, promptTokens } = this.#session;
+    if (!hooks.has("context_transform")) return undefined;
     const { maxContextTokens } = config;
-    const messageCount = this.#history.length;
     let prepared = wholeContext(messageCount);
     await hooks.each(
       "context_transform",
@@ -86,9 +85,15 @@ export class TurnContext {
       },
       { signal: this.#request.signal },
     );
-    // Composed first: a tool nobody knows refuses the turn and leaves the session's tools as they are.
-    tools.setOverlay({ includeBase: prepared.includeBaseTools, toolIds: prepared.tools });
-    this.messages = contextMessages(prepared, this.#history, this.#facts.turnId);
+    // A tool nobody knows refuses the turn and leaves the session's tools as they are.
+    this.#session.tools.setOverlay({ includeBase: prepared.includeBaseTools, toolIds: prepared.tools });
+    return prepared;
+  }
+
+  /** What the transforms left is this turn's context. No more of the history is read than that. */
+  async adopt(prepared: PreparedContext): Promise<void> {
+    const part = await this.#session.past.from(firstPlace(prepared));
+    this.messages = contextMessages(prepared, part, this.#facts.turnId);
     this.#contributions = prepared.promptContributions;
   }
 
@@ -164,10 +169,14 @@ export async function settleOrIssue(session: Session): Promise<TurnIssue[]> {
   }
 }
 
-/** The call fails and nothing is stored. */
-export function refusal(code: string, what: string, error: unknown): TroupeError {
-  const cause = asTroupeError(error, "hook_failed");
-  return new TroupeError(code, `${what}: ${cause.message}`, { cause, retryable: cause.retryable });
+/** When it fails, the call fails and nothing is stored. */
+export async function orRefused<T>(code: string, what: string, attempt: () => Promise<T>): Promise<T> {
+  try {
+    return await attempt();
+  } catch (error) {
+    const cause = asTroupeError(error, "hook_failed");
+    throw new TroupeError(code, `${what}: ${cause.message}`, { cause, retryable: cause.retryable });
+  }
 }
 
 const NO_CONTRIBUTIONS: readonly PromptContribution[] = [];

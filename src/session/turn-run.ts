@@ -28,7 +28,7 @@ import type { RunningTurn } from "./session-parts.js";
 import { TurnCheckpoints } from "./turn-checkpoints.js";
 import { runTurnCode } from "./turn-code.js";
 import { commitTurn } from "./turn-commit.js";
-import { issueOf, refusal, settleOrIssue, TurnContext, type TurnRequest } from "./turn-context.js";
+import { issueOf, orRefused, settleOrIssue, TurnContext, type TurnRequest } from "./turn-context.js";
 import type { TurnKey } from "./turn-keys.js";
 import { TurnModel } from "./turn-model.js";
 import { protocolHost, siteDirectives, type TurnScope } from "./turn-scope.js";
@@ -40,7 +40,9 @@ export async function runOneTurn(
   request: TurnRequest,
   beginning: Omit<TurnBeginning, "history">,
 ): Promise<TurnResult> {
-  const run = new TurnRun(session, request, { ...beginning, history: await session.past.read() });
+  // What the model is not given is not read; what it is, its transforms say.
+  const history = session.hooks.has("context_transform") ? NO_MESSAGES : await session.past.read();
+  const run = new TurnRun(session, request, { ...beginning, history });
   // A turn that had its worker killed before may do so again: it is counted before it can.
   if (beginning.unfinished !== undefined) await run.resume(beginning.unfinished);
   else if (session.services.journals) {
@@ -255,17 +257,22 @@ class TurnRun implements RunningTurn, TurnScope {
 
   async #beforeTurn(): Promise<TurnEvent> {
     const { signal } = this.request;
-    const { messages } = this.context;
-    let failure = { code: "context_prepare_turn", what: "A context transform failed" };
+    const { past } = this.session;
+    const messageCount = past.known ?? (await past.count());
+    const facts = (pluginId: string) => ({ ...this.context.beginning(pluginId), messageCount });
     try {
-      await this.context.prepare();
-      failure = { code: "plugin_prepare_turn", what: "A beforeTurn hook failed" };
-      const facts = (pluginId: string) => ({ ...this.context.beginning(pluginId), messageCount: messages.length });
-      return { type: "before_turn_done", directives: await siteDirectives(this, "before_turn", facts, { signal }) };
+      const prepared = await orRefused("context_prepare_turn", "A context transform failed", () =>
+        this.context.prepare(messageCount),
+      );
+      if (prepared !== undefined) await this.context.adopt(prepared);
+      const directives = await orRefused("plugin_prepare_turn", "A beforeTurn hook failed", () =>
+        siteDirectives(this, "before_turn", facts, { signal }),
+      );
+      return { type: "before_turn_done", directives };
     } catch (error) {
       // A turn that was cancelled while its hooks ran is a cancelled turn, not a failed hook.
       if (signal.aborted) return { type: "before_turn_done", directives: NO_DIRECTIVES };
-      throw refusal(failure.code, failure.what, error);
+      throw error;
     }
   }
 
@@ -300,13 +307,10 @@ class TurnRun implements RunningTurn, TurnScope {
   async #afterTurn({ summary }: Extract<TurnEffect, { type: "after_turn" }>): Promise<TurnEvent> {
     const { hooks } = this.session;
     const facts = { ...this.facts, turn: summary };
-    try {
-      const directives = await siteDirectives(this, "after_turn", facts);
-      const issues = await hooks.announce("turn_finalized", facts);
-      return { type: "after_turn_done", directives, issues };
-    } catch (error) {
-      throw refusal("plugin_finalize_turn", "An afterTurn hook failed", error);
-    }
+    const directives = await orRefused("plugin_finalize_turn", "An afterTurn hook failed", () =>
+      siteDirectives(this, "after_turn", facts),
+    );
+    return { type: "after_turn_done", directives, issues: await hooks.announce("turn_finalized", facts) };
   }
 
   async #commit(summary: TurnSummary): Promise<TurnEvent> {
@@ -329,6 +333,8 @@ class TurnRun implements RunningTurn, TurnScope {
     return { type: "delivered", issues: [...issues, ...(await settleOrIssue(this.session))] };
   }
 }
+
+const NO_MESSAGES: readonly Message[] = [];
 
 /** Without what the journal keeps beside them: items are parts by then. */
 function plainExtras({ items: _items, parts: _parts, ...extras }: TurnExtras): TurnExtras {

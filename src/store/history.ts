@@ -43,40 +43,47 @@ export interface HistoryTail {
  * const older = readTail(reader, before, 20);
  */
 export function readTail(reader: SegmentReader, leaf: string | null, count: number): HistoryTail {
+  for (const reading = tailInSlices(reader, leaf, count); ; ) {
+    const { done, value } = reading.next();
+    if (done === true) return value;
+  }
+}
+
+/**
+ * The same without keeping the thread to itself: what is long is read in slices, with a pause after each. Whoever pauses
+ * may throw there to end it.
+ */
+export async function readTailInSlices(
+  reader: SegmentReader,
+  leaf: string | null,
+  count: number,
+  pause: () => Promise<void>,
+): Promise<HistoryTail> {
+  for (const reading = tailInSlices(reader, leaf, count); ; await pause()) {
+    const { done, value } = reading.next();
+    if (done === true) return value;
+  }
+}
+
+/** Messages that are decoded before somebody else has the thread: a few milliseconds' worth. */
+const SLICE = 256;
+
+function* tailInSlices(reader: SegmentReader, leaf: string | null, count: number): Generator<void, HistoryTail> {
   const newestFirst: (readonly Message[])[] = [];
-  let [wanted, before] = [count, leaf];
+  let [wanted, before, read] = [count, leaf, 0];
+  // One walk for all of it: it sees when a path comes back to where it was.
   for (const { segment, index } of wanted > 0 ? segmentsTo(reader, leaf) : []) {
     const from = Math.max(0, index + 1 - wanted);
     newestFirst.push(segment.messages.slice(from, index + 1));
     before = from > 0 ? nodeId(segment.id, from - 1) : segment.parent;
     wanted -= index + 1;
     if (wanted <= 0) break;
-  }
-  return { messages: newestFirst.reverse().flat(), before };
-}
-
-/** Messages that are decoded before somebody else has the thread: a few milliseconds' worth. */
-const SLICE = 256;
-
-/**
- * The same as `readHistory`, without keeping the thread to itself: a long history is read in slices, with a pause
- * after each. Whoever pauses may throw there to end it.
- */
-export async function readHistoryInSlices(
-  reader: SegmentReader,
-  leaf: string | null,
-  pause: () => Promise<void>,
-): Promise<Message[]> {
-  const newestFirst: (readonly Message[])[] = [];
-  let read = 0;
-  for (const { segment, index } of segmentsTo(reader, leaf)) {
-    newestFirst.push(segment.messages.slice(0, index + 1));
     read += index + 1;
     if (read < SLICE) continue;
     read = 0;
-    await pause();
+    yield;
   }
-  return newestFirst.reverse().flat();
+  return { messages: newestFirst.reverse().flat(), before };
 }
 
 /** The segments from a node back to the root, each decoded when it is come to. */

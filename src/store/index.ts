@@ -7,8 +7,8 @@ export {
   type MessageNode,
   outlinesOf,
   readHistory,
-  readHistoryInSlices,
   readTail,
+  readTailInSlices,
   readTree,
 } from "./history.js";
 export type { ListRequest, SessionPage, StoredSession } from "./listing.js";

@@ -1,6 +1,6 @@
 import { nodesBetween, sessionDeleted } from "../kernel/index.js";
 import type { StoreReader } from "./contract.js";
-import { isOnPath, outlinesOf, readHistoryInSlices, readTail, readTree } from "./history.js";
+import { isOnPath, outlinesOf, readTailInSlices, readTree } from "./history.js";
 import type { StoreCalls } from "./protocol.js";
 
 /** The calls that change nothing. */
@@ -22,8 +22,10 @@ export const READS: {
     if (head === undefined && reader.isDeleted(sessionId)) throw sessionDeleted(sessionId);
     return head ?? null;
   },
-  history: readHistoryInSlices,
-  tail: (reader, [leaf, count]) => readTail(reader, leaf, count),
+  async history(reader, leaf, pause) {
+    return (await readTailInSlices(reader, leaf, Number.POSITIVE_INFINITY, pause)).messages;
+  },
+  tail: (reader, [leaf, count], pause) => readTailInSlices(reader, leaf, count, pause),
   onPath: (reader, [leaf, node]) => isOnPath(reader, leaf, node),
   nodesBetween: (reader, [from, to]) => nodesBetween(outlinesOf(reader), from, to),
   tree: readTree,

@@ -1,12 +1,20 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type ContextPiece, checkPieces, contextMessages, type Message, wholeContext } from "../../src/kernel/index.js";
+import {
+  type ContextPiece,
+  checkPieces,
+  contextMessages,
+  firstPlace,
+  type Message,
+  wholeContext,
+} from "../../src/kernel/index.js";
 
 const history: readonly Message[] = ["a", "b", "c", "d"].map((text, index) => ({
   id: `m${index}`,
   role: index % 2 === 0 ? "user" : "assistant",
   parts: [{ type: "text", text }],
 }));
+const all = { start: 0, messages: history };
 const prepared = (...messages: ContextPiece[]) => ({ ...wholeContext(4), messages });
 const idsOf = (messages: readonly Message[]) => messages.map(({ id }) => id);
 
@@ -22,28 +30,24 @@ describe("wholeContext", () => {
 
   it("has no pieces when there is no history", () => {
     expect(wholeContext(0).messages).toEqual([]);
-    expect(contextMessages(wholeContext(0), [], "t1")).toEqual([]);
+    expect(contextMessages(wholeContext(0), { start: 0, messages: [] }, "t1")).toEqual([]);
   });
 });
 
 describe("contextMessages", () => {
   it("is the history itself, not a copy, when nobody transformed it", () => {
-    expect(contextMessages(wholeContext(4), history, "t1")).toBe(history);
+    expect(contextMessages(wholeContext(4), all, "t1")).toBe(history);
   });
 
   it("takes the pieces in their order, however often each is wanted", () => {
-    const messages = contextMessages(
-      prepared({ from: 2, to: 4 }, { from: 0, to: 1 }, { from: 3, to: 4 }),
-      history,
-      "t1",
-    );
+    const messages = contextMessages(prepared({ from: 2, to: 4 }, { from: 0, to: 1 }, { from: 3, to: 4 }), all, "t1");
     expect(idsOf(messages)).toEqual(["m2", "m3", "m0", "m3"]);
     expect(messages[0]).toBe(history[2]);
   });
 
   it("puts in messages of the transform's own, named after the turn and their place", () => {
     const pieces = prepared({ role: "system", text: "So far: a, b." }, { from: 2, to: 4 }, { role: "user", text: "x" });
-    const messages = contextMessages(pieces, history, "t7");
+    const messages = contextMessages(pieces, all, "t7");
     expect(idsOf(messages)).toEqual(["t7.context.0", "m2", "m3", "t7.context.2"]);
     expect(messages[0]).toEqual({
       id: "t7.context.0",
@@ -52,19 +56,30 @@ describe("contextMessages", () => {
     });
   });
 
+  it("needs no more of the history than its oldest message", () => {
+    const pieces = prepared({ from: 3, to: 4 }, { role: "user", text: "x" }, { from: 1, to: 1 }, { from: 2, to: 3 });
+    expect(firstPlace(pieces)).toBe(2);
+    for (const start of [0, 1, 2]) {
+      const messages = contextMessages(pieces, { start, messages: history.slice(start) }, "t1");
+      expect(idsOf(messages)).toEqual(["m3", "t1.context.1", "m2"]);
+    }
+    expect(firstPlace(prepared({ role: "user", text: "x" }))).toBe(Number.POSITIVE_INFINITY);
+    expect(firstPlace(wholeContext(4))).toBe(0);
+  });
+
   it("may be nothing at all", () => {
-    expect(contextMessages(prepared(), history, "t1")).toEqual([]);
-    expect(contextMessages(prepared({ from: 2, to: 2 }), history, "t1")).toEqual([]);
+    expect(contextMessages(prepared(), all, "t1")).toEqual([]);
+    expect(contextMessages(prepared({ from: 2, to: 2 }), all, "t1")).toEqual([]);
   });
 
   it("does not take the history's beginning for the whole of it", () => {
-    expect(idsOf(contextMessages(prepared({ from: 0, to: 3 }), history, "t1"))).toEqual(["m0", "m1", "m2"]);
+    expect(idsOf(contextMessages(prepared({ from: 0, to: 3 }), all, "t1"))).toEqual(["m0", "m1", "m2"]);
   });
 
   // turn §8.48
   it("never changes the history", () => {
     const before = structuredClone(history);
-    contextMessages(prepared({ role: "user", text: "x" }, { from: 0, to: 4 }), history, "t1");
+    contextMessages(prepared({ role: "user", text: "x" }, { from: 0, to: 4 }), all, "t1");
     expect(history).toEqual(before);
   });
 });
@@ -127,7 +142,7 @@ describe("checkPieces", () => {
           return;
         }
         const wanted = checked.reduce((sum, each) => sum + ("from" in each ? each.to - each.from : 1), 0);
-        expect(contextMessages(prepared(...checked), history, "t1")).toHaveLength(wanted);
+        expect(contextMessages(prepared(...checked), all, "t1")).toHaveLength(wanted);
       }),
     );
   });

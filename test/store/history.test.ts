@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { isOnPath, openMemory, readHistory, readHistoryInSlices, readTail, readTree } from "../../src/store/index.js";
+import { isOnPath, openMemory, readHistory, readTail, readTailInSlices, readTree } from "../../src/store/index.js";
 import { encode } from "../../src/wire/index.js";
 import { commit, segmentBytes, textsOf, turn } from "./commits.js";
 
@@ -75,7 +75,7 @@ test("a long history is read in slices of 256 messages, and others have the thre
   const pause = async () => {
     readBefore.push(stored.read.length);
   };
-  const messages = await readHistoryInSlices(stored, "a@500.1", pause);
+  const { messages } = await readTailInSlices(stored, "a@500.1", Number.POSITIVE_INFINITY, pause);
   expect(messages).toEqual(readHistory(stored, "a@500.1"));
   expect(readBefore).toEqual([128, 256, 384]);
 });
@@ -83,13 +83,13 @@ test("a long history is read in slices of 256 messages, and others have the thre
 test("whoever pauses a long reading can end it", async () => {
   const stored = counting(manySegments(1_000));
   const pause = () => Promise.reject(new Error("closed"));
-  await expect(readHistoryInSlices(stored, "a@500.1", pause)).rejects.toThrow("closed");
+  await expect(readTailInSlices(stored, "a@500.1", Number.POSITIVE_INFINITY, pause)).rejects.toThrow("closed");
   expect(stored.read).toHaveLength(128);
 });
 
 test("records that form a ring are found in slices too", async () => {
   const ring = { ...manySegments(1_000), "a@1": segmentBytes("a@1", "a@500.1", ["1 asked", "1 answered"]) };
-  const reading = readHistoryInSlices(reader(ring), "a@500.1", async () => {});
+  const reading = readTailInSlices(reader(ring), "a@500.1", Number.POSITIVE_INFINITY, async () => {});
   await expect(reading).rejects.toMatchObject({ code: "history_damaged" });
 });
 

@@ -1,6 +1,14 @@
 import { existsSync, mkdtempSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { type Head, nodeId, type Part, type StoredHead, segmentId, TroupeError } from "../../kernel/index.js";
+import {
+  type Head,
+  nodeId,
+  type Part,
+  type StoredHead,
+  segmentId,
+  TroupeError,
+  uncounted,
+} from "../../kernel/index.js";
 import { encode } from "../../wire/index.js";
 import { readHistory } from "../history.js";
 import { decodeSegment, segmentOutline } from "../outline.js";
@@ -175,7 +183,7 @@ function wholeHead(salvage: Salvage, head: Head): Head {
   const { frames } = head;
   const isThere = ([name, hash]: readonly [string, string]) => componentFindings(salvage, name, hash).length === 0;
   const changed: Head = {
-    ...head,
+    ...uncounted(head),
     revision: head.revision + 1,
     operation: "repair",
     leaf: isWhole(salvage, head.leaf) ? head.leaf : lastWholeLeaf(salvage, head),

@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { type Head, messageOf, TroupeError } from "../../kernel/index.js";
+import { type Head, isConversation, messageOf, miscounted, TroupeError } from "../../kernel/index.js";
 import type { StoreReader } from "../contract.js";
 import { readHistory } from "../history.js";
 import { acquireStoreLock } from "../lock.js";
@@ -109,7 +109,7 @@ export function verifySession(state: RawStore, sessionId: string): SessionReport
 export function sessionFindings(reader: StoreReader, head: Head): Finding[] {
   const { sessionId, leaf, frames = [], components } = head;
   return [
-    ...historyFindings(reader, "history", leaf),
+    ...historyFindings(reader, "history", leaf, head.messageCount),
     ...frames.flatMap((left) => historyFindings(reader, `frame ${left.frameId}`, left.leaf)),
     ...Object.entries(components).flatMap(([name, hash]) => componentFindings(reader, `component ${name}`, hash)),
     ...journalFindings(reader, sessionId),
@@ -120,10 +120,13 @@ export function journalFindings(reader: Pick<StoreReader, "journal">, sessionId:
   return attempt("journal", () => reader.journal(sessionId));
 }
 
-function historyFindings(reader: StoreReader, where: string, leaf: string | null): Finding[] {
+function historyFindings(reader: StoreReader, where: string, leaf: string | null, counted?: number): Finding[] {
   const attachments = new Set<string>();
   const findings = attempt(where, () => {
-    for (const { parts } of readHistory(reader, leaf)) {
+    const messages = readHistory(reader, leaf);
+    const count = messages.filter(isConversation).length;
+    if (counted !== undefined && counted !== count) throw miscounted(leaf, count, counted);
+    for (const { parts } of messages) {
       for (const part of parts) {
         if (part.type === "attachment" && part.source.kind === "stored") attachments.add(part.source.hash);
       }

@@ -1,4 +1,12 @@
-import { type Head, type ImportWrite, nodeId, parseNodeId, type Segment, segmentId } from "../../kernel/index.js";
+import {
+  type Head,
+  type ImportWrite,
+  nodeId,
+  parseNodeId,
+  type Segment,
+  segmentId,
+  uncounted,
+} from "../../kernel/index.js";
 import { encode } from "../../wire/index.js";
 import { isExportFile, readingFile } from "./export-file.js";
 import { readExportJson } from "./export-json.js";
@@ -93,7 +101,7 @@ function renamedSegment({ id, parent, messages }: Segment, names: Names): Segmen
 function renamedHead(head: Head, names: Names): Head {
   const { frames, parent } = head;
   return {
-    ...head,
+    ...uncounted(head),
     operation: `import:${head.sessionId}@${head.revision}`,
     leaf: renamedNode(head.leaf, names),
     ...(frames && { frames: frames.map((frame) => ({ ...frame, leaf: renamedNode(frame.leaf, names) })) }),
