@@ -7,7 +7,7 @@ import { haveAttachments } from "./blobs.js";
  * and forking cost the same at any length, and so does a turn whose model is given only the last few.
  */
 export class SessionHistory {
-  readonly #store: StoreClient;
+  readonly #store: Pick<StoreClient, "tail">;
   /** The end of it, as far as it was read. */
   #read: Message[] = [];
   /** The node before those; null when they are all. */
@@ -19,7 +19,7 @@ export class SessionHistory {
   #frame = 0;
   #hasAttachments = false;
 
-  constructor(store: StoreClient, head: Head | undefined) {
+  constructor(store: Pick<StoreClient, "tail">, head: Pick<Head, "leaf" | "messageCount"> | undefined) {
     this.#store = store;
     this.#before = head?.leaf ?? null;
     this.#known = this.#before === null ? 0 : head?.messageCount;

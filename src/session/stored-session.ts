@@ -65,7 +65,7 @@ export class StoredSession {
 
   constructor(parts: StoredParts) {
     this.#parts = parts;
-    this.#head = parts.head && { ...parts.head, ledger: ledgerOf(parts.head) };
+    this.#head = parts.head && withLedger(parts.head);
   }
 
   /** Undefined until something is stored. */
@@ -262,6 +262,12 @@ export class StoredSession {
     });
     return unsaved;
   }
+}
+
+/** A head of an older release says what was spent in another way. What is not there is not added: parking is no change. */
+function withLedger(head: Head): Head {
+  const ledger = ledgerOf(head);
+  return ledger.length === 0 && head.ledger === undefined ? head : { ...head, ledger };
 }
 
 /** A plugin's state that was captured and is not stored. */

@@ -20,6 +20,7 @@ const inline = (content: string, mediaType = "text/plain") =>
   ({ type: "attachment", source: { kind: "inline", mediaType, bytes: bytes(content) } }) as const;
 const url = (address: string) =>
   ({ type: "attachment", source: { kind: "url", mediaType: "image/png", url: address } }) as const;
+const note = { kind: "message", message: { role: "user", text: "By the way." } } as const;
 const toldIn = ({ text: told }: TurnResult) => JSON.parse(told);
 const told = async (session: Session, input: TurnInput, options = {}) => toldIn(await session.turn(input, options));
 
@@ -68,6 +69,30 @@ describe("an attachment", () => {
     const plain = await records("plain");
     expect(await records({ items: [inline("new")] })).toEqual([1, (plain[1] as number) + 1]);
     expect(await records("next")).toEqual(plain);
+  });
+
+  test("of a turn that is refused, or was there before, is not stored with something else", async () => {
+    const troupe = await startTroupe({ sessionWorkers: 1, plugins: [{ module: plugin("late"), ...PATIENT }] });
+    const session = await troupe.session("s");
+    const stored = async (act: () => PromiseLike<unknown>) => {
+      const before = (await troupe.stats()).store.records;
+      await act();
+      return (await troupe.stats()).store.records - before;
+    };
+    const keyed = { items: [text("once"), inline("once")] };
+    await session.turn(keyed, { key: "once" });
+    const plain = await stored(() => session.append({ nodes: [note] }));
+    expect((await refusalOf(session.turn({ items: [text("refuse it"), inline("refused")] }))).code).toBe(
+      "plugin_prepare_turn",
+    );
+    expect(await stored(() => session.append({ nodes: [note] }))).toBe(plain);
+    await session.turn(keyed, { key: "once" });
+    expect(await stored(() => session.append({ nodes: [note] }))).toBe(plain);
+    const missing = { type: "attachment", source: { kind: "stored", mediaType: "text/plain", hash: "none" } } as const;
+    // Recorded as invalid: the head and its message, and what the plugin notes of it.
+    expect(await stored(() => session.turn({ items: [inline("half"), missing] }))).toBe(
+      await stored(() => session.turn({ items: [missing] })),
+    );
   });
 
   test("that is stored already is named by its hash", async () => {

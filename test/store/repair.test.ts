@@ -321,3 +321,30 @@ test("a second repair keeps the file of the first", () => {
   const backend = opened(path);
   expect(["a", "b"].map((id) => textsIn(backend, id).length)).toEqual([3, 3]);
 });
+
+test("a head that counts other messages than lead to its leaf is found, and counts none after a repair", () => {
+  const path = temporaryFolder();
+  const backend = openLmdb(path);
+  for (const [id, messageCount] of [
+    ["right", 1],
+    ["wrong", 7],
+  ] as const) {
+    const one = turn(id, 1);
+    const segment = { id: `${id}@1`, bytes: segmentBytes(`${id}@1`, null, ["hello"]) };
+    commit(backend, { ...one, head: { ...one.head, messageCount }, segment });
+  }
+  backend.close();
+  expect(verifyStore(path).sessions).toEqual([
+    { sessionId: "right", ok: true, findings: [] },
+    {
+      sessionId: "wrong",
+      ok: false,
+      findings: [{ where: "history", code: "history_damaged", message: expect.stringContaining("and not 7") }],
+    },
+  ]);
+  expect(repairStore(path).changed).toBe(true);
+  const repairedStore = opened(path);
+  expect(repairedStore.head("right")).toMatchObject({ messageCount: 1, revision: 1 });
+  expect(repairedStore.head("wrong")).not.toHaveProperty("messageCount");
+  expect(verifyStore(path).sessions.every(({ ok }) => ok)).toBe(true);
+});
