@@ -88,7 +88,10 @@ describe("an attachment", () => {
     expect(await stored(() => session.append({ nodes: [note] }))).toBe(plain);
     await session.turn(keyed, { key: "once" });
     expect(await stored(() => session.append({ nodes: [note] }))).toBe(plain);
-    const missing = { type: "attachment", source: { kind: "stored", mediaType: "text/plain", hash: "none" } } as const;
+    const missing = {
+      type: "attachment",
+      source: { kind: "stored", mediaType: "text/plain", hash: "A".repeat(43), bytes: 1 },
+    } as const;
     // Recorded as invalid: the head and its message, and what the plugin notes of it.
     expect(await stored(() => session.turn({ items: [inline("half"), missing] }))).toBe(
       await stored(() => session.turn({ items: [missing] })),
