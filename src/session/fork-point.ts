@@ -2,6 +2,8 @@ import type { Head } from "../kernel/index.js";
 import { type Message, parseNodeId, TroupeError, textOf, turnOfMessage } from "../kernel/index.js";
 import type { MessageNode, StoreClient } from "../store/index.js";
 import type { TreeMessage } from "./protocol.js";
+import type { Session } from "./session.js";
+import type { SessionSnapshot } from "./session-parts.js";
 
 /** How much of a message a tree shows. */
 const PREVIEW = 120;
@@ -13,7 +15,7 @@ const STRIDE = 32;
  * session does not lead to, and `node_unanswered` inside a step, where a tool call has no result yet: no model takes
  * such a conversation.
  */
-export async function turnAtNode(store: StoreClient, head: Head | undefined, node: string): Promise<number> {
+async function turnAtNode(store: StoreClient, head: Head | undefined, node: string): Promise<number> {
   if (head === undefined || !(await leadsTo(store, head, node))) {
     const details = { sessionId: head?.sessionId, node };
     throw new TroupeError("node_unknown", `The session does not lead to a node ${node}.`, { details });
@@ -34,6 +36,33 @@ export async function turnAtNode(store: StoreClient, head: Head | undefined, nod
     at = before;
   }
   return 0;
+}
+
+/**
+ * What a fork needs. State is captured now unless a turn is running: then the child gets the last commit's. Only of the
+ * head is it kept, so that a fork `at` a node of the past gets it too.
+ */
+export async function snapshotOf(
+  session: Session,
+  { live, at }: { readonly live: boolean; readonly at?: string | undefined },
+): Promise<SessionSnapshot> {
+  if (live) await Promise.all([session.hooks.capture(), session.captureExecution()]);
+  const { stored, services, id: sessionId, turnIndex } = session;
+  const unsaved: Record<string, Uint8Array> = {};
+  const components = { ...stored.head?.components };
+  if (live) {
+    for (const [name, bytes] of stored.changes()) {
+      delete components[name];
+      if (bytes !== null) unsaved[name] = bytes;
+    }
+  }
+  return {
+    parent: { sessionId, leaf: at ?? stored.leaf },
+    messageCount: at === undefined ? stored.head?.messageCount : undefined,
+    turnIndex: at === undefined ? turnIndex : await turnAtNode(services.store, stored.head, at),
+    components,
+    unsaved,
+  };
 }
 
 /** Most forks are of what the session leads to itself; only for others is every session looked at. */

@@ -22,6 +22,7 @@ import {
 import type { HostRelay } from "./host-relay.js";
 import { createSessionFrom, trace } from "./perform.js";
 import type { Session } from "./session.js";
+import { addInput, takeFirstInput } from "./session-intake.js";
 import { visibleSession } from "./visibility.js";
 
 /** A host service asked for, in the name of a plugin's call. */
@@ -121,12 +122,12 @@ async function ownCall(session: Session, { pluginId, method, args }: HostCallReq
       if (typeof args[2] !== "boolean") throw invalid(method, "say whether the tools are to be present");
       return toolsChanged(session, () => tools.setMembership(names(method, args[1]), args[2] as boolean));
     case "takeFirstTurnInput":
-      return session.takeFirstInput();
+      return takeFirstInput(session);
     case "injectTurnInput": {
       const { id, text } = (args[1] ?? {}) as { id?: unknown; text?: unknown };
       if (typeof text !== "string") throw invalid(method, "an input needs a text");
       if (id !== undefined && typeof id !== "string") throw invalid(method, "an input's id is a string");
-      await session.addInput({ text, items: undefined, key: id, boundary: "after_work" });
+      await addInput(session, { text, items: undefined, key: id, boundary: "after_work" });
       return undefined;
     }
     case "appendSessionNodes": {

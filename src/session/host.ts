@@ -8,7 +8,7 @@ import { encode, Lane, type Served } from "../wire/index.js";
 import { ActiveTurn, suspension } from "./active-turns.js";
 import { SessionActor } from "./actor.js";
 import { NO_EXTRAS } from "./admission.js";
-import { treeMessage } from "./fork-point.js";
+import { snapshotOf, treeMessage } from "./fork-point.js";
 import { threadHeap } from "./heap.js";
 import { checkPluginIds, loadModels, makeLinks, otherTools } from "./host-parts.js";
 import type { HostRelay, HostRelayMethod } from "./host-relay.js";
@@ -243,7 +243,7 @@ export class SessionHost {
     return this.hold(sessionId, async (actor) => {
       const session = await actor.opened();
       const live = actor.state === "idle" || actor.state === "parking";
-      return encode(await session.snapshot({ live, at }));
+      return encode(await snapshotOf(session, { live, at }));
     });
   }
 

@@ -5,6 +5,8 @@ import { SessionHost } from "./host.js";
 import { serveHostCall } from "./host-services.js";
 import type { SessionSurface, SessionWorkerService } from "./protocol.js";
 import type { Session } from "./session.js";
+import { storedMessages } from "./session-graph.js";
+import { cancelInput } from "./session-intake.js";
 
 /** The session worker's side of everything the main thread asks of it. */
 export function serveSessions(parentPort: MessagePort, options: { readonly toolEntry: URL }): void {
@@ -33,7 +35,7 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
       return { sessionId, parentSessionId: parentId ?? null, config };
     },
     view: ({ sessionId }) => configured().use(sessionId, (session) => session.view()),
-    messages: ({ sessionId, range }) => configured().use(sessionId, (session) => session.storedMessages(range)),
+    messages: ({ sessionId, range }) => configured().use(sessionId, (session) => storedMessages(session, range)),
     tree: ({ sessionId }) => configured().tree(sessionId),
     resume: ({ sessionId }) => configured().use(sessionId, (session) => session.resume()),
     spending: ({ sessionId }) => configured().use(sessionId, (session) => session.spending.report()),
@@ -47,7 +49,7 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
     hostCall: ({ sessionId, ...call }) => configured().use(sessionId, (session) => serveHostCall(session, call)),
     addInput: ({ sessionId, ...input }) => configured().hold(sessionId, (actor) => actor.addInput(input)),
     inputs: ({ sessionId }) => configured().use(sessionId, (session) => session.inputs.untaken),
-    cancelInput: ({ sessionId, named }) => configured().use(sessionId, (session) => session.cancelInput(named)),
+    cancelInput: ({ sessionId, named }) => configured().use(sessionId, (session) => cancelInput(session, named)),
     completeTool: ({ sessionId, key, output }) =>
       configured().use(sessionId, (session) => session.completeTool(key, output)),
     observe: ({ sessionId, reader, cursor }) =>

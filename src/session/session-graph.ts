@@ -2,13 +2,16 @@ import {
   type AppendNode,
   type AppendRequest,
   type AppendResult,
+  isConversation,
   type Message,
   messageOfNode,
   nodeId,
   type Origin,
   segmentId,
+  TroupeError,
 } from "../kernel/index.js";
 import { COMPONENT } from "./components.js";
+import type { MessageRange } from "./protocol.js";
 import type { KeepAppend } from "./receipts.js";
 import type { SessionHistory } from "./session-history.js";
 import type { SessionInputs } from "./session-inputs.js";
@@ -89,6 +92,21 @@ export async function openFrame(
     };
   });
   session.invalidate();
+}
+
+/** Messages of any frame as they are stored, the running turn's not among them. */
+export async function storedMessages(
+  { id, stored, past, services }: GrowingSession,
+  { from = 0, to, frameId = stored.frameId, records = false }: MessageRange,
+): Promise<readonly Message[]> {
+  const { head } = stored;
+  const current = frameId === stored.frameId;
+  const leaf = current ? stored.leaf : head?.frames?.find((left) => left.frameId === frameId)?.leaf;
+  if (leaf === undefined)
+    throw new TroupeError("frame_unknown", `Session ${id} has no frame ${frameId}.`, { details: { frameId } });
+  if (current && !records) return past.slice(from, to);
+  const path = await services.store.history(leaf);
+  return (records ? path : path.filter(isConversation)).slice(from, to);
 }
 
 function segmentOf(

@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import {
   type AppendNode,
   type AppendRequest,
@@ -6,7 +5,6 @@ import {
   type Authority,
   addLedgers,
   addUsage,
-  isConversation,
   isZeroUsage,
   type Json,
   type Ledger,
@@ -14,7 +12,6 @@ import {
   type Message,
   NO_USAGE,
   type Origin,
-  type Part,
   type PendingInput,
   PromptCache,
   type PromptLayer,
@@ -33,27 +30,18 @@ import type { SessionView } from "../plugin/index.js";
 import { sealEnvelope } from "../store/index.js";
 import type { SessionTools } from "../tools/index.js";
 import { encode } from "../wire/index.js";
-import { attachedTo, Blobs, storedParts } from "./blobs.js";
+import { Blobs } from "./blobs.js";
 import { SessionCatalog } from "./catalog.js";
 import { answerKeyOf, Completions } from "./completions.js";
-import { COMPONENT, ComponentReader } from "./components.js";
-import { turnAtNode } from "./fork-point.js";
+import { COMPONENT } from "./components.js";
 import { SessionHooks } from "./hooks.js";
 import type { UnfinishedTurn } from "./journal.js";
-import type { MessageRange, SessionPluginOptions } from "./protocol.js";
+import type { SessionPluginOptions } from "./protocol.js";
 import { Receipts } from "./receipts.js";
 import { appendNodes, openFrame } from "./session-graph.js";
 import { SessionHistory } from "./session-history.js";
 import type { SessionInputs } from "./session-inputs.js";
-import type {
-  InputRequest,
-  NewFrame,
-  RunningTurn,
-  SessionParts,
-  SessionServices,
-  SessionSnapshot,
-  TurnCommit,
-} from "./session-parts.js";
+import type { NewFrame, RunningTurn, SessionParts, SessionServices, TurnCommit } from "./session-parts.js";
 import type { SessionProtocol } from "./session-protocol.js";
 import { Spending, type SpendingReport } from "./spending.js";
 import { StoredSession } from "./stored-session.js";
@@ -214,24 +202,6 @@ export class Session {
     return this.past.slice(from, to, () => this.running?.messages ?? []);
   }
 
-  /** Messages of any frame as they are stored, the running turn's not among them. */
-  async storedMessages({
-    from = 0,
-    to,
-    frameId = this.frameId,
-    records = false,
-  }: MessageRange): Promise<readonly Message[]> {
-    const current = frameId === this.frameId;
-    const leaf = current
-      ? this.stored.head?.leaf
-      : this.stored.head?.frames?.find((left) => left.frameId === frameId)?.leaf;
-    if (leaf === undefined && !(current && this.stored.head === undefined))
-      throw new TroupeError("frame_unknown", `Session ${this.id} has no frame ${frameId}.`, { details: { frameId } });
-    if (current && !records) return this.past.slice(from, to);
-    const path = await this.services.store.history(leaf ?? null);
-    return (records ? path : path.filter(isConversation)).slice(from, to);
-  }
-
   /** Stores a turn in one atomic write and adopts it; resolves when it is durable. `spent`: its own calls, by model. */
   async commit(
     summary: TurnSummary,
@@ -279,53 +249,6 @@ export class Session {
     const [inputId, ...others] = inputIds;
     const turnId = inputId === undefined || others.length > 0 ? undefined : turnOfFrameTask(inputId);
     return turnId === undefined ? undefined : this.#turnKeys.leftOff(this.stored.head, turnId);
-  }
-
-  /**
-   * Lets an input wait: for the running turn when there is one and it may still take it, otherwise for the next. Stored
-   * before it is answered.
-   */
-  async addInput(request: InputRequest): Promise<PendingInput> {
-    if (request.items === undefined) return this.#addInput(request);
-    const parts = await storedParts(this.blobs, request.items);
-    try {
-      return await this.#addInput({ ...request, parts });
-    } finally {
-      this.blobs.release(attachedTo(parts));
-    }
-  }
-
-  async #addInput({
-    text,
-    parts,
-    key,
-    boundary,
-  }: InputRequest & { readonly parts?: readonly Part[] }): Promise<PendingInput> {
-    const { running } = this;
-    // A turn that is about to be taken up again has its checkpoints before it.
-    const turnId = running === undefined ? this.unfinished?.turnId : running.stored ? undefined : running.turnId;
-    const waitsFor: PendingInput["waitsFor"] =
-      boundary === undefined || turnId === undefined
-        ? { kind: "next_turn" }
-        : { kind: "active_turn", turnId, boundary };
-    const input = this.inputs.add({
-      id: randomUUID(),
-      text,
-      waitsFor,
-      ...(parts !== undefined && { parts }),
-      ...(key !== undefined && { key }),
-    });
-    this.inputsChanged(this.inputs.pending);
-    await this.store("input");
-    return input;
-  }
-
-  async cancelInput(named: string): Promise<"cancelled" | "not_found" | "already_taken"> {
-    const result = this.inputs.cancel(named);
-    if (result !== "cancelled") return result;
-    this.inputsChanged(this.inputs.pending);
-    await this.store("input");
-    return result;
   }
 
   /** Stored with the next commit. */
@@ -420,30 +343,6 @@ export class Session {
     return openFrame(this, frame);
   }
 
-  /**
-   * What a fork needs. State is captured now unless a turn is running: then the child gets the last commit's. Only of
-   * the head is it kept, so that a fork `at` a node of the past gets it too.
-   */
-  async snapshot(options: { readonly live: boolean; readonly at?: string | undefined }): Promise<SessionSnapshot> {
-    if (options.live) await Promise.all([this.hooks.capture(), this.captureExecution()]);
-    const unsaved: Record<string, Uint8Array> = {};
-    const components = { ...this.stored.head?.components };
-    if (options.live) {
-      for (const [name, bytes] of this.stored.changes()) {
-        delete components[name];
-        if (bytes !== null) unsaved[name] = bytes;
-      }
-    }
-    const { at } = options;
-    return {
-      parent: { sessionId: this.id, leaf: at ?? this.stored.head?.leaf ?? null },
-      messageCount: at === undefined ? this.stored.head?.messageCount : undefined,
-      turnIndex: at === undefined ? this.turnIndex : await turnAtNode(this.services.store, this.stored.head, at),
-      components,
-      unsaved,
-    };
-  }
-
   /** Says what the session may spend, at once: a turn that waits for it goes on. */
   async setBudget(budget: SessionBudget | null): Promise<SpendingReport> {
     this.stored.change(COMPONENT.budget, encode({ budget }));
@@ -497,18 +396,6 @@ export class Session {
   async restoreExecution(state: Uint8Array | null): Promise<void> {
     await this.protocol.restoreExecution(state);
     this.stored.change(COMPONENT.execution, state);
-  }
-
-  /** What was left for the first turn; taken once. */
-  async takeFirstInput(): Promise<string | null> {
-    const stored = () => this.stored.head?.components[COMPONENT.firstInput];
-    if (stored() === undefined || this.stored.isChanged(COMPONENT.firstInput)) return null;
-    const reader = new ComponentReader(this.services.store, this.stored.head);
-    // Given up before it is read: whoever asks meanwhile finds it taken.
-    this.stored.change(COMPONENT.firstInput, null);
-    const input = await reader.value<string>(COMPONENT.firstInput);
-    await this.storeBetweenTurns("first_input");
-    return input ?? null;
   }
 
   /** Counts usage that is not of the session's own turns. Written with the running turn, or else at once. */

@@ -1,0 +1,67 @@
+import { randomUUID } from "node:crypto";
+import type { Part, PendingInput } from "../kernel/index.js";
+import { attachedTo, storedParts } from "./blobs.js";
+import { COMPONENT, ComponentReader } from "./components.js";
+import type { Session } from "./session.js";
+import type { InputRequest } from "./session-parts.js";
+
+/**
+ * Lets an input wait: for the running turn when there is one and it may still take it, otherwise for the next. Stored
+ * before it is answered.
+ */
+export async function addInput(session: Session, request: InputRequest): Promise<PendingInput> {
+  if (request.items === undefined) return addParts(session, request);
+  const { blobs } = session;
+  const parts = await storedParts(blobs, request.items);
+  try {
+    return await addParts(session, request, parts);
+  } finally {
+    blobs.release(attachedTo(parts));
+  }
+}
+
+async function addParts(
+  session: Session,
+  { text, key, boundary }: InputRequest,
+  parts?: readonly Part[],
+): Promise<PendingInput> {
+  const { running, unfinished, inputs } = session;
+  // A turn that is about to be taken up again has its checkpoints before it.
+  const turnId = running === undefined ? unfinished?.turnId : running.stored ? undefined : running.turnId;
+  const waitsFor: PendingInput["waitsFor"] =
+    boundary === undefined || turnId === undefined ? { kind: "next_turn" } : { kind: "active_turn", turnId, boundary };
+  const input = inputs.add({
+    id: randomUUID(),
+    text,
+    waitsFor,
+    ...(parts !== undefined && { parts }),
+    ...(key !== undefined && { key }),
+  });
+  session.inputsChanged(inputs.pending);
+  await session.store("input");
+  return input;
+}
+
+export async function cancelInput(
+  session: Session,
+  named: string,
+): Promise<"cancelled" | "not_found" | "already_taken"> {
+  const result = session.inputs.cancel(named);
+  if (result !== "cancelled") return result;
+  session.inputsChanged(session.inputs.pending);
+  await session.store("input");
+  return result;
+}
+
+/** What was left for the first turn; taken once. */
+export async function takeFirstInput(session: Session): Promise<string | null> {
+  const { stored, services } = session;
+  if (stored.head?.components[COMPONENT.firstInput] === undefined || stored.isChanged(COMPONENT.firstInput))
+    return null;
+  const reader = new ComponentReader(services.store, stored.head);
+  // Given up before it is read: whoever asks meanwhile finds it taken.
+  stored.change(COMPONENT.firstInput, null);
+  const input = await reader.value<string>(COMPONENT.firstInput);
+  await session.storeBetweenTurns("first_input");
+  return input ?? null;
+}
