@@ -6,8 +6,20 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** Tests whose plugins write down what parking is: that their session was brought back. */
-const WRITE_DOWN_RETURNS = [/the example opened\.js/, /registration\.test\.ts > (before all|.* sessionReady comes)/];
+/** Tests that differ for a reason. */
+const EXPLAINED = [
+  // Their plugins write down what parking is: that the session was brought back.
+  /the example opened\.js/,
+  /registration\.test\.ts > (before all|.* sessionReady comes)/,
+  // Two runtimes at once, in an order of their own; a thread that is killed at any moment; a deadline that passes.
+  /crash-matrix\.test\.ts/,
+  /store-death\.test\.ts/,
+  /a capture whose answer came too late/,
+  // The number of a thread is the tool's result.
+  /tools\.test\.ts > tools > a pool tool/,
+  // A plugin writes down the fingerprint of what was last captured of it, before anything of its session was stored.
+  /is each kind's composite/,
+];
 
 const folder = mkdtempSync(join(tmpdir(), "troupe-rows-"));
 process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
@@ -48,10 +60,10 @@ const differ = both.filter((store) => inMemory.get(store) !== parked.get(store))
 const files = [...new Set(differ.map((store) => store.slice(0, store.indexOf(" > "))))];
 const again = files.length === 0 ? new Map() : await rowsOf("in memory again", files);
 const steady = differ.filter((store) => again.get(store) === inMemory.get(store));
-const unexplained = steady.filter((store) => !WRITE_DOWN_RETURNS.some((known) => known.test(store)));
+const unexplained = steady.filter((store) => !EXPLAINED.some((known) => known.test(store)));
 console.log(`
 ${both.length} stores compared: ${both.length - differ.length} the same to the byte,
 ${differ.length - steady.length} not the same twice in memory either,
-${steady.length - unexplained.length} of plugins that write down that their session was brought back,
+${steady.length - unexplained.length} different for a reason that test/rows.mjs gives,
 ${unexplained.length} different${unexplained.map((store) => `\n  ${store}`).join("")}`);
 process.exitCode = unexplained.length === 0 ? 0 : 1;

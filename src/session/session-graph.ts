@@ -50,6 +50,7 @@ export async function appendNodes(
   }
   await session.protocol.append(nodes);
   if (nodes.length === 0) return { status: "appended", nodeIds: [], leafNodeId: leaf ?? "" };
+  if (session.past.known === undefined) await session.past.count();
   let result: AppendResult | undefined;
   await stored.write((previous, revision) => {
     if (stored.frameId !== frameId) return undefined;

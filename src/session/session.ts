@@ -208,6 +208,7 @@ export class Session {
     messages: readonly Message[],
     { spent, modelCallRecords, name, before, call, entering }: TurnCommit,
   ): Promise<number> {
+    if (this.past.known === undefined) await this.past.count();
     const written = await this.stored.write((previous, revision) => {
       if (name !== undefined) {
         const result = { ...summary, sessionId: this.id, revision, modelCallRecords, ...(before && { before }) };

@@ -200,7 +200,8 @@ export class StoredSession {
     const usage = this.#unwrittenUsage;
     const applied = applyComponents(previous?.components ?? {}, components);
     const ledger = addLedgers(addLedgers(previous?.ledger ?? [], spent), usage);
-    const counted = changes?.leaf === null ? 0 : messageCount();
+    // Only with messages: what somebody has counted in passing is not known to a session that was parked meanwhile.
+    const counted = changes?.leaf === null ? 0 : segment && messageCount();
     const head: Head = {
       sessionId: id,
       leaf: null,
