@@ -314,9 +314,9 @@ export class Session {
     if (this.services.journals) await this.stored.clearJournal();
   }
 
-  /** Stores what changed beside the history, also for a session that was never stored. */
+  /** Stores what changed beside the history, also for a session that was never stored; another write may have by then. */
   async store(operation: string): Promise<void> {
-    await this.stored.write(() => ({ operation }));
+    await this.stored.write(() => (this.stored.hasChanges ? { operation } : undefined));
   }
 
   /** The same, unless a running turn will store it. */
