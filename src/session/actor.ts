@@ -219,13 +219,22 @@ export class SessionActor {
     // A command or task takes its place at once. What an action is, only the open session knows.
     if (request.kind === "query" || request.kind === "action") {
       const opened = await this.#opened;
-      if (!needsItsTurn(opened, request)) return (await settled(opened, (s) => runOperation(s, request))).receipt;
+      if (!needsItsTurn(opened, request)) return this.#answer(opened, request);
     }
     const { receipt, repeated } = await this.#post((session) => runOperation(session, request));
     if (repeated) return receipt;
     for (const input of receipt.turns)
       this.#stoppable((signal) => this.turn(input, { emit: ignore, signal })).catch(ignore);
     return receipt;
+  }
+
+  /** At once, beside what is in the mailbox: that stores what it changes in one write of its own. */
+  async #answer(session: Session, request: OperationRequest): Promise<OperationReceipt> {
+    try {
+      return (await runOperation(session, request)).receipt;
+    } finally {
+      await session.settle(() => this.state === "running").catch(ignore);
+    }
   }
 
   /** Lets an input wait for the running turn or the next; when nothing else is to be done, the next begins with it. */

@@ -258,11 +258,11 @@ export class Session {
   }
 
   /** Stores state that changed since the last commit; a session that never had a turn stays unstored unless `always`. */
-  async save({ always = false }: { readonly always?: boolean } = {}): Promise<void> {
+  async save({ always = false, unless = never }: SaveOptions = {}): Promise<void> {
     // One plugin whose state cannot be captured does not cost the others theirs.
     const captures = await Promise.allSettled([this.hooks.capture(), this.captureExecution()]);
     // A turn that began meanwhile stores it itself.
-    const wanted = () => this.#betweenTurns && this.stored.hasChanges;
+    const wanted = () => this.#betweenTurns && !unless() && this.stored.hasChanges;
     if (always || this.stored.head !== undefined)
       await this.stored.write(() => (wanted() ? { operation: "save" } : undefined));
     for (const captured of captures) if (captured.status === "rejected") throw captured.reason;
@@ -278,9 +278,10 @@ export class Session {
   /**
    * Stores what hooks changed behind the last write. Whatever was asked of a session, its answer finds everything stored:
    * what is on the disk does not depend on when a session is parked, and a crash right after takes nothing back.
+   * `unless`: somebody else is about to.
    */
-  async settle(): Promise<void> {
-    if (this.isUnsettled) await this.save();
+  async settle(unless = never): Promise<void> {
+    if (this.isUnsettled && !unless()) await this.save({ unless });
   }
 
   get #betweenTurns(): boolean {
@@ -416,6 +417,15 @@ export class Session {
     this.hooks.close();
   }
 }
+
+interface SaveOptions {
+  /** Also what was never stored. */
+  readonly always?: boolean;
+  /** Somebody else stores it, with what it is about. */
+  readonly unless?: () => boolean;
+}
+
+const never = () => false;
 
 function layersOf({ prompt: host }: SessionServices, { prompt: own }: SessionConfig): readonly PromptLayer[] {
   return [...(host === undefined ? [] : [host]), ...(own === null ? [] : [own])];
