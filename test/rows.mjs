@@ -15,6 +15,8 @@ const EXPLAINED = [
   /crash-matrix\.test\.ts/,
   /store-death\.test\.ts/,
   /a capture whose answer came too late/,
+  // Two calls at once: their hooks see whichever is done first.
+  /tool-controls\.test\.ts > before all/,
   // The number of a thread is the tool's result.
   /tools\.test\.ts > tools > a pool tool/,
   // A plugin writes down the fingerprint of what was last captured of it, before anything of its session was stored.
