@@ -31,10 +31,10 @@ export function wholeContext(messageCount: number): PreparedContext {
 
 /** The place of the oldest message of the history it has; none when it has no message of it. */
 export function firstPlace({ messages }: PreparedContext): number {
-  return Math.min(...messages.map((piece) => ("from" in piece && piece.to > piece.from ? piece.from : NOWHERE)));
+  let first = Number.POSITIVE_INFINITY;
+  for (const piece of messages) if ("from" in piece && piece.to > piece.from) first = Math.min(first, piece.from);
+  return first;
 }
-
-const NOWHERE = Number.POSITIVE_INFINITY;
 
 /** The end of a history: its messages from a place on. */
 export interface HistoryEnd {
@@ -51,9 +51,9 @@ export function contextMessages(
   { start, messages: history }: HistoryEnd,
   turnId: string,
 ): readonly Message[] {
-  const [only] = messages;
-  if (messages.length === 1 && only !== undefined && "from" in only && start === 0)
-    if (only.from === 0 && only.to === history.length) return history;
+  const [piece, ...others] = messages;
+  const isAll = piece !== undefined && "from" in piece && piece.from === 0 && piece.to === history.length;
+  if (isAll && start === 0 && others.length === 0) return history;
   return messages.flatMap((piece, index): readonly Message[] => {
     if ("from" in piece) return history.slice(Math.max(0, piece.from - start), Math.max(0, piece.to - start));
     return [{ id: `${turnId}.context.${index}`, role: piece.role, parts: [{ type: "text", text: piece.text }] }];

@@ -233,7 +233,7 @@ export class SessionActor {
     try {
       return (await runOperation(session, request)).receipt;
     } finally {
-      await session.settle(() => this.state === "running").catch(ignore);
+      await settle(session, () => this.state === "running");
     }
   }
 
@@ -385,8 +385,8 @@ async function settled<T>(session: Session, perform: (session: Session) => Promi
 }
 
 /** What cannot be captured is tried again with the next write, and a store that cannot be written to says so then. */
-function settle(session: Session): Promise<void> {
-  return session.settle().catch(ignore);
+function settle(session: Session, unless?: () => boolean): Promise<void> {
+  return session.settle(unless).catch(ignore);
 }
 
 function ignore(): void {}

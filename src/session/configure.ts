@@ -1,8 +1,8 @@
 import { asTroupeError, changeConfig, type SessionConfig, sameConfig, type TurnIssue } from "../kernel/index.js";
+import { settleOrIssue } from "./issues.js";
 import type { ConfigReceipt } from "./protocol.js";
 import { readConfigChange } from "./read-answers.js";
 import type { Session } from "./session.js";
-import { settleOrIssue } from "./turn-context.js";
 
 /**
  * Changes a session's configuration: what was asked for, then what the mutators make of it, then it is stored, then it

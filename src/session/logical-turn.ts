@@ -1,9 +1,10 @@
 import { asTroupeError, frameTaskOf, type TurnConfig, type TurnResult } from "../kernel/index.js";
 import { type Admitted, admit, NO_EXTRAS, textParts } from "./admission.js";
 import { attachedTo } from "./blobs.js";
+import { issueOf } from "./issues.js";
 import { MAX_IDLE, MAX_STRIKES, type UnfinishedTurn } from "./journal.js";
 import type { Session } from "./session.js";
-import { issueOf, type TurnRequest } from "./turn-context.js";
+import type { TurnRequest } from "./turn-context.js";
 import { turnKeyOf } from "./turn-keys.js";
 import { runOneTurn, type TurnBeginning } from "./turn-run.js";
 

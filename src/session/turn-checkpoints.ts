@@ -1,6 +1,6 @@
 import { type CheckpointKind, NO_DIRECTIVES, type TurnDirectives, type TurnEvent } from "../kernel/index.js";
+import { issueOf } from "./issues.js";
 import type { Found, PluginStates, TurnJournal } from "./journal.js";
-import { issueOf } from "./turn-context.js";
 import { replayIssue, siteDirectives, type TurnScope } from "./turn-scope.js";
 
 /** The safe points of a turn, where hooks and what was said meanwhile may change it. */

@@ -1,7 +1,7 @@
 import { frameSwitchOf, frameTaskOf, type TurnIssue, type TurnResult, type TurnSummary } from "../kernel/index.js";
 import type { FrameSwitch } from "../plugin/index.js";
+import { issueOf } from "./issues.js";
 import type { NewFrame } from "./session-parts.js";
-import { issueOf } from "./turn-context.js";
 import type { TurnKey } from "./turn-keys.js";
 import type { TurnScope } from "./turn-scope.js";
 

@@ -1,6 +1,5 @@
 import {
   type Activity,
-  asTroupeError,
   contextMessages,
   firstPlace,
   type Json,
@@ -8,13 +7,12 @@ import {
   type PreparedContext,
   type PromptContribution,
   type PromptLayer,
-  TroupeError,
   type TurnEvent,
-  type TurnIssue,
   wholeContext,
 } from "../kernel/index.js";
 import { mergeTurnOptions, type ProtocolTurnOptions, type TurnFacts } from "../plugin/index.js";
 import type { TurnCatalog } from "./catalog.js";
+import { issueOf } from "./issues.js";
 import type { TurnExtras } from "./protocol.js";
 import { readContributions, readPrepared } from "./read-answers.js";
 import type { Session } from "./session.js";
@@ -151,32 +149,6 @@ export class TurnContext {
 
 export function promptFailed(error: unknown): TurnEvent {
   return { type: "prompt_failed", issue: issueOf("plugin", "plugin_prompt", error) };
-}
-
-export function issueOf(kind: TurnIssue["kind"], code: string, error: unknown): TurnIssue {
-  const { message, details } = asTroupeError(error, code);
-  const { pluginId } = details;
-  return { kind, code, message, ...(typeof pluginId === "string" && { pluginId }) };
-}
-
-/** What was done is stored; that what its hooks changed afterwards is not is an issue of it. */
-export async function settleOrIssue(session: Session): Promise<TurnIssue[]> {
-  try {
-    await session.settle();
-    return [];
-  } catch (error) {
-    return [issueOf("plugin", session.stale ? "plugin_state_not_stored" : "plugin_capture_failed", error)];
-  }
-}
-
-/** When it fails, the call fails and nothing is stored. */
-export async function orRefused<T>(code: string, what: string, attempt: () => Promise<T>): Promise<T> {
-  try {
-    return await attempt();
-  } catch (error) {
-    const cause = asTroupeError(error, "hook_failed");
-    throw new TroupeError(code, `${what}: ${cause.message}`, { cause, retryable: cause.retryable });
-  }
 }
 
 const NO_CONTRIBUTIONS: readonly PromptContribution[] = [];

@@ -3,8 +3,9 @@ import type { Model } from "../model/index.js";
 import type { StreamEnd } from "../plugin/index.js";
 import { haveAttachments } from "./blobs.js";
 import type { TurnCatalog } from "./catalog.js";
+import { issueOf } from "./issues.js";
 import { callModel } from "./model-call.js";
-import { issueOf, promptFailed } from "./turn-context.js";
+import { promptFailed } from "./turn-context.js";
 import { replayIssue, type TurnScope } from "./turn-scope.js";
 
 /** The model calls of a turn. */

@@ -20,6 +20,7 @@ import {
 import type { FrameSwitch, TurnFacts } from "../plugin/index.js";
 import { endsHere, isSuspended } from "./active-turns.js";
 import type { Admitted } from "./admission.js";
+import { issueOf, orRefused, settleOrIssue } from "./issues.js";
 import { TurnJournal, type TurnStart, type UnfinishedTurn } from "./journal.js";
 import { NO_PLUGIN_OPTIONS, type TurnExtras } from "./protocol.js";
 import { readFrameSwitch } from "./read-protocol.js";
@@ -28,7 +29,7 @@ import type { RunningTurn } from "./session-parts.js";
 import { TurnCheckpoints } from "./turn-checkpoints.js";
 import { runTurnCode } from "./turn-code.js";
 import { commitTurn } from "./turn-commit.js";
-import { issueOf, orRefused, settleOrIssue, TurnContext, type TurnRequest } from "./turn-context.js";
+import { TurnContext, type TurnRequest } from "./turn-context.js";
 import type { TurnKey } from "./turn-keys.js";
 import { TurnModel } from "./turn-model.js";
 import { protocolHost, siteDirectives, type TurnScope } from "./turn-scope.js";
