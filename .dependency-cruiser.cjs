@@ -1,5 +1,5 @@
 /**
- * The dependency rule of DESIGN §2: kernel ← plugin ← (tools, model, store, wire, trace) ← session ← runtime ← index.
+ * The dependency rule of DESIGN §2: async ← kernel ← plugin ← (tools, model, store, wire, trace) ← session ← runtime ← index.
  * Rooms are entered by their door (index.ts) only.
  */
 const room = (...names) => `^src/(${names.join("|")})/`;
@@ -13,15 +13,24 @@ const only = (name, from, allowed) => ({
 module.exports = {
   forbidden: [
     { name: "no-cycles", severity: "error", from: {}, to: { circular: true } },
-    only("kernel-imports-no-room", room("kernel"), []),
-    only("plugin-imports-kernel", room("plugin"), [room("kernel")]),
-    only("wire-imports-below", room("wire"), [room("kernel", "plugin")]),
-    only("middle-rooms-import-below-and-wire", "^src/(?:tools|model|store|trace)/", [room("kernel", "plugin", "wire")]),
+    only("async-imports-no-room", room("async"), []),
+    only("kernel-imports-types-of-async", room("kernel"), [room("async")]),
+    {
+      name: "kernel-knows-time-by-type-only",
+      severity: "error",
+      from: { path: room("kernel") },
+      to: { path: room("async"), dependencyTypesNot: ["type-only"] },
+    },
+    only("plugin-imports-below", room("plugin"), [room("async", "kernel")]),
+    only("wire-imports-below", room("wire"), [room("async", "kernel", "plugin")]),
+    only("middle-rooms-import-below-and-wire", "^src/(?:tools|model|store|trace)/", [
+      room("async", "kernel", "plugin", "wire"),
+    ]),
     only("session-imports-below", room("session"), [
-      room("kernel", "plugin", "tools", "model", "store", "wire", "trace"),
+      room("async", "kernel", "plugin", "tools", "model", "store", "wire", "trace"),
     ]),
     only("runtime-imports-below", room("runtime"), [
-      room("kernel", "plugin", "tools", "model", "store", "wire", "trace", "session"),
+      room("async", "kernel", "plugin", "tools", "model", "store", "wire", "trace", "session"),
     ]),
     {
       name: "rooms-have-one-door",

@@ -1,0 +1,43 @@
+import { setMaxListeners } from "node:events";
+import { ignore } from "./ignore.js";
+
+/**
+ * Calls `listener` when the signal aborts, at once if it has already. The function it returns takes the listener off,
+ * so that a signal that lives longer does not keep it.
+ */
+export function onAbort(signal: AbortSignal | undefined, listener: () => void): () => void {
+  if (signal === undefined) return ignore;
+  if (signal.aborted) {
+    listener();
+    return ignore;
+  }
+  // One signal may serve any number of calls: from the eleventh listener on Node would warn of a leak.
+  if (!quiet.has(signal)) {
+    setMaxListeners(0, signal);
+    quiet.add(signal);
+  }
+  signal.addEventListener("abort", listener, { once: true });
+  return () => signal.removeEventListener("abort", listener);
+}
+const quiet = new WeakSet<AbortSignal>();
+
+/**
+ * Aborts the controller with the signal, for the same reason, until the function it returns is called. Not
+ * `AbortSignal.any`: a signal made by it is kept as long as the signals it was made of.
+ */
+export function abortWith(controller: AbortController, signal: AbortSignal | undefined): () => void {
+  return onAbort(signal, () => controller.abort(signal?.reason));
+}
+
+/** An abort ends the wait even when the called side ignores its signal. Rejects with the reason, or what `errorOf` makes of it. */
+export function untilAborted<T>(
+  calling: Promise<T>,
+  signal: AbortSignal | undefined,
+  errorOf: (signal: AbortSignal) => unknown = ({ reason }) => reason,
+): Promise<T> {
+  if (signal === undefined) return calling;
+  return new Promise((resolve, reject) => {
+    const letGo = onAbort(signal, () => reject(errorOf(signal)));
+    calling.then(resolve, reject).finally(letGo);
+  });
+}

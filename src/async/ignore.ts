@@ -1,0 +1,2 @@
+/** Takes whatever comes and does nothing with it: for errors that another place tells, and listeners nobody set. */
+export function ignore(): void {}

@@ -1,0 +1,13 @@
+/**
+ * The lowest room: promises, signals and time, each idea in a file of its own. Knows nothing of sessions, turns or
+ * threads. Time and chance come by a {@link Clock} that every thread is made with and hands on; nothing in `src/` reads
+ * them from anywhere else.
+ */
+export { abortWith, onAbort, untilAborted } from "./abortable.js";
+export { type Clock, systemClock, type Timer } from "./clock.js";
+export { type Deferred, deferred } from "./deferred.js";
+export { ignore } from "./ignore.js";
+export { type Patience, persist } from "./patience.js";
+export { ReaderQueue, type ReaderQueueOptions, type Unread } from "./reader-queue.js";
+export { Serial } from "./serial.js";
+export { loopTurn, type SleepOptions, sleep, within } from "./sleep.js";
