@@ -1,4 +1,5 @@
 export * from "./activity.js";
+export * from "./activity-buffer.js";
 export * from "./budget.js";
 export * from "./checkpoint.js";
 export * from "./commit.js";

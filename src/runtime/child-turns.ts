@@ -1,5 +1,7 @@
 import {
   type Activity,
+  ActivityBuffer,
+  activitiesUpTo,
   addEntry,
   type Ledger,
   ledgerSince,
@@ -11,11 +13,10 @@ import {
   type Usage,
   usageOfCall,
 } from "../kernel/index.js";
-import { joinDeltas } from "../session/index.js";
 import type { Turn } from "./turn.js";
 
 /** Activities kept for a reader of a turn's events. */
-const KEPT = 1_024;
+const KEPT = activitiesUpTo(1_024);
 /** Ended turns whose result or events nobody has fetched yet. */
 const MAX_ENDED = 256;
 
@@ -30,10 +31,9 @@ interface ChildTurn extends ChildTurnRef {
   readonly turn: Turn;
   /** Resolves when the turn is over and its usage was told; never rejects. */
   readonly over: Promise<void>;
-  readonly kept: Activity[];
+  readonly kept: ActivityBuffer<Activity>;
   /** Readers that wait for something to happen. */
   readonly waiting: (() => void)[];
-  missed: number;
   ended: boolean;
   /** Its result was fetched; its events may still be read. */
   fetched: boolean;
@@ -83,9 +83,8 @@ export class ChildTurns {
       over: new Promise<void>((resolve) => {
         over = resolve;
       }),
-      kept: [],
+      kept: new ActivityBuffer(KEPT),
       waiting: [],
-      missed: 0,
       ended: false,
       fetched: false,
       read: !streams,
@@ -113,12 +112,10 @@ export class ChildTurns {
   async events(ref: ChildTurnRef): Promise<readonly Activity[] | null> {
     const child = this.#turns.get(keyOf(ref));
     if (child === undefined) return null;
-    while (child.kept.length === 0 && !child.ended) {
+    while (child.kept.entries.length === 0 && !child.ended) {
       await new Promise<void>((resolve) => child.waiting.push(resolve));
     }
-    const batch: Activity[] = child.missed > 0 ? [{ type: "gap", missed: child.missed }] : [];
-    child.missed = 0;
-    batch.push(...child.kept.splice(0));
+    const batch = child.kept.takeAll();
     if (batch.length > 0) return batch;
     child.read = true;
     this.#forgetIfDone(child);
@@ -140,7 +137,9 @@ export class ChildTurns {
     try {
       for await (const activity of child.turn) {
         bill.saw(activity);
-        if (!child.read) keep(child, activity);
+        if (child.read) continue;
+        child.kept.push(activity);
+        wakeReaders(child);
       }
     } catch {
       // Whoever fetches the result gets the error.
@@ -204,18 +203,6 @@ function ledgerOfCalls(records: readonly ModelCallRecord[]): Ledger {
 
 function keyOf({ from, turnId }: ChildTurnRef): string {
   return JSON.stringify([from, turnId]);
-}
-
-function keep(child: ChildTurn, activity: Activity): void {
-  const last = child.kept[child.kept.length - 1];
-  const joined = last === undefined ? undefined : joinDeltas(last, activity);
-  if (joined !== undefined) child.kept[child.kept.length - 1] = joined;
-  else child.kept.push(activity);
-  if (child.kept.length > KEPT) {
-    child.kept.shift();
-    child.missed++;
-  }
-  wakeReaders(child);
 }
 
 function wakeReaders({ waiting }: ChildTurn): void {

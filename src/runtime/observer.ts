@@ -1,8 +1,16 @@
-import type { Activity, TroupeError } from "../kernel/index.js";
-import { joinDeltas, type Observed } from "../session/index.js";
+import { ActivityBuffer, type BufferRules, type TroupeError } from "../kernel/index.js";
+import { joinEvents, type Observed } from "../session/index.js";
 
-/** Events one reader may leave unread before the oldest are given up, with a gap in their place. */
-const MAX_UNREAD = 4_096;
+/** Events one reader may leave unread before the older half is given up, and where the reader is told of it. */
+const UNREAD: BufferRules<Observed> = {
+  join: (last, next) => {
+    const event = joinEvents(last.event, next.event);
+    return event && { cursor: next.cursor, event };
+  },
+  limit: 4_096,
+  keep: 2_048,
+  gap: (_, { cursor }) => ({ cursor, event: { type: "gap", reason: "trimmed" } }),
+};
 
 /** What an observer needs of the runtime. */
 export interface ObserverDriver {
@@ -20,7 +28,7 @@ export class Observer implements AsyncIterableIterator<Observed> {
   readonly #driver: ObserverDriver;
   #started: Promise<void> | undefined;
   #cursor: string | undefined;
-  #unread: Observed[] = [];
+  readonly #unread = new ActivityBuffer(UNREAD);
   #wake: (() => void) | undefined;
   #ended = false;
   #failure: TroupeError | undefined;
@@ -34,11 +42,7 @@ export class Observer implements AsyncIterableIterator<Observed> {
   receive(observed: Observed): void {
     if (this.#ended) return;
     this.#cursor = observed.cursor;
-    const last = this.#unread[this.#unread.length - 1];
-    const joined = last === undefined ? undefined : join(last, observed);
-    if (joined !== undefined) this.#unread[this.#unread.length - 1] = joined;
-    else this.#unread.push(observed);
-    if (this.#unread.length > MAX_UNREAD) this.#giveUpOldest();
+    this.#unread.push(observed);
     this.#wake?.();
   }
 
@@ -90,7 +94,7 @@ export class Observer implements AsyncIterableIterator<Observed> {
   end(): void {
     if (this.#ended) return;
     this.#ended = true;
-    this.#unread = [];
+    this.#unread.takeAll();
     this.#driver.stop();
     this.#wake?.();
   }
@@ -98,17 +102,4 @@ export class Observer implements AsyncIterableIterator<Observed> {
   [Symbol.asyncIterator](): this {
     return this;
   }
-
-  /** The newest are kept, and the reader is told where the gap is: behind the last one given up. */
-  #giveUpOldest(): void {
-    const dropped = this.#unread.splice(0, this.#unread.length - MAX_UNREAD / 2);
-    const last = dropped[dropped.length - 1] as Observed;
-    this.#unread.unshift({ cursor: last.cursor, event: { type: "gap", reason: "trimmed" } });
-  }
-}
-
-function join(first: Observed, second: Observed): Observed | undefined {
-  if (first.event.type !== "activity" || second.event.type !== "activity") return undefined;
-  const activity: Activity | undefined = joinDeltas(first.event.activity, second.event.activity);
-  return activity === undefined ? undefined : { cursor: second.cursor, event: { ...second.event, activity } };
 }

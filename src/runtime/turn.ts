@@ -1,5 +1,4 @@
-import type { Activity, TroupeError, TurnResult } from "../kernel/index.js";
-import { joinDeltas } from "../session/index.js";
+import { type Activity, ActivityBuffer, joinDeltas, type TroupeError, type TurnResult } from "../kernel/index.js";
 
 /** What a turn needs of the runtime: start it once, and talk to it while it runs. */
 export interface TurnDriver {
@@ -103,7 +102,7 @@ export class Turn implements PromiseLike<TurnResult>, AsyncIterable<Activity> {
 /** One reader's place. A slow reader finds neighbouring deltas joined; it never slows the turn and loses nothing. */
 class Listener implements AsyncIterator<Activity> {
   readonly #onReturn: (self: Listener) => void;
-  #queue: Activity[] = [];
+  readonly #unread = new ActivityBuffer(ALL);
   #waiting: { resolve: (result: IteratorResult<Activity>) => void; reject: (error: unknown) => void }[] = [];
   #ended = false;
   #error: unknown;
@@ -117,14 +116,8 @@ class Listener implements AsyncIterator<Activity> {
   push(activity: Activity): void {
     this.finished ||= activity.type === "turn_finished";
     const waiting = this.#waiting.shift();
-    if (waiting !== undefined) {
-      waiting.resolve({ done: false, value: activity });
-      return;
-    }
-    const last = this.#queue[this.#queue.length - 1];
-    const joined = last === undefined ? undefined : joinDeltas(last, activity);
-    if (joined === undefined) this.#queue.push(activity);
-    else this.#queue[this.#queue.length - 1] = joined;
+    if (waiting === undefined) this.#unread.push(activity);
+    else waiting.resolve({ done: false, value: activity });
   }
 
   end(error: unknown): void {
@@ -138,7 +131,7 @@ class Listener implements AsyncIterator<Activity> {
   }
 
   next(): Promise<IteratorResult<Activity>> {
-    const activity = this.#queue.shift();
+    const activity = this.#unread.shift();
     if (activity !== undefined) return Promise.resolve({ done: false, value: activity });
     const thrown = this.#takeError();
     if (thrown !== undefined) return Promise.reject(thrown);
@@ -147,7 +140,7 @@ class Listener implements AsyncIterator<Activity> {
   }
 
   return(): Promise<IteratorResult<Activity>> {
-    this.#queue = [];
+    this.#unread.takeAll();
     this.end(undefined);
     this.#onReturn(this);
     return Promise.resolve(DONE);
@@ -161,4 +154,5 @@ class Listener implements AsyncIterator<Activity> {
   }
 }
 
+const ALL = { join: joinDeltas };
 const DONE: IteratorResult<Activity> = { done: true, value: undefined };

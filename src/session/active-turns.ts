@@ -1,6 +1,7 @@
-import { type Activity, messageOf, TroupeError } from "../kernel/index.js";
+import { type Activity, ActivityBuffer, activitiesUpTo, messageOf, TroupeError } from "../kernel/index.js";
 
-const KEPT_ACTIVITIES = 1024;
+/** Kept of a turn nobody listens to. */
+const UNHEARD = activitiesUpTo(1_024);
 
 /** A turn the main thread knows by its key: how to cancel it, and where its activities go. */
 export class ActiveTurn {
@@ -8,8 +9,7 @@ export class ActiveTurn {
   readonly #controller = new AbortController();
   readonly #send: (activity: Activity) => void;
   #listening: boolean;
-  #kept: Activity[] = [];
-  #missed = 0;
+  readonly #unheard = new ActivityBuffer(UNHEARD);
 
   constructor(options: {
     readonly sessionId: string;
@@ -36,26 +36,14 @@ export class ActiveTurn {
 
   /** Nobody listens: nothing crosses, but the last activities are kept for somebody who comes late. */
   readonly emit = (activity: Activity): void => {
-    if (this.#listening) {
-      this.#send(activity);
-      return;
-    }
-    const last = this.#kept[this.#kept.length - 1];
-    const joined = last === undefined ? undefined : joinDeltas(last, activity);
-    if (joined !== undefined) this.#kept[this.#kept.length - 1] = joined;
-    else this.#kept.push(activity);
-    if (this.#kept.length > KEPT_ACTIVITIES) {
-      this.#kept.shift();
-      this.#missed++;
-    }
+    if (this.#listening) this.#send(activity);
+    else this.#unheard.push(activity);
   };
 
   listen(): void {
     if (this.#listening) return;
     this.#listening = true;
-    if (this.#missed > 0) this.#send({ type: "gap", missed: this.#missed });
-    for (const activity of this.#kept) this.#send(activity);
-    this.#kept = [];
+    for (const activity of this.#unheard.takeAll()) this.#send(activity);
   }
 }
 
@@ -81,11 +69,4 @@ export function endsHere({ reason }: AbortSignal): boolean {
 
 export function isSuspended({ reason }: AbortSignal): boolean {
   return reason instanceof TroupeError && reason.code === "turn_suspended";
-}
-
-/** Two neighbouring deltas of one block are one longer delta. */
-export function joinDeltas(first: Activity, second: Activity): Activity | undefined {
-  if (first.type !== "text_delta" && first.type !== "reasoning_delta") return undefined;
-  if (second.type !== first.type || second.blockId !== first.blockId) return undefined;
-  return { ...first, text: first.text + second.text };
 }

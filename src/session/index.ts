@@ -1,6 +1,5 @@
-export { joinDeltas } from "./active-turns.js";
 export type { HostRelay, TraceEvent } from "./host-relay.js";
-export type { ObservationGap, Observed, ObservedEvent } from "./observation.js";
+export { joinEvents, type ObservationGap, type Observed, type ObservedEvent } from "./observed.js";
 export type { PluginWorkerService } from "./plugin-protocol.js";
 export { servePlugin } from "./plugin-thread.js";
 export type {

@@ -1,25 +1,6 @@
 import { randomBytes } from "node:crypto";
-import { type Activity, TroupeError } from "../kernel/index.js";
-import { joinDeltas } from "./active-turns.js";
-
-/** What can be seen of a session from outside, in the order it happened. */
-export type ObservedEvent =
-  | { readonly type: "activity"; readonly turnId: string; readonly activity: Activity }
-  /** A turn is stored. */
-  | { readonly type: "committed"; readonly revision: number; readonly turnIndex: number };
-
-/** An event with its place: a reader that has seen it can go on behind it. */
-export interface Observed {
-  readonly cursor: string;
-  readonly event: ObservedEvent | ObservationGap;
-}
-
-/** Events a reader asked for are no longer known. What follows is complete again. */
-export interface ObservationGap {
-  readonly type: "gap";
-  /** `trimmed`: too long ago. `unavailable`: of another life of the session, or never. */
-  readonly reason: "trimmed" | "unavailable";
-}
+import { ActivityBuffer, TroupeError } from "../kernel/index.js";
+import { joinEvents, type ObservationGap, type Observed, type ObservedEvent } from "./observed.js";
 
 /** Events kept for readers that come back. */
 const KEPT = 2_048;
@@ -32,7 +13,14 @@ export class Observation {
   readonly #sessionId: string;
   /** Another one for every life: places of different lives cannot be mixed up. */
   readonly #incarnation = randomBytes(6).toString("base64url");
-  #events: { readonly position: number; readonly event: ObservedEvent }[] = [];
+  /** Neighbouring deltas that nobody has seen are kept as one: how text was cut means nothing. */
+  readonly #events = new ActivityBuffer<{ readonly position: number; readonly event: ObservedEvent }>({
+    join: (last, { position, event }) => {
+      const joined = last.position > this.#told ? joinEvents(last.event, event) : undefined;
+      return joined && { position, event: joined };
+    },
+    limit: KEPT,
+  });
   #next = 1;
   /** The last place somebody has been told of: from there on a reader may come back. */
   #told = 0;
@@ -54,7 +42,7 @@ export class Observation {
 
   push(event: ObservedEvent): void {
     const position = this.#next++;
-    this.#keep(position, event);
+    this.#events.push({ position, event });
     if (this.#readers.size === 0) return;
     const observed: Observed = { cursor: this.#cursorAt(position), event };
     this.#told = position;
@@ -67,35 +55,16 @@ export class Observation {
    */
   subscribe(cursor: string | undefined, reader: (observed: Observed) => void): () => void {
     const from = cursor === undefined ? this.#next - 1 : this.#positionOf(cursor);
-    const oldest = this.#events[0]?.position ?? this.#next;
+    const oldest = this.#events.entries[0]?.position ?? this.#next;
     if (from === undefined) reader(this.#gap("unavailable", oldest - 1));
     else if (from + 1 < oldest) reader(this.#gap("trimmed", oldest - 1));
     const start = from ?? oldest - 1;
-    for (const { position, event } of this.#events) {
+    for (const { position, event } of this.#events.entries) {
       if (position > start) reader({ cursor: this.#cursorAt(position), event });
     }
     this.#told = this.#next - 1;
     this.#readers.add(reader);
     return () => this.#readers.delete(reader);
-  }
-
-  /** Neighbouring deltas that nobody has seen are kept as one: how text was cut means nothing. */
-  #keep(position: number, event: ObservedEvent): void {
-    const last = this.#events[this.#events.length - 1];
-    if (
-      last !== undefined &&
-      last.position > this.#told &&
-      last.event.type === "activity" &&
-      event.type === "activity"
-    ) {
-      const joined = joinDeltas(last.event.activity, event.activity);
-      if (joined !== undefined) {
-        this.#events[this.#events.length - 1] = { position, event: { ...event, activity: joined } };
-        return;
-      }
-    }
-    this.#events.push({ position, event });
-    if (this.#events.length > KEPT) this.#events.shift();
   }
 
   #gap(reason: ObservationGap["reason"], position: number): Observed {

@@ -1,5 +1,6 @@
 import type { Activity } from "../kernel/index.js";
-import { Observation, type Observed } from "./observation.js";
+import { Observation } from "./observation.js";
+import type { Observed } from "./observed.js";
 
 /** How long a session nobody watches keeps what happened, for a reader that comes back. */
 const KEPT_MS = 120_000;

@@ -38,7 +38,7 @@ import type {
 } from "../plugin/index.js";
 import type { StoreOptions } from "../store/index.js";
 import type { HostRelay, HostRelayMethod, TraceEvent } from "./host-relay.js";
-import type { Observed } from "./observation.js";
+import type { Observed } from "./observed.js";
 import type { SpendingReport } from "./spending.js";
 
 /** Options for single plugins, by plugin id, given when a session is opened. */

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { Observation, type Observed, type ObservedEvent } from "../../src/session/observation.js";
+import { Observation } from "../../src/session/observation.js";
+import type { Observed, ObservedEvent } from "../../src/session/observed.js";
 
 const text = (words: string, blockId = "b"): ObservedEvent => ({
   type: "activity",
