@@ -18,9 +18,10 @@ export interface PluginDefinition<
   C extends Schemas = Schemas,
   J extends Schemas = Schemas,
   A extends Schemas = Schemas,
+  Id extends string = string,
 > {
   /** Unique among the plugins of a runtime: `acme.budget`. */
-  readonly id: string;
+  readonly id: Id;
   /** Semantic version; kept with captured state. */
   readonly version: string;
   /** Any Standard Schema or a JSON Schema; the host's options are checked against it when the plugin is loaded. */
@@ -48,6 +49,32 @@ export interface PluginDefinition<
   readonly register?: Register<State, O>;
 }
 
+/** Where a definition has its operations, by kind. */
+type OperationField = "queries" | "commands" | "tasks" | "actions";
+
+/**
+ * The operations of a definition as they were written: with their schemas and with what their functions return, which
+ * {@link PluginDefinition} does not keep. Only known fields are taken, so that a misspelt one is still an error.
+ */
+type AsWritten<D> = {
+  readonly [F in keyof D & OperationField]: {
+    readonly [Name in keyof D[F]]: {
+      readonly [Field in keyof D[F][Name] & keyof Query<Schema, unknown, unknown>]: D[F][Name][Field];
+    };
+  };
+};
+
+/** Has `register` as a required key when the definition has one. */
+type Registering<R> = { readonly [F in keyof R & "register"]: unknown };
+
+/**
+ * A plugin as {@link definePlugin} gives it back. Its type has what `session.plugin<typeof plugin>(id)` is typed from:
+ * the id, the operations, and whether the plugin registers more of them for a session.
+ */
+export type Plugin<Definition, Operations, Registers> = Omit<Definition, OperationField> &
+  Operations &
+  Registering<Registers>;
+
 /**
  * A plugin, declared. The module default-exports what this returns.
  *
@@ -72,6 +99,12 @@ export function definePlugin<
   const C extends Schemas,
   const J extends Schemas,
   const A extends Schemas,
->(definition: PluginDefinition<State, O, T, Q, C, J, A>): PluginDefinition<State, O, T, Q, C, J, A> {
-  return definition;
+  const Id extends string,
+  Operations,
+  Registers,
+>(
+  definition: PluginDefinition<State, O, T, Q, C, J, A, Id> & AsWritten<Operations> & Registering<Registers>,
+): Plugin<PluginDefinition<State, O, T, Q, C, J, A, Id>, Operations, Registers> {
+  // The same object: the type says more of its operations than the compiler can see here.
+  return definition as never;
 }

@@ -52,7 +52,7 @@ export {
   duplicateSingleton,
   pluginInvalid,
 } from "./contributions.js";
-export { definePlugin, type PluginDefinition } from "./define.js";
+export { definePlugin, type Plugin, type PluginDefinition } from "./define.js";
 export {
   abortTurn,
   createSession,

@@ -467,6 +467,46 @@ describe("operations", () => {
     });
   });
 
+  it("keep their schemas and what their functions return in the plugin's type, and the plugin its id", () => {
+    const plugin = definePlugin({
+      ...base,
+      state: () => ({ notes: ["a"] }),
+      queries: {
+        "notes.list": { description: "d", input: z.object({}), run: async (_args, { state }) => state.notes },
+      },
+      tasks: { "notes.index": { description: "d", input: { type: "object" }, run: () => ({ output: 7 }) } },
+      hooks: { beforeTurn: () => undefined },
+    });
+    expectTypeOf(plugin.id).toEqualTypeOf<"acme.test">();
+    expectTypeOf(plugin.queries["notes.list"].run).returns.toEqualTypeOf<Promise<string[]>>();
+    expectTypeOf(plugin.tasks["notes.index"].run).returns.toEqualTypeOf<{ output: number }>();
+    expectTypeOf(plugin.tasks["notes.index"].input).toEqualTypeOf<{ readonly type: "object" }>();
+    expectTypeOf(plugin.hooks).toBeNullable();
+    // @ts-expect-error the plugin declares no commands
+    expect(plugin.commands).toBeUndefined();
+    expect(plugin.queries["notes.list"].description).toBe("d");
+  });
+
+  it("do not compile with a field an operation does not have", () => {
+    definePlugin({
+      ...base,
+      // @ts-expect-error a plugin has no such field
+      querys: {},
+    });
+    definePlugin({
+      ...base,
+      queries: {
+        "notes.list": {
+          description: "d",
+          input: z.object({}),
+          // @ts-expect-error only an action says how it is called
+          acts: "query",
+          run: () => 1,
+        },
+      },
+    });
+  });
+
   it("are given at run time what their types say", () => {
     const methods = (kind: keyof typeof OPERATION_HOSTS) =>
       Object.keys(hostFacade(OPERATION_HOSTS[kind], () => Promise.resolve())).sort();
