@@ -24,6 +24,7 @@ export {
   type ReplayDrop,
   type SessionBudget,
   type SessionConfig,
+  type SpendingReport,
   type ToolCall,
   type ToolControl,
   type ToolOutput,
@@ -94,7 +95,6 @@ export type {
   SessionInfo,
   SessionState,
   SessionSurface,
-  SpendingReport,
   TraceEvent,
   TreeMessage,
 } from "./session/index.js";

@@ -32,6 +32,11 @@ export interface Spent {
   readonly unpriced: readonly string[];
 }
 
+/** What a session has spent, and what it may. */
+export interface SpendingReport extends Spent {
+  readonly budget: SessionBudget | null;
+}
+
 /**
  * @example
  * spentOf([{ model: "small", usage: { ...NO_USAGE, inputTokens: 500_000 } }], { small: { input: 2, output: 8 } });

@@ -1,5 +1,5 @@
 import type { AppendNode } from "./graph.js";
-import type { Json, JsonObject } from "./json.js";
+import { isRecord, type Json, type JsonObject } from "./json.js";
 
 /** What the model is told about a tool. */
 export interface ToolSpec {
@@ -122,4 +122,18 @@ export function renderToolOutput(output: ToolOutput): string {
     case "cancelled":
       return `[Tool execution cancelled]\n${output.message}`;
   }
+}
+
+/** Is what came from outside a tool's output? */
+export function isToolOutput(output: unknown): output is ToolOutput {
+  if (!isRecord(output)) return false;
+  if (output.status === "success") return "value" in output;
+  if (output.status === "cancelled") return typeof output.message === "string";
+  const { failure } = output;
+  return (
+    output.status === "failure" &&
+    isRecord(failure) &&
+    typeof failure.code === "string" &&
+    typeof failure.message === "string"
+  );
 }

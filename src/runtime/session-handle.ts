@@ -14,6 +14,7 @@ import {
   type PromptLayer,
   type SessionBudget,
   type SessionConfig,
+  type SpendingReport,
   type ToolOutput,
   TroupeError,
   type TurnInput,
@@ -26,7 +27,6 @@ import type {
   OperationReceipt,
   SessionInfo,
   SessionSurface,
-  SpendingReport,
   TreeMessage,
   TurnExtras,
 } from "../session/index.js";

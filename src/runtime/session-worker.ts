@@ -6,6 +6,7 @@ import {
   type Message,
   messageOf,
   type SessionBudget,
+  type SpendingReport,
   TroupeError,
 } from "../kernel/index.js";
 import type { OperationSpec, SessionHandle, SessionView } from "../plugin/index.js";
@@ -26,7 +27,6 @@ import type {
   SessionSurface,
   SessionWorkerService,
   SessionWorkerStats,
-  SpendingReport,
   TraceEvent,
   TreeMessage,
   TurnCall,

@@ -29,6 +29,5 @@ export type {
   UsageNote,
 } from "./protocol.js";
 export { serveSessions } from "./serve-sessions.js";
-export type { SpendingReport } from "./spending.js";
 export { STANDARD_PROTOCOL_ID } from "./standard-protocol.js";
 export { type TurnReply, unpackResult } from "./turn-reply.js";

@@ -1,6 +1,7 @@
 import {
   asTroupeError,
   completionKeyOf,
+  isToolOutput,
   messageOf,
   type ToolOutput,
   TroupeError,
@@ -29,7 +30,6 @@ import {
 import { plainResult } from "../tools/index.js";
 import { decode, encodeState } from "../wire/index.js";
 import type { Captured, InstanceInit, ToolFacts } from "./plugin-protocol.js";
-import { isToolOutput } from "./read-answers.js";
 
 /** Whoever waits for a hook or tool; the signal is made only when it is looked at. */
 export interface Waiting {

@@ -19,6 +19,7 @@ import type {
   SessionBudget,
   SessionConfig,
   SessionCreateRequest,
+  SpendingReport,
   ToolOutput,
   ToolSpec,
   TurnIssue,
@@ -39,7 +40,6 @@ import type {
 import type { StoreOptions } from "../store/index.js";
 import type { HostRelay, HostRelayMethod, TraceEvent } from "./host-relay.js";
 import type { Observed } from "./observed.js";
-import type { SpendingReport } from "./spending.js";
 
 /** Options for single plugins, by plugin id, given when a session is opened. */
 export type SessionPluginOptions = Readonly<Record<string, Json>>;

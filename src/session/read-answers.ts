@@ -4,6 +4,7 @@ import {
   checkPieces,
   type Directive,
   isToolAtLeast,
+  isToolOutput,
   type ModelResponse,
   type Owned,
   type PluginEvent,
@@ -244,19 +245,6 @@ function readEvents(events: unknown, pluginId: string): readonly PluginEvent[] {
   if (Array.isArray(events) && events.every((event) => isRecord(event) && typeof event.name === "string"))
     return events as PluginEvent[];
   throw refuse("invalid_hook_answer", pluginId, "events are a list of { name, payload? }");
-}
-
-export function isToolOutput(output: unknown): output is ToolOutput {
-  if (!isRecord(output)) return false;
-  if (output.status === "success") return "value" in output;
-  if (output.status === "cancelled") return typeof output.message === "string";
-  const { failure } = output;
-  return (
-    output.status === "failure" &&
-    isRecord(failure) &&
-    typeof failure.code === "string" &&
-    typeof failure.message === "string"
-  );
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

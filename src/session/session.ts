@@ -17,6 +17,7 @@ import {
   type PromptLayer,
   type SessionBudget,
   type SessionConfig,
+  type SpendingReport,
   segmentId,
   type ToolOutput,
   TroupeError,
@@ -43,7 +44,7 @@ import { SessionHistory } from "./session-history.js";
 import type { SessionInputs } from "./session-inputs.js";
 import type { NewFrame, RunningTurn, SessionParts, SessionServices, TurnCommit } from "./session-parts.js";
 import type { SessionProtocol } from "./session-protocol.js";
-import { Spending, type SpendingReport } from "./spending.js";
+import { Spending } from "./spending.js";
 import { StoredSession } from "./stored-session.js";
 import type { Surface } from "./surface.js";
 import { type KeptTurn, type TurnKey, TurnKeys } from "./turn-keys.js";

@@ -2,16 +2,12 @@ import {
   type Ledger,
   type ModelPrices,
   type SessionBudget,
+  type SpendingReport,
   type Spent,
   spentOf,
   TroupeError,
   whySpent,
 } from "../kernel/index.js";
-
-/** What a session has spent, and what it may. */
-export interface SpendingReport extends Spent {
-  readonly budget: SessionBudget | null;
-}
 
 /** A session's budget, and who waits for it to be raised. */
 export class Spending {
