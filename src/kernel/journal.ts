@@ -32,6 +32,11 @@ export interface JournalRow {
   readonly at: number;
 }
 
+/** The replay key of the answer to a tool call that waits for it. */
+export function answerKeyOf(completionKey: string): string {
+  return `answer:${completionKey}`;
+}
+
 /**
  * JSON with every object's keys in order, so that the same value has the same text.
  *

@@ -11,7 +11,7 @@ import {
   TroupeError,
   type TurnResult,
 } from "../kernel/index.js";
-import { type ActiveTurn, isSuspended, notTakenUp } from "./active-turns.js";
+import type { ActiveTurn } from "./active-turns.js";
 import { NO_EXTRAS } from "./admission.js";
 import { compactSession } from "./compact.js";
 import { configureSession } from "./configure.js";
@@ -24,6 +24,7 @@ import type { Session } from "./session.js";
 import { addInput } from "./session-intake.js";
 import { type Stay, sessionMachine } from "./session-machine.js";
 import type { InputRequest } from "./session-parts.js";
+import { isSuspended, notTakenUp } from "./suspension.js";
 import type { TurnRequest } from "./turn-context.js";
 
 export interface SessionActorOptions {

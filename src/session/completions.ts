@@ -100,11 +100,6 @@ export class Completions {
   }
 }
 
-/** An answer's place in the journal of its turn. */
-export function answerKeyOf(completionKey: string): string {
-  return `answer:${completionKey}`;
-}
-
 function unknownKey(key: string): TroupeError {
   const message = "No tool call waits under this key: it was completed, ended, or never was.";
   return new TroupeError("completion_unknown", message, { details: { key } });

@@ -5,7 +5,7 @@ import { StoreClient } from "../store/index.js";
 import { type ToolHome, ToolLimits, ToolPool } from "../tools/index.js";
 import { PhaseProbe } from "../trace/index.js";
 import { encode, Lane, type Served } from "../wire/index.js";
-import { ActiveTurn, suspension } from "./active-turns.js";
+import { ActiveTurn } from "./active-turns.js";
 import { SessionActor } from "./actor.js";
 import { NO_EXTRAS } from "./admission.js";
 import { snapshotOf, treeMessage } from "./fork-point.js";
@@ -42,6 +42,7 @@ import type { Session } from "./session.js";
 import type { SessionServices, SessionSnapshot } from "./session-parts.js";
 import { Surfaces } from "./surface.js";
 import { Suspects } from "./suspects.js";
+import { suspension } from "./suspension.js";
 import { packResult, type TurnReply } from "./turn-reply.js";
 import { WorkerLink } from "./worker-link.js";
 

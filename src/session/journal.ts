@@ -1,6 +1,6 @@
 import {
+  answerKeyOf,
   completionKeyOf,
-  type JournalEntry,
   type JournalRow,
   type Json,
   type Part,
@@ -11,14 +11,11 @@ import {
 import type { TurnFacts } from "../plugin/index.js";
 import { sealEnvelope } from "../store/index.js";
 import { decode, encode } from "../wire/index.js";
-import { answerKeyOf } from "./completions.js";
 import type { SessionHooks } from "./hooks.js";
 import type { SessionPluginOptions, TurnExtras } from "./protocol.js";
+import type { JournalWriter } from "./stored-session.js";
 import { type Passed, Trial } from "./suspects.js";
 import type { TurnKey } from "./turn-keys.js";
-
-/** How a session keeps what its turn recorded. */
-export type JournalWriter = (entry: Omit<JournalEntry, "sessionId" | "expectedRevision">) => Promise<unknown>;
 
 /** What a turn was begun with: enough to begin it again. */
 export interface TurnStart {

@@ -1,5 +1,6 @@
 import type { Activity, TroupeError, TurnResult } from "../kernel/index.js";
-import { type ActiveTurn, suspension } from "./active-turns.js";
+import type { ActiveTurn } from "./active-turns.js";
+import { suspension } from "./suspension.js";
 
 /** A turn that is taken up again. Whoever asked for it may still be there, and comes back for it. */
 export class ResumedTurn {

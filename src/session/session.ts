@@ -5,6 +5,7 @@ import {
   type Authority,
   addLedgers,
   addUsage,
+  answerKeyOf,
   isZeroUsage,
   type Json,
   type Ledger,
@@ -33,7 +34,7 @@ import type { SessionTools } from "../tools/index.js";
 import { encode } from "../wire/index.js";
 import { Blobs } from "./blobs.js";
 import { SessionCatalog } from "./catalog.js";
-import { answerKeyOf, Completions } from "./completions.js";
+import { Completions } from "./completions.js";
 import { COMPONENT } from "./components.js";
 import { SessionHooks } from "./hooks.js";
 import type { UnfinishedTurn } from "./journal.js";

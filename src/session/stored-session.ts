@@ -6,6 +6,7 @@ import {
   FIRST_FRAME,
   type Head,
   isConversation,
+  type JournalEntry,
   type Ledger,
   type LedgerEntry,
   ledgerOf,
@@ -20,7 +21,6 @@ import type { StoreClient } from "../store/index.js";
 import { encode } from "../wire/index.js";
 import type { Blobs } from "./blobs.js";
 import { applyComponents, ChangedComponents, pluginComponent } from "./components.js";
-import type { JournalWriter } from "./journal.js";
 import type { PluginSlot } from "./plugin-link.js";
 
 export interface StoredParts {
@@ -34,6 +34,9 @@ export interface StoredParts {
   /** Of the history up to the leaf, when they were counted. */
   readonly messageCount: () => number | undefined;
 }
+
+/** How a session keeps what its turn recorded. */
+export type JournalWriter = (entry: Omit<JournalEntry, "sessionId" | "expectedRevision">) => Promise<unknown>;
 
 /** Says what to write over a head; nothing, when it finds that there is nothing to be written. */
 export type Plan = (previous: Head | undefined, revision: number) => WritePlan | undefined;

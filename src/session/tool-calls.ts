@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import {
   type Activity,
   type AfterToolDirective,
+  answerKeyOf,
   asTroupeError,
   type BeforeToolDirective,
   completionKeyOf,
@@ -24,7 +25,6 @@ import {
 } from "../kernel/index.js";
 import type { PendingTool, TurnFacts } from "../plugin/index.js";
 import { executeTool, type ToolExecution, type ToolLookup } from "../tools/index.js";
-import { answerKeyOf } from "./completions.js";
 import type { PluginStates, TurnJournal } from "./journal.js";
 import { performAtTool, trace } from "./perform.js";
 import type { Session } from "./session.js";

@@ -1,7 +1,8 @@
 import { NO_DIRECTIVES, type TurnEffect, type TurnEvent } from "../kernel/index.js";
-import { isSuspended } from "./active-turns.js";
+
 import type { PluginStates, TurnJournal } from "./journal.js";
 import { runCode } from "./run-code.js";
+import { isSuspended } from "./suspension.js";
 import { protocolHost, replayIssue, type TurnScope } from "./turn-scope.js";
 import { runCalls } from "./turn-tools.js";
 

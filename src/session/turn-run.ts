@@ -18,7 +18,7 @@ import {
   untilAborted,
 } from "../kernel/index.js";
 import type { FrameSwitch, TurnFacts } from "../plugin/index.js";
-import { endsHere, isSuspended } from "./active-turns.js";
+
 import type { Admitted } from "./admission.js";
 import { issueOf, orRefused, settleOrIssue } from "./issues.js";
 import { TurnJournal, type TurnStart, type UnfinishedTurn } from "./journal.js";
@@ -26,6 +26,7 @@ import { NO_PLUGIN_OPTIONS, type TurnExtras } from "./protocol.js";
 import { readFrameSwitch } from "./read-protocol.js";
 import type { Session } from "./session.js";
 import type { RunningTurn } from "./session-parts.js";
+import { endsHere, isSuspended } from "./suspension.js";
 import { TurnCheckpoints } from "./turn-checkpoints.js";
 import { runTurnCode } from "./turn-code.js";
 import { commitTurn } from "./turn-commit.js";
