@@ -13,7 +13,6 @@ import {
   type PromptContribution,
   type SessionConfig,
   type ToolAvailability,
-  type ToolOutput,
   TroupeError,
   toolFailure,
 } from "../kernel/index.js";

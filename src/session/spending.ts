@@ -3,7 +3,6 @@ import {
   type ModelPrices,
   type SessionBudget,
   type SpendingReport,
-  type Spent,
   spentOf,
   TroupeError,
   whySpent,
