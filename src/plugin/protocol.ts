@@ -102,7 +102,7 @@ export interface PreambleInput {
   readonly turnOptions: ProtocolTurnOptions | undefined;
 }
 
-/** What a driver decides for a turn. Pure and cached: the same catalog gives the same preamble. */
+/** What a driver decides for a turn. Cached: the same input and the same plugin revisions give the same preamble. */
 export interface Preamble {
   /** Tools the provider is told about. */
   readonly toolSpecs: readonly ToolSpec[];
@@ -116,6 +116,8 @@ export interface Preamble {
 }
 
 export interface ProtocolDriver {
+  /** `false`: preambles depend on their input alone, and are kept when a plugin's state changes. Default true. */
+  readonly readsState?: boolean;
   buildPreamble(input: PreambleInput): Preamble;
 }
 

@@ -41,11 +41,12 @@ export class TurnCatalog implements ToolLookup {
   }
 }
 
-/** What a catalog depends on. Plugin state only counts when somebody contributes to the catalog. */
+/** What a catalog depends on. */
 interface CatalogKey {
   readonly overlayRevision: number;
   readonly toolGeneration: number;
-  readonly pluginFingerprint: bigint;
+  /** Of every plugin; empty when no contributor and no driver depends on them. */
+  readonly pluginRevisions: string;
   readonly turnOptions: ProtocolTurnOptions | undefined;
 }
 
@@ -79,12 +80,12 @@ export class SessionCatalog {
     turnOptions: ProtocolTurnOptions | undefined,
     signal: AbortSignal,
   ): TurnCatalog | Promise<TurnCatalog> {
-    const { tools, hooks } = this.#session;
+    const { tools, hooks, protocol } = this.#session;
     const contributed = hooks.has(CONTRIBUTOR);
     const key: CatalogKey = {
       overlayRevision: tools.overlayRevision,
       toolGeneration: tools.generation,
-      pluginFingerprint: contributed ? hooks.fingerprint() : 0n,
+      pluginRevisions: contributed || protocol.driver.readsState !== false ? hooks.revisionsNow() : "",
       turnOptions,
     };
     // A contributor that was called since may say something else now, and asking it is as quick as finding out.
@@ -105,7 +106,7 @@ export class SessionCatalog {
     const catalog = this.#build(await this.#removals(facts, signal), key.turnOptions);
     const [captured] = await Promise.allSettled([hooks.capture(CONTRIBUTOR)]);
     if (captured.status === "rejected") return catalog;
-    return this.#keep({ ...key, pluginFingerprint: hooks.fingerprint() }, catalog);
+    return this.#keep({ ...key, pluginRevisions: hooks.revisionsNow() }, catalog);
   }
 
   #keep(key: CatalogKey, catalog: TurnCatalog): TurnCatalog {
@@ -155,7 +156,7 @@ function sameKey(a: CatalogKey, b: CatalogKey): boolean {
   return (
     a.overlayRevision === b.overlayRevision &&
     a.toolGeneration === b.toolGeneration &&
-    a.pluginFingerprint === b.pluginFingerprint &&
+    a.pluginRevisions === b.pluginRevisions &&
     a.turnOptions === b.turnOptions
   );
 }

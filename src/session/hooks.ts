@@ -17,7 +17,8 @@ export class SessionHooks {
   readonly #table: HookTable;
   /** At each plugin's place; undefined where the session does without it. */
   readonly slots: readonly (PluginSlot | undefined)[];
-  #fingerprint: { readonly of: readonly (Uint8Array | undefined)[]; readonly value: bigint } | undefined;
+  /** At each plugin's place: the revision of what was captured last, read once. */
+  readonly #captured: { readonly of: Uint8Array | undefined; readonly revision: bigint }[] = [];
 
   constructor(table: HookTable, slots: readonly (PluginSlot | undefined)[]) {
     this.#table = table;
@@ -274,20 +275,31 @@ export class SessionHooks {
 
   /** Of the plugins' state as it was captured last; changes whenever any of it does. */
   fingerprint(): bigint {
-    const captured = this.slots.map((slot) => slot?.captured);
-    const known = this.#fingerprint;
-    if (known?.of.every((bytes, index) => bytes === captured[index])) return known.value;
-    const value = snapshotFingerprint(this.revisions());
-    this.#fingerprint = { of: captured, value };
-    return value;
+    return snapshotFingerprint(this.revisions());
   }
 
   /** Every plugin of the session with its state's revision. */
   revisions(): { id: string; version: string; revision: bigint }[] {
     return this.#table.links.flatMap(({ manifest: { id, version } }, index) => {
       const slot = this.slots[index];
-      return slot === undefined ? [] : [{ id, version, revision: revisionOf(slot.captured) }];
+      return slot === undefined ? [] : [{ id, version, revision: this.#revision(slot, index) }];
     });
+  }
+
+  /** The revision of every plugin as far as it is known without a hop: an inline plugin that counts its own is asked. */
+  revisionsNow(): string {
+    return this.slots
+      .map((slot, index) => slot && (this.#table.links[index]?.revisionNow(slot) ?? this.#revision(slot, index)))
+      .join();
+  }
+
+  #revision({ captured }: PluginSlot, index: number): bigint {
+    let known = this.#captured[index];
+    if (known === undefined || known.of !== captured) {
+      known = { of: captured, revision: revisionOf(captured) };
+      this.#captured[index] = known;
+    }
+    return known.revision;
   }
 
   /** Plugins whose state changed under an unchanged revision; told once each. */

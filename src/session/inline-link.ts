@@ -61,7 +61,10 @@ export class InlineLink implements PluginLink {
   protocol(slot: PluginSlot): Protocol | undefined {
     const { protocol, register } = this.#options.plugin;
     // Most plugins have none: no instance is made to find that out.
-    return protocol === undefined && register === undefined ? undefined : this.#instance(slot).protocol;
+    if (protocol === undefined && register === undefined) return undefined;
+    const pieces = this.#instance(slot).protocol;
+    if (pieces !== undefined) slot.touched = true;
+    return pieces;
   }
 
   hook(slot: PluginSlot, hook: HookRef, facts: object, options: HookOptions): unknown {
@@ -105,9 +108,15 @@ export class InlineLink implements PluginLink {
   }
 
   async capture(slot: PluginSlot): Promise<void> {
-    const captured = this.#instances.get(slot.sessionId)?.capture();
+    const instance = this.#instances.get(slot.sessionId);
+    const captured = instance?.capture();
     if (captured !== undefined) keep(slot, captured);
-    slot.touched = false;
+    // The session calls the pieces of its protocol directly, so their plugin may change at any time.
+    slot.touched = instance?.protocol !== undefined;
+  }
+
+  revisionNow(slot: PluginSlot): bigint | undefined {
+    return this.#instances.get(slot.sessionId)?.revisionNow();
   }
 
   /** Its instance is made anew with the next call; unless it is the session's protocol, which the session holds. */

@@ -160,6 +160,15 @@ export class PluginInstance {
     return { state: bytes };
   }
 
+  /** The revision a plugin counts itself. One that fails to is reported by the commit, which asks for it again. */
+  revisionNow(): bigint | undefined {
+    try {
+      return this.#own?.snapshotRevision === undefined ? undefined : this.#revision();
+    } catch {
+      return undefined;
+    }
+  }
+
   /** A plugin that counts its revisions is believed; in development it is also checked. */
   #captureOwn(inAnyCase: boolean): Captured {
     const { id, version } = this.#plugin.manifest;

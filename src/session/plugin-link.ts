@@ -76,6 +76,8 @@ export interface PluginLink {
   tool(slot: PluginSlot, toolId: string, args: unknown, context: HomeContext): unknown;
   operation(slot: PluginSlot, call: OperationCall): Promise<unknown>;
   capture(slot: PluginSlot): Promise<void>;
+  /** The revision the plugin counts itself, as it is now; undefined when asking would take a hop or it counts none. */
+  revisionNow(slot: PluginSlot): bigint | undefined;
   /** The plugin goes on from this state instead of its own. */
   restoreState(slot: PluginSlot, state: Uint8Array): void;
   closeSession(slot: PluginSlot): void;

@@ -9,6 +9,7 @@ export const standardProtocol = definePlugin({
   protocol: {
     session: {},
     driver: {
+      readsState: false,
       buildPreamble: ({ tools }) => ({
         toolSpecs: tools,
         executionPrompt: "",

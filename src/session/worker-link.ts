@@ -219,6 +219,10 @@ export class WorkerLink implements PluginLink {
     );
   }
 
+  revisionNow(): undefined {
+    return undefined;
+  }
+
   /** The slot is clean from when it was asked: a hook called meanwhile touches it again. */
   async #keeping(slot: PluginSlot, answer: Promise<HookAnswer>): Promise<unknown> {
     slot.touched = false;

@@ -923,6 +923,44 @@ describe("the slots of a protocol", () => {
     expect(system).toBe("## Execution\n\nRegistered for s.");
   });
 
+  const moodsOf = async ({ parked, options }: { parked: boolean; options: object }) => {
+    const model = fixture("models/show-prompt.mjs");
+    const protocol = { module: plugin("moods"), options };
+    const troupe = await startTroupe({ ...RESIDENT, sessionWorkers: 1, model, protocol });
+    const session = await troupe.session("s");
+    const prompts: string[] = [];
+    for (const mood of ["calm", "glad", "glad", "calm"]) {
+      const { text } = await session.turn(mood);
+      prompts.push(JSON.parse(text).system.split("\n").at(-1));
+      if (parked) await session.park();
+    }
+    return prompts;
+  };
+
+  test.each([{ parked: false }, { parked: true }])(
+    "a preamble tells the state of its driver's plugin as the turn's hooks left it (parked between turns: $parked)",
+    async ({ parked }) => {
+      expect(await moodsOf({ parked, options: {} })).toEqual([
+        "Be calm, as in the 0 calls before.",
+        "Be glad, as in the 1 calls before.",
+        "Be glad, as in the 2 calls before.",
+        "Be calm, as in the 3 calls before.",
+      ]);
+    },
+  );
+
+  test.each([{ parked: false }, { parked: true }])(
+    "a preamble tells what the protocol's own pieces changed, also of a plugin without hooks (parked between turns: $parked)",
+    async ({ parked }) => {
+      expect(await moodsOf({ parked, options: { hooks: false } })).toEqual([
+        "Be calm, as in the 0 calls before.",
+        "Be calm, as in the 1 calls before.",
+        "Be calm, as in the 2 calls before.",
+        "Be calm, as in the 3 calls before.",
+      ]);
+    },
+  );
+
   test("are the standard protocol's when nobody else fills them; it is a plugin, and one of its id takes its place", async () => {
     const options = {
       sessionWorkers: 1,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { definePlugin } from "../../src/plugin/index.js";
+import { definePlugin, nativeToolStep } from "../../src/plugin/index.js";
 import { onDemand, tool } from "../tools/registered.js";
 import { inlineSession } from "./inline-session.js";
 
@@ -161,5 +161,57 @@ describe("a session's catalog to which a plugin contributes", () => {
       "unavailable",
       "read",
     ]);
+  });
+});
+
+/** Its preamble tells the last input that was not "look"; its own revision says when that changed. */
+const echoing = definePlugin({
+  id: "echoes",
+  version: "1.0.0",
+  register: (registrar) => {
+    const state = { said: "", revision: 0 };
+    registrar.hook("beforeTurn", ({ input }) => {
+      if (input === "look") return;
+      state.said = input;
+      state.revision++;
+    });
+    registrar.protocol({
+      session: {},
+      driver: {
+        buildPreamble: ({ tools }) => ({
+          toolSpecs: tools,
+          executionPrompt: state.said,
+          promptContributions: [],
+          syncExecutionEnvironment: false,
+          interpret: nativeToolStep,
+        }),
+      },
+    });
+    return { snapshotRevision: () => state.revision, snapshot: () => state };
+  },
+});
+
+describe("a session's catalog whose protocol driver is not the standard one", () => {
+  test("has a preamble of the driver's state as it is now, and is the same object while no revision changed", async () => {
+    const { resolve, begin, hooks } = await inlineSession([], { tools: TOOLS, protocol: echoing });
+    const first = resolve();
+    await begin("one");
+    const second = resolve();
+    expect([first, second]).toMatchObject([
+      { preamble: { executionPrompt: "" } },
+      { preamble: { executionPrompt: "one" } },
+    ]);
+    await hooks.capture();
+    expect(resolve()).toBe(second);
+    await begin("look");
+    expect(resolve()).toBe(second);
+  });
+
+  test("is made anew when another plugin's captured state changed", async () => {
+    const { resolve, begin, hooks } = await inlineSession([counting], { tools: TOOLS, protocol: echoing });
+    const first = resolve();
+    await begin("look");
+    await hooks.capture();
+    expect(resolve()).not.toBe(first);
   });
 });

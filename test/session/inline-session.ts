@@ -12,15 +12,20 @@ import { PhaseProbe } from "../../src/trace/index.js";
 const FACTS = { sessionId: "s", turnId: "turn-1", turnIndex: 1 };
 const NEVER = new AbortController().signal;
 
-/** The parts of a session that need no thread and no store: real plugins inline, real tools, the standard protocol. */
+/** The parts of a session that need no thread and no store: real plugins inline, real tools, the standard protocol unless another is given. */
 export async function inlineSession(
   plugins: readonly object[],
   {
     tools = [],
     captured = [],
-  }: { tools?: readonly RegisteredTool[]; captured?: readonly (Uint8Array | undefined)[] } = {},
+    protocol = standardProtocol,
+  }: {
+    tools?: readonly RegisteredTool[];
+    captured?: readonly (Uint8Array | undefined)[];
+    protocol?: object;
+  } = {},
 ) {
-  const loaded = await Promise.all([...plugins, standardProtocol].map((each) => loadPlugin(each, undefined, "test")));
+  const loaded = await Promise.all([...plugins, protocol].map((each) => loadPlugin(each, undefined, "test")));
   const options = {
     deadlineMs: 1_000,
     probe: new PhaseProbe(),
