@@ -53,13 +53,3 @@ export function aborted({ reason }: AbortSignal): TroupeError {
   if (reason instanceof TroupeError) return reason;
   return new TroupeError("aborted", "The call was aborted.", { cause: reason });
 }
-
-/** An abort ends the wait even when whoever is called ignores its signal. */
-export function untilAborted<T>(calling: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onAbort = () => reject(signal.reason);
-    if (signal.aborted) onAbort();
-    else signal.addEventListener("abort", onAbort, { once: true });
-    calling.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
-  });
-}

@@ -1,7 +1,8 @@
 import type { ReadableStream, ReadableStreamDefaultReader } from "node:stream/web";
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
+import { abortWith, ignore, onAbort, untilAborted } from "../async/index.js";
 import type { ModelEvent, ModelRequest } from "../kernel/index.js";
-import { aborted, TroupeError, untilAborted } from "../kernel/index.js";
+import { aborted, TroupeError } from "../kernel/index.js";
 import { generatedEvents } from "./ai-sdk-generate.js";
 import { callOptions } from "./ai-sdk-prompt.js";
 import { modelEvents } from "./ai-sdk-stream.js";
@@ -107,8 +108,7 @@ async function* streamed(model: Streaming, { request, signal, ...replay }: Call)
   if (signal.aborted) throw aborted(signal);
   // Our own controller: aborting it is the only way to free a connection a provider opened and then gave up on.
   const call = new AbortController();
-  const giveUp = () => call.abort(signal.reason);
-  signal.addEventListener("abort", giveUp, { once: true });
+  const letGo = abortWith(call, signal);
   let moment: Moment = "opening";
   let reader: ReadableStreamDefaultReader<unknown> | undefined;
   let finished = false;
@@ -122,7 +122,7 @@ async function* streamed(model: Streaming, { request, signal, ...replay }: Call)
   } catch (thrown) {
     throw signal.aborted ? aborted(signal) : modelError(thrown, moment);
   } finally {
-    signal.removeEventListener("abort", giveUp);
+    letGo();
     if (finished && reader) void drain(reader, call);
     else drop(reader, call);
   }
@@ -135,15 +135,14 @@ async function open(model: Streaming, options: LanguageModelV3CallOptions): Prom
   try {
     return await untilAborted(opening, signal);
   } catch (thrown) {
-    opening.then((late) => late.cancel()).catch(() => undefined);
+    opening.then((late) => late.cancel()).catch(ignore);
     throw thrown;
   }
 }
 
 async function* partsOf(reader: ReadableStreamDefaultReader<unknown>, signal: AbortSignal): AsyncGenerator<unknown> {
   // Cancelling resolves a pending read, so this ends the wait even when the model ignores its signal.
-  const stop = () => void reader.cancel(signal.reason).catch(() => undefined);
-  signal.addEventListener("abort", stop, { once: true });
+  const letGo = onAbort(signal, () => void reader.cancel(signal.reason).catch(ignore));
   try {
     while (true) {
       const { done, value } = await reader.read();
@@ -152,7 +151,7 @@ async function* partsOf(reader: ReadableStreamDefaultReader<unknown>, signal: Ab
       yield value;
     }
   } finally {
-    signal.removeEventListener("abort", stop);
+    letGo();
   }
 }
 
@@ -169,6 +168,6 @@ async function drain(reader: ReadableStreamDefaultReader<unknown>, call: AbortCo
 }
 
 function drop(reader: ReadableStreamDefaultReader<unknown> | undefined, call: AbortController): void {
-  reader?.cancel().catch(() => undefined);
+  reader?.cancel().catch(ignore);
   call.abort();
 }

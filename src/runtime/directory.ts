@@ -1,3 +1,4 @@
+import { ignore } from "../async/index.js";
 import { TroupeError } from "../kernel/index.js";
 import type { SessionPluginOptions } from "../session/index.js";
 import { placeSession } from "./placement.js";
@@ -209,8 +210,6 @@ export function end(residence: Residence, use: PromiseLike<unknown>): void {
 }
 
 async function nothing(): Promise<void> {}
-
-function ignore(): void {}
 
 export function sessionBusy(sessionId: string): TroupeError {
   return new TroupeError("session_busy", `Session ${sessionId} has something under way.`, {

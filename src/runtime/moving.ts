@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { Serial } from "../async/index.js";
 import { messageOf, TroupeError } from "../kernel/index.js";
 import { unknownWorker } from "./crew.js";
 import type { Residence } from "./directory.js";
@@ -14,9 +15,8 @@ const BUSY_MS = 50;
 export class Moving {
   readonly #runtime: Runtime;
   readonly #observers: Observers;
-  /** How many are being recycled or wait for it, and when the last of them is. */
-  #recycling = 0;
-  #recycled: Promise<void> = Promise.resolve();
+  /** Recyclings, one at a time. */
+  readonly #recycling = new Serial();
 
   constructor(runtime: Runtime, observers: Observers) {
     this.#runtime = runtime;
@@ -51,15 +51,12 @@ export class Moving {
 
   /** One at a time: whoever comes meanwhile waits. */
   recycle(worker: number): Promise<void> {
-    this.#recycling++;
-    const recycled = this.#recycled.then(() => this.#recycle(worker)).finally(() => this.#recycling--);
-    this.#recycled = recycled.catch(ignore);
-    return recycled;
+    return this.#recycling.run(() => this.#recycle(worker));
   }
 
   /** A worker's heap stays full. While another is being recycled it waits, and will say so again. */
   full(worker: SessionWorker): void {
-    if (this.#recycling > 0 || this.#runtime.isClosing || worker.place !== worker.index) return;
+    if (this.#recycling.size > 0 || this.#runtime.isClosing || worker.place !== worker.index) return;
     this.recycle(worker.index).catch((error: unknown) => {
       if (!this.#runtime.isClosing) process.emitWarning(`A session worker could not be recycled: ${messageOf(error)}`);
     });
@@ -123,5 +120,3 @@ function unlessBusy(error: TroupeError): boolean {
 function isBusy({ code }: TroupeError): boolean {
   return code === "session_busy";
 }
-
-function ignore(): void {}

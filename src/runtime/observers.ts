@@ -1,3 +1,4 @@
+import { ignore } from "../async/index.js";
 import { TroupeError } from "../kernel/index.js";
 import type { ObservedNote } from "../session/index.js";
 import { Observer } from "./observer.js";
@@ -68,5 +69,3 @@ export class Observers {
     for (const { observer } of [...this.#watching.values()]) observer.end();
   }
 }
-
-function ignore(): void {}

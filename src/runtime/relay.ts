@@ -1,3 +1,4 @@
+import { ignore } from "../async/index.js";
 import { admitInput, checkSessionId, checkTurnInput } from "../kernel/index.js";
 import type { HostRelay, RelayCall } from "../session/index.js";
 import { ChildTurns } from "./child-turns.js";
@@ -86,5 +87,3 @@ export class Relay {
       ),
   };
 }
-
-function ignore(): void {}

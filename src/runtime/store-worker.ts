@@ -1,4 +1,5 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort } from "node:worker_threads";
+import { ignore } from "../async/index.js";
 import { messageOf, TroupeError } from "../kernel/index.js";
 import {
   acquireStoreLock,
@@ -154,5 +155,3 @@ async function orLost<T>(answer: Promise<T>): Promise<T> {
     throw error instanceof TroupeError && error.code === "worker_lost" ? storeLost(error) : error;
   }
 }
-
-function ignore(): void {}

@@ -1,3 +1,4 @@
+import { ignore } from "../async/index.js";
 import {
   asTroupeError,
   checkSessionId,
@@ -307,5 +308,3 @@ export class Troupe implements AsyncDisposable {
     return Math.max(0, drainMs - (performance.now() - started));
   }
 }
-
-function ignore(): void {}

@@ -1,3 +1,4 @@
+import { ignore, onAbort } from "../async/index.js";
 import { completionKeyOf, type ToolCall, type ToolOutput, TroupeError, toolFailure } from "../kernel/index.js";
 import type { PendingTool, TurnFacts } from "../plugin/index.js";
 import { Deadlines } from "../wire/index.js";
@@ -47,20 +48,18 @@ export class Completions {
     // A model that names two calls of a step alike would leave the first waiting for ever.
     if (this.#waiting.has(key)) return Promise.resolve(taken(toolName));
     return new Promise((resolve) => {
+      let letGo = ignore;
       const end = (output: ToolOutput) => {
         this.#waiting.delete(key);
         this.#ended.set(key, output);
         if (deadline !== undefined) deadlines.cancel(deadline);
-        signal.removeEventListener("abort", onAbort);
+        letGo();
         resolve(output);
       };
-      const onAbort = () => end(cancelled(toolName));
       const late = () => end(timeout(toolName, deadlineMs as number, onTimeout === "fail_turn"));
       const deadline = deadlineMs === undefined ? undefined : deadlines.add(deadlineMs, late);
       this.#waiting.set(key, { toolName, end });
-      if (onCancel === "wait") return;
-      if (signal.aborted) onAbort();
-      else signal.addEventListener("abort", onAbort, { once: true });
+      if (onCancel !== "wait") letGo = onAbort(signal, () => end(cancelled(toolName)));
     });
   }
 

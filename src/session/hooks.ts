@@ -1,3 +1,4 @@
+import { ignore } from "../async/index.js";
 import { messageOf, type Owned, TroupeError, type TurnIssue } from "../kernel/index.js";
 import {
   type HookFacts,
@@ -345,8 +346,6 @@ type MaybePromise<T> = T | Promise<T>;
 
 /** What flows from one hook of these kinds into the next. */
 const CHAINED: readonly HookKind[] = ["context_transform", "assistant_stream", "assistant_response"];
-
-function ignore(): void {}
 
 /** Starts something and keeps how it ended, so that an error waits for its turn instead of being nobody's. */
 async function settle<T>(start: () => MaybePromise<T>): Promise<() => T> {

@@ -1,3 +1,4 @@
+import { ignore, onAbort } from "../async/index.js";
 import {
   aborted,
   asTroupeError,
@@ -199,13 +200,11 @@ async function wholeTurn(
   turn: { readonly from: string; readonly turnId: string },
   signal: AbortSignal | undefined,
 ): Promise<unknown> {
-  const cancel = () => void relay.cancelTurn(turn).catch(ignore);
-  signal?.addEventListener("abort", cancel, { once: true });
-  if (signal?.aborted) cancel();
+  const letGo = onAbort(signal, () => void relay.cancelTurn(turn).catch(ignore));
   try {
     return await relay.awaitTurn(turn);
   } finally {
-    signal?.removeEventListener("abort", cancel);
+    letGo();
   }
 }
 
@@ -297,8 +296,6 @@ function wholeMessages(messages: unknown): readonly Message[] | undefined {
 }
 
 const NEVER = new AbortController().signal;
-
-function ignore(): void {}
 
 function names(method: HostMethod, value: unknown): readonly string[] {
   if (Array.isArray(value) && value.every((name) => typeof name === "string")) return value;

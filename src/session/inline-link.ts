@@ -1,4 +1,4 @@
-import { setMaxListeners } from "node:events";
+import { ignore, onAbort, untilAborted } from "../async/index.js";
 import { aborted, asTroupeError, TroupeError } from "../kernel/index.js";
 import type { Contributions, LoadedPlugin, PluginManifest, Protocol, ToolContext } from "../plugin/index.js";
 import { runHere } from "../tools/index.js";
@@ -160,7 +160,7 @@ export class InlineLink implements PluginLink {
         if ((waiting as InlineCall).over) throw hostCallOver(pluginId, method);
         if (signal?.aborted) throw aborted(signal);
         const answer = host({ sessionId, pluginId, granted, method, args: copied(args, method), signal });
-        return copied(await unlessAborted(answer, signal), method);
+        return copied(await untilAborted(answer, signal, aborted), method);
       },
     };
   }
@@ -171,12 +171,12 @@ export class InlineLink implements PluginLink {
         waiting.cancel();
         end(reject)(error);
       };
-      const onAbort = () => giveUp(aborted(signal as AbortSignal));
+      let letGo = ignore;
       const end =
         <V>(settle: (value: V) => void) =>
         (value: V) => {
           this.#deadlines.cancel(deadline);
-          signal?.removeEventListener("abort", onAbort);
+          letGo();
           waiting.over = true;
           settle(value);
         };
@@ -185,7 +185,7 @@ export class InlineLink implements PluginLink {
         const message = `Plugin ${this.manifest.id}: ${kind} did not answer within ${deadlineMs} ms.`;
         giveUp(new TroupeError("hook_timeout", message, { retryable: true }));
       });
-      signal?.addEventListener("abort", onAbort, { once: true });
+      letGo = onAbort(signal, () => giveUp(aborted(signal as AbortSignal)));
       promise.then(end(resolve), end(reject));
     });
   }
@@ -197,17 +197,6 @@ async function untilOver(waiting: InlineCall, result: Promise<unknown>): Promise
   } finally {
     waiting.over = true;
   }
-}
-
-function unlessAborted<T>(answer: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (signal === undefined) return answer;
-  return new Promise<T>((resolve, reject) => {
-    const onAbort = () => reject(aborted(signal));
-    // A hook may ask for any number of services at once: from the eleventh on Node would warn of a leak.
-    setMaxListeners(0, signal);
-    signal.addEventListener("abort", onAbort, { once: true });
-    answer.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
-  });
 }
 
 function copied<T>(value: T, method: string): T {

@@ -1,3 +1,4 @@
+import { ignore } from "../async/index.js";
 import {
   asTroupeError,
   completionKeyOf,
@@ -415,5 +416,3 @@ class Context {
     return this.#host;
   }
 }
-
-function ignore(): void {}

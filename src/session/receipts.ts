@@ -1,3 +1,4 @@
+import { Serial } from "../async/index.js";
 import { type AppendRequest, type AppendResult, type Head, TroupeError } from "../kernel/index.js";
 import type { StoreClient } from "../store/index.js";
 import { contentHash, encode } from "../wire/index.js";
@@ -28,7 +29,7 @@ export class Receipts {
   readonly #parts: ReceiptsParts;
   #kept: readonly Kept[] | undefined;
   /** Appends under a key wait for each other: who asks again meanwhile finds it done. */
-  #appending: Promise<unknown> = Promise.resolve();
+  readonly #appends = new Serial();
 
   constructor(parts: ReceiptsParts) {
     this.#parts = parts;
@@ -47,7 +48,7 @@ export class Receipts {
 
   /** Appends once: asked for again, it answers as it did the first time, although the session may have moved on. */
   append(key: string, request: AppendRequest, run: (keep: KeepAppend) => Promise<AppendResult>): Promise<AppendResult> {
-    const appended = this.#appending.then(async () => {
+    return this.#appends.run(async () => {
       const content = contentHash(encode([request.nodes, request.requiresAncestorNodeId ?? null]));
       const done = await this.#find(key, APPEND, content);
       if (done !== undefined) return done.receipt as AppendResult;
@@ -58,8 +59,6 @@ export class Receipts {
         throw error;
       }
     });
-    this.#appending = appended.catch(ignore);
-    return appended;
   }
 
   async #find(key: string, name: string, content?: string): Promise<Kept | undefined> {
@@ -100,5 +99,3 @@ export class Receipts {
 export type KeepAppend = (result: AppendResult) => void;
 
 const APPEND = "append";
-
-function ignore(): void {}

@@ -1,3 +1,4 @@
+import { untilAborted } from "../async/index.js";
 import {
   asTroupeError,
   type CodeResult,
@@ -8,7 +9,6 @@ import {
   type ToolRecord,
   TroupeError,
   type TurnDirectives,
-  untilAborted,
 } from "../kernel/index.js";
 import type { CodeExecutor, ExecRequest, ExecutionContext } from "../plugin/index.js";
 import { readCodeAnswer } from "./read-protocol.js";

@@ -1,3 +1,4 @@
+import { ignore } from "../async/index.js";
 import {
   addInput,
   type CancelledInput,
@@ -95,5 +96,3 @@ export class SessionInputs {
     return inputs;
   }
 }
-
-function ignore(): void {}

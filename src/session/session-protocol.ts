@@ -1,3 +1,4 @@
+import { ignore } from "../async/index.js";
 import { type AppendNode, asTroupeError, type Json, TroupeError } from "../kernel/index.js";
 import {
   type CodeExecutor,
@@ -189,5 +190,3 @@ function missing(piece: string): TroupeError {
     { details: { piece } },
   );
 }
-
-function ignore(): void {}

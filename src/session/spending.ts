@@ -1,3 +1,4 @@
+import { onAbort } from "../async/index.js";
 import {
   type Ledger,
   type ModelPrices,
@@ -52,11 +53,11 @@ export class Spending {
       await new Promise<void>((resolve) => {
         const wake = () => {
           this.#waiting.delete(wake);
-          signal.removeEventListener("abort", wake);
+          letGo();
           resolve();
         };
         this.#waiting.add(wake);
-        signal.addEventListener("abort", wake, { once: true });
+        const letGo = onAbort(signal, wake);
       });
     }
   }

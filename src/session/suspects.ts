@@ -1,4 +1,4 @@
-import { untilAborted } from "../kernel/index.js";
+import { deferred, ignore, untilAborted } from "../async/index.js";
 
 /** How long a suspect has to show what it is. What kills a worker does so as soon as it is done again. */
 const ALONE_MS = 2_000;
@@ -13,10 +13,8 @@ export class Suspects {
   /** Resolves when those before it have shown what they are, with what says the same of this one; or when it aborts. */
   async alone(signal: AbortSignal): Promise<() => void> {
     const before = this.#last;
-    let past: () => void = ignore;
-    this.#last = new Promise((resolve) => {
-      past = resolve;
-    });
+    const { promise, resolve: past } = deferred();
+    this.#last = promise;
     await untilAborted(before, signal).catch(ignore);
     if (!signal.aborted) return past;
     // Whoever is behind it still waits for those before it.
@@ -59,5 +57,3 @@ export class Trial {
     this.#past();
   }
 }
-
-function ignore(): void {}

@@ -1,3 +1,4 @@
+import { ignore } from "../async/index.js";
 import { NO_DIRECTIVES, type TurnEffect, type TurnEvent } from "../kernel/index.js";
 
 import type { PluginStates, TurnJournal } from "./journal.js";
@@ -77,5 +78,3 @@ type RecordedCode = Awaited<ReturnType<typeof runCode>> & {
   readonly execution?: Uint8Array | null;
   readonly state?: PluginStates;
 };
-
-function ignore(): void {}

@@ -1,3 +1,4 @@
+import { untilAborted } from "../async/index.js";
 import {
   type Ledger,
   type LedgerEntry,
@@ -15,7 +16,6 @@ import {
   type TurnSummary,
   turnIdOf,
   type Usage,
-  untilAborted,
 } from "../kernel/index.js";
 import type { FrameSwitch, TurnFacts } from "../plugin/index.js";
 

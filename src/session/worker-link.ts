@@ -1,4 +1,5 @@
 import type { MessagePort } from "node:worker_threads";
+import { onAbort } from "../async/index.js";
 import { aborted, TroupeError } from "../kernel/index.js";
 import {
   type Contributions,
@@ -300,14 +301,13 @@ export class WorkerLink implements PluginLink {
     }
     const leave = () => {
       this.#deadlines.cancel(deadline);
-      signal?.removeEventListener("abort", onAbort);
+      letGo();
     };
     const fail = (error: TroupeError) => {
       leave();
       this.#waiting = this.#waiting.filter((other) => other !== call);
       reject(error);
     };
-    const onAbort = () => fail(aborted(signal as AbortSignal));
     const call = {
       go: () => {
         leave();
@@ -317,7 +317,7 @@ export class WorkerLink implements PluginLink {
       fail,
     };
     const deadline = this.#deadlines.add(REPLACEMENT_MS, () => fail(workerLost(`Plugin ${this.manifest.id}`)));
-    signal?.addEventListener("abort", onAbort, { once: true });
+    const letGo = onAbort(signal, () => fail(aborted(signal as AbortSignal)));
     this.#waiting.push(call);
   }
 }

@@ -1,3 +1,4 @@
+import { Serial } from "../async/index.js";
 import { checkSessionId, type StoreWrite, TroupeError, type WriteReceipt } from "../kernel/index.js";
 import type { StoreBackend } from "./contract.js";
 import { type PrunePolicy, type PruneReport, Pruning, type Suspects } from "./prune.js";
@@ -42,7 +43,7 @@ export class Maintenance {
   readonly #options: MaintenanceOptions;
   readonly #suspects: Suspects = new Map();
   #pruning: Pruning | undefined;
-  #last: Promise<unknown> = Promise.resolve();
+  readonly #works = new Serial();
 
   constructor(options: MaintenanceOptions) {
     this.#options = options;
@@ -54,8 +55,8 @@ export class Maintenance {
   }
 
   /** Resolves when nothing is going on any more. */
-  async ended(): Promise<void> {
-    await this.#last.catch(ignore);
+  ended(): Promise<void> {
+    return this.#works.ended();
   }
 
   prune(policy: PrunePolicy = {}, work: WorkOptions = {}): Promise<PruneReport> {
@@ -117,13 +118,11 @@ export class Maintenance {
 
   #next<T>(work: WorkOptions, run: (pause: Pause) => Promise<T>): Promise<T> {
     const pause = pauseOf(this.#options.pause, work);
-    const running = this.#last.catch(ignore).then(async () => {
+    return this.#works.run(async () => {
       // It may have waited for others.
       await pause();
       return run(pause);
     });
-    this.#last = running;
-    return running;
   }
 }
 
@@ -153,5 +152,3 @@ async function gathered(
   }
   return bytes;
 }
-
-function ignore(): void {}

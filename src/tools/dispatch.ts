@@ -1,4 +1,4 @@
-import { setMaxListeners } from "node:events";
+import { ignore, onAbort } from "../async/index.js";
 import {
   completionKeyOf,
   type Json,
@@ -123,9 +123,10 @@ function settled(
   return new Promise((resolve) => {
     /** What the call comes to unless it still finishes; set when it was told to stop. */
     let stopped: ToolOutput | undefined;
+    let letGo = ignore;
     const end = (output: ToolOutput) => {
       deadlines.cancel(deadline);
-      signal.removeEventListener("abort", onAbort);
+      letGo();
       resolve(executionOf(stopped === undefined || output.status === "success" ? output : stopped));
     };
     const stopWith = (output: ToolOutput, reason: unknown) => {
@@ -137,13 +138,12 @@ function settled(
       stop.abort(reason);
       if (cancelGraceMs > 0) deadline = deadlines.add(cancelGraceMs, end, output);
     };
-    const onAbort = () => stopWith(cancelled(call), signal.reason);
     let deadline = deadlines.add(timeoutMs, () => {
       const message = `${call.toolName} did not finish within ${timeoutMs} ms.`;
       const reason = new TroupeError("tool_timeout", message, { details: { timeoutMs } });
       stopWith(toolFailure("timeout", "tool_timeout", message), reason);
     });
-    listenQuietly(signal, onAbort);
+    letGo = onAbort(signal, () => stopWith(cancelled(call), signal.reason));
     // Through a real promise: a foreign thenable may throw, or answer twice.
     Promise.resolve(answer).then(
       (value) => end(successOf(value)),
@@ -213,17 +213,6 @@ class Stop {
     this.#stopped = { reason };
     this.#controller?.abort(reason);
   }
-}
-
-const quiet = new WeakSet<AbortSignal>();
-
-/** A step may call dozens of tools at once under one turn; Node would warn of a leak from the eleventh on. */
-function listenQuietly(signal: AbortSignal, onAbort: () => void): void {
-  if (!quiet.has(signal)) {
-    setMaxListeners(0, signal);
-    quiet.add(signal);
-  }
-  signal.addEventListener("abort", onAbort, { once: true });
 }
 
 function cancelled(call: ToolCall): ToolOutput {

@@ -1,4 +1,5 @@
 import type { ResourceLimits } from "node:worker_threads";
+import { onAbort } from "../async/index.js";
 import { aborted, type Json, TroupeError } from "../kernel/index.js";
 import { type Deadline, Deadlines, decodeError } from "../wire/index.js";
 import type { ToolDescription } from "./describe.js";
@@ -150,19 +151,18 @@ export class ToolPool implements ToolHome, AsyncDisposable {
     const killer = new AbortController();
     const kill = () => killer.abort(signal.reason);
     let grace: Deadline | undefined;
-    const onAbort = () => {
+    const letGo = onAbort(signal, () => {
       if (task.kind === "run") {
         Atomics.store(task.stop, 0, STOP_CELL.stopped);
         Atomics.notify(task.stop, 0);
       }
       if (graceMs === 0) kill();
       else grace = this.#deadlines.add(graceMs, kill);
-    };
+    });
     const over = () => {
-      signal.removeEventListener("abort", onAbort);
+      letGo();
       if (grace !== undefined) this.#deadlines.cancel(grace);
     };
-    signal.addEventListener("abort", onAbort, { once: true });
     return { kill: killer.signal, over };
   }
 

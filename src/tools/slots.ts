@@ -1,3 +1,4 @@
+import { onAbort } from "../async/index.js";
 import { aborted, type TroupeError } from "../kernel/index.js";
 
 /** So many at once, the others in the order they came. */
@@ -26,10 +27,9 @@ export class Slots {
       return Promise.resolve();
     }
     return new Promise((resolve, reject) => {
-      const onAbort = () => waiting.refuse(aborted(signal));
       const leave = () => {
         this.#queue.delete(waiting);
-        signal.removeEventListener("abort", onAbort);
+        letGo();
       };
       const waiting: Waiting = {
         admit: () => {
@@ -42,7 +42,7 @@ export class Slots {
         },
       };
       this.#queue.add(waiting);
-      signal.addEventListener("abort", onAbort, { once: true });
+      const letGo = onAbort(signal, () => waiting.refuse(aborted(signal)));
     });
   }
 

@@ -1,6 +1,6 @@
-import { setMaxListeners } from "node:events";
 import * as Comlink from "comlink";
 import nodeEndpoint from "comlink/dist/esm/node-adapter.mjs";
+import { ignore, onAbort } from "../async/index.js";
 import { aborted, TroupeError } from "../kernel/index.js";
 import { Deadlines } from "./deadlines.js";
 import { decodeError, type ErrorData, encodeError } from "./errors.js";
@@ -164,7 +164,7 @@ export class Caller<S extends Service> {
       const settle = (end: () => void) => {
         if (!this.#pending.delete(id)) return;
         this.#deadlines.cancel(deadline);
-        signal?.removeEventListener("abort", onAbort);
+        letGo();
         end();
       };
       const askToStop = () => void this.#remote.cancel(id).catch(ignore);
@@ -173,7 +173,6 @@ export class Caller<S extends Service> {
           reject(error);
           askToStop();
         });
-      const onAbort = options.cooperative === true ? askToStop : () => giveUp(aborted(signal as AbortSignal));
       const deadline = this.#deadlines.add(deadlineMs, () =>
         giveUp(
           new TroupeError("call_timeout", `${this.#name}: ${method} did not answer within ${deadlineMs} ms.`, {
@@ -182,11 +181,10 @@ export class Caller<S extends Service> {
           }),
         ),
       );
-      if (signal !== undefined) {
-        // One signal may serve any number of calls: from the eleventh on Node would warn of a leak.
-        setMaxListeners(0, signal);
-        signal.addEventListener("abort", onAbort, { once: true });
-      }
+      const letGo = onAbort(
+        signal,
+        options.cooperative === true ? askToStop : () => giveUp(aborted(signal as AbortSignal)),
+      );
       this.#pending.set(id, (error) => settle(() => reject(error)));
       this.#remote.call(id, method, sent).then(
         (answer) =>
@@ -206,5 +204,3 @@ export class Caller<S extends Service> {
     });
   }
 }
-
-function ignore(): void {}

@@ -1,5 +1,5 @@
-import { setMaxListeners } from "node:events";
 import type { MessagePort } from "node:worker_threads";
+import { ignore, onAbort } from "../async/index.js";
 import { aborted, messageOf, TroupeError } from "../kernel/index.js";
 import { type Deadline, Deadlines } from "./deadlines.js";
 import { decodeError, type ErrorData, encodeError } from "./errors.js";
@@ -256,17 +256,14 @@ export class Lane {
       const calls = new Set<number>();
       ids = calls;
       this.#bySignal.set(signal, calls);
-      const onAbort = () => {
+      onAbort(signal, () => {
         for (const id of [...calls]) {
           const { cooperative, graceMs = 0 } = this.#pending.get(id)?.options ?? NO_OPTIONS;
           if (cooperative === true) this.#post(STOP, id, 0, 0);
           else if (graceMs > 0) this.#askToStop(id, graceMs, signal);
           else this.#abandon(id, aborted(signal));
         }
-      };
-      // Every lane a turn uses listens once: with more than ten plugins Node would warn of a leak.
-      setMaxListeners(0, signal);
-      signal.addEventListener("abort", onAbort, { once: true });
+      });
     }
     return ids;
   }
@@ -405,5 +402,3 @@ function isThenable(value: unknown): value is PromiseLike<unknown> {
 function refuseAll(method: string): never {
   throw new TroupeError("unknown_method", `This side of the lane serves no calls (${method}).`);
 }
-
-function ignore(): void {}
