@@ -104,14 +104,6 @@ export function turnEndOf(
   return undefined;
 }
 
-/** Where the session goes on when one of these calls ended the turn for another frame. */
-export function frameSwitchOf(
-  records: readonly ToolRecord[],
-): Extract<ToolControl, { kind: "switch_agent_frame" }> | undefined {
-  const control = turnEndOf(records)?.control;
-  return control?.kind === "switch_agent_frame" ? control : undefined;
-}
-
 /** What the model reads: strings as they are, other values as compact JSON, failures and cancellations in words. */
 export function renderToolOutput(output: ToolOutput): string {
   switch (output.status) {

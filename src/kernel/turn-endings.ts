@@ -1,6 +1,7 @@
-import type { Activity } from "./activity.js";
 import type { TurnDirectives } from "./directives.js";
-import type { StopReason, TurnIssue, TurnOutcome, TurnSummary } from "./outcome.js";
+import type { AppendNode } from "./graph.js";
+import type { StopReason, TurnIssue, TurnOutcome } from "./outcome.js";
+import { ask, emit } from "./turn-effects.js";
 import type { TurnEffect, TurnState, TurnStep } from "./turn-state.js";
 
 // How turns end: each of these leads to `after_turn`, and from there to the commit.
@@ -54,31 +55,19 @@ export function stop(
   );
 }
 
+/** The protocol or a tool goes on in another frame. */
+export function leaveFrame(
+  state: TurnState,
+  {
+    frameId,
+    task,
+    initialNodes = [],
+  }: { readonly frameId: string; readonly task: string; readonly initialNodes?: readonly AppendNode[] },
+  effects: readonly TurnEffect[],
+): TurnStep {
+  return finish({ ...state, initialNodes }, { type: "frame_switch", frameId, task }, effects);
+}
+
 export function finish(state: TurnState, outcome: TurnOutcome, effects: readonly TurnEffect[]): TurnStep {
-  const next: TurnState = { ...state, phase: "after_turn", outcome };
-  return { state: next, effects: [...effects, { type: "after_turn", summary: summarise(next) }] };
-}
-
-export function summarise(state: TurnState): TurnSummary {
-  const outcome: TurnOutcome = state.outcome ?? {
-    type: "stopped",
-    reason: "runtime_error",
-    code: "no_outcome",
-    message: "The turn has no outcome.",
-  };
-  return {
-    turnId: state.config.turnId,
-    turnIndex: state.config.turnIndex,
-    outcome,
-    text: outcome.type === "finished" ? outcome.text : "",
-    usage: state.usage,
-    modelCalls: state.step,
-    toolCalls: state.toolCalls,
-    issues: state.issues,
-  };
-}
-
-/** Told to whoever listens; nobody answers it. */
-export function emit(activity: Activity): TurnEffect {
-  return { type: "emit", activity };
+  return ask({ ...state, phase: "after_turn", outcome }, effects);
 }

@@ -1,6 +1,7 @@
 import type { Activity } from "./activity.js";
 import type { CheckpointKind } from "./checkpoint.js";
 import type { TurnDirectives } from "./directives.js";
+import type { AppendNode } from "./graph.js";
 import type { Ledger } from "./ledger.js";
 import type { Message, Part } from "./messages.js";
 import type { ModelCallRecord, ModelResponse } from "./model.js";
@@ -15,7 +16,7 @@ import type { Usage } from "./usage.js";
  * effect is outstanding at a time, apart from `emit`, which needs no answer. The session worker performs the effects
  * and feeds the answers back; replay and simulation can do the same with recorded ones.
  *
- *   before_turn → prompt → model ⇄ tools → checkpoint → … → after_turn → commit → deliver → done
+ *   before_turn → prompt → model ⇄ tools → checkpoint → … → after_turn → capture → commit → deliver → done
  */
 export interface TurnConfig {
   readonly sessionId: string;
@@ -44,6 +45,7 @@ export type TurnPhase =
   | "code"
   | "checkpoint"
   | "after_turn"
+  | "capture"
   | "commit"
   | "deliver"
   | "done"
@@ -63,6 +65,10 @@ export interface TurnState {
   readonly toolCalls: readonly ToolRecord[];
   readonly issues: readonly TurnIssue[];
   readonly outcome: TurnOutcome | undefined;
+  /** Of the frame it leaves for, when that is its outcome. */
+  readonly initialNodes: readonly AppendNode[];
+  /** The session's, with this turn in it; 0 until it is stored. */
+  readonly revision: number;
   readonly checkpoint: CheckpointKind | undefined;
   /** Steps in a row whose every call failed. */
   readonly fruitless: number;
@@ -92,16 +98,34 @@ export type TurnEffect =
     }
   | { readonly type: "checkpoint"; readonly checkpoint: CheckpointKind }
   | { readonly type: "after_turn"; readonly summary: TurnSummary }
-  | { readonly type: "commit"; readonly summary: TurnSummary }
-  | { readonly type: "deliver"; readonly summary: TurnSummary };
+  /** Plugins and the code executor say what state they are left in, so that what goes wrong there is stored too. */
+  | { readonly type: "capture" }
+  | ({ readonly type: "commit" } & StorableTurn)
+  | { readonly type: "deliver"; readonly summary: TurnSummary; readonly revision: number };
+
+/** All of a turn that its commit stores. */
+export interface StorableTurn extends Pick<TurnState, "messages" | "spent" | "modelCallRecords" | "initialNodes"> {
+  readonly summary: TurnSummary;
+}
 
 export type TurnEvent =
+  /** `issues`: what went wrong meanwhile without ending the turn. */
+  | (TurnAnswer & { readonly issues?: readonly TurnIssue[] })
+  /** The host or the runtime wants the turn to stop; acted on when the outstanding effect is answered. */
+  | { readonly type: "cancel"; readonly reason: string };
+
+type TurnAnswer =
   | { readonly type: "before_turn_done"; readonly directives: TurnDirectives }
   | { readonly type: "prompt_done"; readonly syncs?: boolean }
   | { readonly type: "prompt_failed"; readonly issue: TurnIssue }
   | { readonly type: "before_model_done" }
   | { readonly type: "before_model_failed"; readonly issue: TurnIssue }
-  | { readonly type: "frame_switch"; readonly frameId: string; readonly task: string }
+  | {
+      readonly type: "frame_switch";
+      readonly frameId: string;
+      readonly task: string;
+      readonly initialNodes?: readonly AppendNode[];
+    }
   /** `next`: what the protocol makes of the answer; without one it is native tool calling. `issue`: it made nothing of it. */
   | {
       readonly type: "model_done";
@@ -139,12 +163,11 @@ export type TurnEvent =
       readonly inputs?: readonly CheckpointInput[];
     }
   | { readonly type: "checkpoint_failed"; readonly issue: TurnIssue }
-  | { readonly type: "after_turn_done"; readonly directives: TurnDirectives; readonly issues: readonly TurnIssue[] }
-  | { readonly type: "committed" }
-  | { readonly type: "delivered"; readonly issues: readonly TurnIssue[] }
-  /** The host or the runtime wants the turn to stop; acted on when the outstanding effect is answered. */
-  | { readonly type: "cancel"; readonly reason: string }
-  /** before_turn, after_turn or the commit failed: the call rejects and nothing is stored. */
+  | { readonly type: "after_turn_done"; readonly directives: TurnDirectives }
+  | { readonly type: "captured" }
+  | { readonly type: "committed"; readonly revision: number }
+  | { readonly type: "delivered" }
+  /** before_turn, after_turn, the capture or the commit failed: the call rejects and nothing is stored. */
   | { readonly type: "refused" };
 
 /** Something that waited for a checkpoint, as the turn takes it up. */

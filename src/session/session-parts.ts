@@ -73,11 +73,8 @@ export interface InputRequest {
   readonly boundary: CheckpointKind | undefined;
 }
 
-/** What goes with a turn's commit beside its messages. */
+/** What goes with a turn's commit beside the turn. */
 export interface TurnCommit {
-  /** By its own model calls. */
-  readonly spent: Ledger;
-  readonly modelCallRecords: TurnResult["modelCallRecords"];
   readonly name: TurnKey | undefined;
   /** Of the turns before it, in the frames it came from. */
   readonly before: readonly TurnResult[] | undefined;

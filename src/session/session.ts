@@ -19,11 +19,11 @@ import {
   type SessionBudget,
   type SessionConfig,
   type SpendingReport,
+  type StorableTurn,
   segmentId,
   type ToolOutput,
   TroupeError,
   type TurnResult,
-  type TurnSummary,
   turnIdOf,
   turnOfFrameTask,
 } from "../kernel/index.js";
@@ -204,11 +204,10 @@ export class Session {
     return this.past.slice(from, to, () => this.running?.messages ?? []);
   }
 
-  /** Stores a turn in one atomic write and adopts it; resolves when it is durable. `spent`: its own calls, by model. */
+  /** Stores a turn in one atomic write and adopts it; resolves when it is durable. */
   async commit(
-    summary: TurnSummary,
-    messages: readonly Message[],
-    { spent, modelCallRecords, name, before, call, entering }: TurnCommit,
+    { summary, messages, spent, modelCallRecords }: StorableTurn,
+    { name, before, call, entering }: TurnCommit,
   ): Promise<number> {
     if (this.past.known === undefined) await this.past.count();
     const written = await this.stored.write((previous, revision) => {

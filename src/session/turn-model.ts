@@ -62,15 +62,16 @@ export class TurnModel {
       // A turn that cannot be written down cannot go on; one that does not repeat itself must not.
       if (isStoreError(error)) throw error;
       if (error.code === "replay_mismatch") return promptFailedBy(replayIssue(error));
-      await this.#finishStream(step, signal.aborted ? "cancelled" : "provider_error");
-      return { type: "model_failed", issue: issueOf("model", error.code, error), record, ...(cost && { usage: cost }) };
+      const issues = await this.#finishStream(step, signal.aborted ? "cancelled" : "provider_error");
+      const issue = issueOf("model", error.code, error);
+      return { type: "model_failed", issue, issues, record, ...(cost && { usage: cost }) };
     }
     const { response, aborted } = outcome;
     this.latestUsage = response.usage;
     this.#scope.session.promptTokens = response.usage.inputTokens;
     const read = this.#interpret(response);
-    await this.#finishStream(step, aborted ? "aborted" : "complete");
-    return { type: "model_done", response, record, ...read };
+    const issues = await this.#finishStream(step, aborted ? "aborted" : "complete");
+    return { type: "model_done", response, record, issues, ...read };
   }
 
   /** A spent budget ends the turn, or keeps it waiting until somebody raises it. */
@@ -102,17 +103,18 @@ export class TurnModel {
   }
 
   /** Every call that was begun is told to have ended; what goes wrong there is an issue, never the turn's end. */
-  async #finishStream(step: number, reason: StreamEnd): Promise<void> {
+  async #finishStream(step: number, reason: StreamEnd): Promise<readonly TurnIssue[]> {
     const { hooks } = this.#scope.session;
-    if (!hooks.has("stream_finished")) return;
-    const issues = await hooks.announce("stream_finished", { ...this.#scope.facts, step, reason });
-    for (const issue of issues) this.#scope.addIssue(issue);
+    if (!hooks.has("stream_finished")) return NO_ISSUES;
+    return hooks.announce("stream_finished", { ...this.#scope.facts, step, reason });
   }
 }
 
 function promptFailedBy(issue: TurnIssue): TurnEvent {
   return { type: "prompt_failed", issue };
 }
+
+const NO_ISSUES: readonly TurnIssue[] = [];
 
 const STORE_CODES: readonly string[] = [
   "store_write_failed",

@@ -5,20 +5,18 @@ import {
   type Message,
   NO_DIRECTIVES,
   NO_USAGE,
+  resultOf,
   startTurn,
   stepTurn,
-  summarise,
   type TurnEffect,
   type TurnEvent,
-  type TurnIssue,
   type TurnResult,
   type TurnState,
   type TurnSummary,
   turnIdOf,
   type Usage,
 } from "../kernel/index.js";
-import type { FrameSwitch, TurnFacts } from "../plugin/index.js";
-
+import type { TurnFacts } from "../plugin/index.js";
 import type { Admitted } from "./admission.js";
 import { issueOf, orRefused, settleOrIssue } from "./issues.js";
 import { TurnJournal, type TurnStart, type UnfinishedTurn } from "./journal.js";
@@ -29,7 +27,7 @@ import type { RunningTurn } from "./session-parts.js";
 import { endsHere, isSuspended } from "./suspension.js";
 import { TurnCheckpoints } from "./turn-checkpoints.js";
 import { runTurnCode } from "./turn-code.js";
-import { commitTurn } from "./turn-commit.js";
+import { captureTurn, commitTurn } from "./turn-commit.js";
 import { TurnContext, type TurnRequest } from "./turn-context.js";
 import type { TurnKey } from "./turn-keys.js";
 import { TurnModel } from "./turn-model.js";
@@ -90,10 +88,8 @@ class TurnRun implements RunningTurn, TurnScope {
   readonly journal: TurnJournal | undefined;
   readonly #checkpoints = new TurnCheckpoints(this);
   readonly #model: TurnModel;
-  state: TurnState;
+  #state: TurnState;
   #effects: readonly TurnEffect[];
-  #frameSwitch: FrameSwitch | undefined;
-  #revision = 0;
   stored = false;
 
   constructor(
@@ -122,7 +118,7 @@ class TurnRun implements RunningTurn, TurnScope {
       asksBeforeModel: protocol.session.beforeLlmCall !== undefined,
       maxContextTokens: session.config.maxContextTokens,
     });
-    this.state = first.state;
+    this.#state = first.state;
     this.#effects = first.effects;
   }
 
@@ -171,20 +167,24 @@ class TurnRun implements RunningTurn, TurnScope {
     this.journal?.ended();
   }
 
+  get state(): TurnState {
+    return this.#state;
+  }
+
   get turnId(): string {
     return this.facts.turnId;
   }
 
   get messages(): readonly Message[] {
-    return this.stored ? [] : this.state.messages;
+    return this.stored ? [] : this.#state.messages;
   }
 
   get usage(): Usage {
-    return this.stored ? NO_USAGE : this.state.usage;
+    return this.stored ? NO_USAGE : this.#state.usage;
   }
 
   get spent(): Ledger {
-    return this.stored ? [] : this.state.spent;
+    return this.stored ? [] : this.#state.spent;
   }
 
   tellUsage(entry: LedgerEntry): void {
@@ -204,14 +204,7 @@ class TurnRun implements RunningTurn, TurnScope {
       if (answer === undefined) break;
       this.#step(answer);
     }
-    const result: TurnResult = {
-      ...summarise(this.state),
-      sessionId: this.session.id,
-      revision: this.#revision,
-      modelCallRecords: this.state.modelCallRecords,
-    };
-    this.request.emit({ type: "turn_finished", result });
-    return result;
+    return resultOf(this.#state);
   }
 
   /** A cancellation during the effect comes before its answer, so the machine decides with both in hand. */
@@ -220,10 +213,10 @@ class TurnRun implements RunningTurn, TurnScope {
     // Left as it is, for whoever opens the session next; unless it is stored, and only to be told.
     if (endsHere(signal) && !this.stored) throw signal.reason;
     const state = signal.aborted
-      ? stepTurn(this.state, { type: "cancel", reason: cancelReason(signal) }).state
-      : this.state;
+      ? stepTurn(this.#state, { type: "cancel", reason: cancelReason(signal) }).state
+      : this.#state;
     const next = stepTurn(state, answer);
-    this.state = next.state;
+    this.#state = next.state;
     this.#effects = next.effects;
   }
 
@@ -249,11 +242,17 @@ class TurnRun implements RunningTurn, TurnScope {
       case "after_turn":
         if (this.request.keepsInputs && isCancelled(effect.summary)) throw this.request.signal.reason;
         if (!this.#poisoned && (hooks.has("after_turn") || hooks.has("turn_finalized"))) return this.#afterTurn(effect);
-        return { type: "after_turn_done", directives: NO_DIRECTIVES, issues: [] };
+        return { type: "after_turn_done", directives: NO_DIRECTIVES };
+      case "capture":
+        return captureTurn(this);
       case "commit":
-        return this.#commit(effect.summary);
+        return commitTurn(this, effect, {
+          name: this.#name,
+          before: this.#before,
+          onStored: () => this.ended(),
+        });
       case "deliver":
-        return hooks.has("turn_persisted") ? this.#deliver(effect) : { type: "delivered", issues: [] };
+        return hooks.has("turn_persisted") ? this.#deliver(effect) : { type: "delivered" };
     }
   }
 
@@ -287,7 +286,7 @@ class TurnRun implements RunningTurn, TurnScope {
       sessionId,
       turnId: this.facts.turnId,
       step,
-      messages: [...this.context.messages, ...this.state.messages],
+      messages: [...this.context.messages, ...this.#state.messages],
       turnOptions: this.context.protocolOptions,
       latestUsage: this.#model.latestUsage,
       extension: extras.extension,
@@ -299,8 +298,8 @@ class TurnRun implements RunningTurn, TurnScope {
       const frame = readFrameSwitch(await untilAborted(asked, signal), pluginId);
       if (frame === undefined) return { type: "before_model_done" };
       this.session.checkNewFrame(frame.frameId);
-      this.#frameSwitch = frame;
-      return { type: "frame_switch", frameId: frame.frameId, task: frame.task };
+      const { frameId, task, initialNodes = [] } = frame;
+      return { type: "frame_switch", frameId, task, initialNodes };
     } catch (error) {
       return { type: "before_model_failed", issue: issueOf("plugin", "before_llm_call_failed", error) };
     }
@@ -315,22 +314,8 @@ class TurnRun implements RunningTurn, TurnScope {
     return { type: "after_turn_done", directives, issues: await hooks.announce("turn_finalized", facts) };
   }
 
-  async #commit(summary: TurnSummary): Promise<TurnEvent> {
-    this.#revision = await commitTurn(this, summary, {
-      name: this.#name,
-      before: this.#before,
-      frameSwitch: this.#frameSwitch,
-      onStored: () => this.ended(),
-    });
-    return { type: "committed" };
-  }
-
-  readonly addIssue = (issue: TurnIssue): void => {
-    this.state = { ...this.state, issues: [...this.state.issues, issue] };
-  };
-
-  async #deliver({ summary }: Extract<TurnEffect, { type: "deliver" }>): Promise<TurnEvent> {
-    const facts = { ...this.facts, turn: summary, revision: this.#revision };
+  async #deliver({ summary, revision }: Extract<TurnEffect, { type: "deliver" }>): Promise<TurnEvent> {
+    const facts = { ...this.facts, turn: summary, revision };
     const issues = await this.session.hooks.announce("turn_persisted", facts);
     return { type: "delivered", issues: [...issues, ...(await settleOrIssue(this.session))] };
   }

@@ -31,7 +31,6 @@ export interface TurnScope {
   readonly journal: TurnJournal | undefined;
   /** The machine's, as it is now. */
   readonly state: TurnState;
-  readonly addIssue: (issue: TurnIssue) => void;
 }
 
 /** A site's directives: what is done at once is done, the rest is folded. */

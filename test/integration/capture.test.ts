@@ -30,6 +30,22 @@ describe("capturing plugin state", () => {
     },
   );
 
+  test("a turn whose plugin could not be captured has the same issues when it is asked again, also in another process", async () => {
+    const options = {
+      sessionWorkers: 1,
+      store: { path: await tempFolder() },
+      plugins: [{ module: plugin("unsavable") }],
+    };
+    const troupe = await createTroupe(options);
+    const session = await troupe.session("s");
+    const first = await session.turn("one", { key: "k" });
+    expect(first.issues).toMatchObject([{ kind: "plugin", code: "plugin_capture_failed" }]);
+    expect(await session.turn("one", { key: "k" })).toEqual(first);
+    await troupe.close();
+    const again = await startTroupe(options);
+    expect(await (await again.session("s")).turn("one", { key: "k" })).toEqual(first);
+  });
+
   // §15.60
   test("a capture whose answer came too late is made good by the next one", async () => {
     const path = await tempFolder();

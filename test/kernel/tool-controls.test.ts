@@ -1,11 +1,5 @@
 import { describe, expect, it } from "vitest";
-import {
-  frameSwitchOf,
-  type ToolControl,
-  type ToolOutput,
-  type ToolRecord,
-  turnEndOf,
-} from "../../src/kernel/index.js";
+import { type ToolControl, type ToolOutput, type ToolRecord, turnEndOf } from "../../src/kernel/index.js";
 import { ANSWER, aborting, call, injected, linesOf, namesOf, record, TO, turnAfter } from "./turns.js";
 
 const FINISH: ToolControl = { kind: "finish", value: { sum: 3 } };
@@ -115,8 +109,6 @@ describe("a tool that ends the turn", () => {
 describe("results that do not end the turn", () => {
   it("say so", () => {
     expect(turnEndOf([record("c1"), failed("c2")])).toBeUndefined();
-    expect(frameSwitchOf([record("c1"), controlled("c2", FINISH), controlled("c3", SWITCH)])).toBeUndefined();
-    expect(frameSwitchOf([record("c1"), controlled("c2", SWITCH)])).toEqual(SWITCH);
   });
 
   // turn §8.17

@@ -111,6 +111,7 @@ const choice = fc.record({
     ANSWER.code(),
     ANSWER.checkpoint(),
     ANSWER.afterTurn(),
+    ANSWER.captured([ISSUE]),
     ANSWER.committed,
     ANSWER.delivered(),
   ),
@@ -153,6 +154,8 @@ function answerTo(asked: Asked, chosen: Choice): TurnEvent {
       return { type: "checkpoint_done", directives, inputs: directives.abort === undefined ? inputs : [] };
     case "after_turn":
       return fails ? ANSWER.refused : ANSWER.afterTurn({ ...directives, abort: undefined });
+    case "capture":
+      return fails ? ANSWER.refused : ANSWER.captured(ends ? [ISSUE] : []);
     case "commit":
       return fails ? ANSWER.refused : ANSWER.committed;
     case "deliver":
@@ -169,6 +172,7 @@ const ANSWERS: Record<Asked["type"], readonly TurnEvent["type"][]> = {
   tools: ["tools_done"],
   checkpoint: ["checkpoint_done"],
   after_turn: ["after_turn_done"],
+  capture: ["captured"],
   commit: ["committed"],
   deliver: ["delivered"],
 };
@@ -205,8 +209,8 @@ export function play(played: Game, cancelAt = -1): Run {
     state = next.state;
     return next.effects;
   };
-  // Per model call: a prompt, the protocol, the call, its work and a checkpoint; and four more for the whole turn.
-  const bound = 5 * maxSteps + 4;
+  // Per model call: a prompt, the protocol, the call, its work and a checkpoint; and five more for the whole turn.
+  const bound = 5 * maxSteps + 5;
   for (;;) {
     const questions = effects.filter(isAsked);
     if (questions.length === 0) break;

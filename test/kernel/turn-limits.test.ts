@@ -22,7 +22,7 @@ describe("a turn that is stopped before it begins", () => {
   });
 
   it("is stored like any other", () => {
-    expect(namesOf(then(step, ANSWER.afterTurn()))).toEqual(["commit"]);
+    expect(namesOf(then(step, ANSWER.afterTurn(), ANSWER.captured()))).toEqual(["commit"]);
   });
 });
 

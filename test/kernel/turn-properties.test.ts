@@ -20,10 +20,10 @@ describe("whatever the world answers, a turn", () => {
         expect(["done", "failed"]).toContain(final.phase);
         const count = (wanted: Asked["type"]) => asked.filter(({ type }) => type === wanted).length;
         expect(count("model")).toBeLessThanOrEqual(played.maxSteps);
-        for (const once of ["before_turn", "after_turn", "commit", "deliver"] as const)
+        for (const once of ["before_turn", "after_turn", "capture", "commit", "deliver"] as const)
           expect(count(once)).toBeLessThanOrEqual(1);
         if (final.phase === "done")
-          expect(asked.slice(-3).map(({ type }) => type)).toEqual(["after_turn", "commit", "deliver"]);
+          expect(asked.slice(-4).map(({ type }) => type)).toEqual(["after_turn", "capture", "commit", "deliver"]);
       }),
       { numRuns: 500 },
     );
@@ -75,14 +75,16 @@ describe("whatever the world answers, a turn", () => {
     fc.assert(
       fc.property(game, (played) => {
         const { states, asked, final } = play(played);
-        const closing = states.filter(({ phase }) => ["after_turn", "commit", "deliver", "done"].includes(phase));
+        const closing = states.filter(({ phase }) =>
+          ["after_turn", "capture", "commit", "deliver", "done"].includes(phase),
+        );
         for (const { outcome } of closing) expect(outcome).toEqual(closing[0]?.outcome);
         const told = asked.flatMap((effect) => ("summary" in effect ? [effect.summary.outcome] : []));
         for (const outcome of told) expect(outcome).toEqual(closing[0]?.outcome);
         if (final.phase !== "done") return;
         expect(told).toHaveLength(3);
         if (final.outcome?.type === "stopped") expect(reasons).toContain(final.outcome.reason);
-        else if (asked.at(-4)?.type === "before_model") expect(final.outcome?.type).toBe("frame_switch");
+        else if (asked.at(-5)?.type === "before_model") expect(final.outcome?.type).toBe("frame_switch");
         else expect(final.outcome?.type).toBe("finished");
       }),
       { numRuns: 500 },
@@ -98,9 +100,9 @@ describe("whatever the world answers, a turn", () => {
       fc.property(calm, fc.nat(12), (played, cancelAt) => {
         const { asked, final, events } = play(played, cancelAt);
         const cancelled = asked[cancelAt]?.type;
-        if (cancelled === undefined || ["after_turn", "commit", "deliver"].includes(cancelled)) return;
+        if (cancelled === undefined || ["after_turn", "capture", "commit", "deliver"].includes(cancelled)) return;
         const rest = asked.slice(cancelAt + 1).map(({ type }) => type);
-        expect(["after_turn", "commit", "deliver"].slice(0, rest.length)).toEqual(rest);
+        expect(["after_turn", "capture", "commit", "deliver"].slice(0, rest.length)).toEqual(rest);
         if (events.some(({ type }) => type === "refused")) expect(final.phase).toBe("failed");
         else expect(["cancelled", "plugin_abort"]).toContain(final.outcome?.type === "stopped" && final.outcome.reason);
       }),

@@ -54,8 +54,19 @@ const WAITED_FOR: Readonly<Record<Place, TurnEffect | undefined>> = {
   synced_after_work: { type: "checkpoint", checkpoint: "after_work" },
   synced_before_completion: { type: "checkpoint", checkpoint: "before_completion" },
   after_turn: { type: "after_turn", summary: SUMMARY },
-  commit: { type: "commit", summary: SUMMARY },
-  deliver: { type: "deliver", summary: SUMMARY },
+  capture: { type: "capture" },
+  commit: {
+    type: "commit",
+    summary: SUMMARY,
+    messages: [
+      { id: "t1.0", role: "user", parts: [text("hello")], origin: { kind: "turn_input", turnId: "t1" } },
+      { id: "t1.1", role: "assistant", parts: [text("hi")] },
+    ],
+    spent: [{ source: "turn", model: "unknown", usage: USAGE }],
+    modelCallRecords: [],
+    initialNodes: [],
+  },
+  deliver: { type: "deliver", summary: SUMMARY, revision: 1 },
   done: undefined,
   failed: undefined,
 };
@@ -146,6 +157,7 @@ describe.each(KEEPING)("a turn that is kept as %s and goes on from there", (_, k
 
   it("behind its last hooks still tells the host what they said, once it is stored", () => {
     const waiting = resumed(TO.after_turn, ANSWER.afterTurn(injected("p", "for next time")));
-    expect(namesOf(stepTurn(keep(waiting.state), ANSWER.committed))).toEqual(["emit messages_injected", "deliver"]);
+    const captured = stepTurn(keep(waiting.state), ANSWER.captured());
+    expect(namesOf(stepTurn(keep(captured.state), ANSWER.committed))).toEqual(["emit messages_injected", "deliver"]);
   });
 });

@@ -1,5 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { stepTurn, type TurnEvent, type TurnPhase, type TurnState, type TurnStep } from "../../src/kernel/index.js";
+import {
+  stepTurn,
+  type TurnEvent,
+  type TurnIssue,
+  type TurnPhase,
+  type TurnState,
+  type TurnStep,
+} from "../../src/kernel/index.js";
 import {
   ANSWER,
   CODE,
@@ -37,7 +44,8 @@ const EVENTS: { readonly [T in EventType]: Extract<TurnEvent, { type: T }> } = {
   checkpoint_done: { type: "checkpoint_done", directives: saying("p", "passed") },
   checkpoint_failed: { type: "checkpoint_failed", issue: ISSUE },
   after_turn_done: { type: "after_turn_done", directives: injected("p", "for next time"), issues: [] },
-  committed: { type: "committed" },
+  captured: { type: "captured", issues: [ISSUE] },
+  committed: { type: "committed", revision: 1 },
   delivered: { type: "delivered", issues: [ISSUE] },
   cancel: { type: "cancel", reason: "Enough." },
   refused: { type: "refused" },
@@ -53,6 +61,7 @@ const PLACES_OF: Readonly<Record<TurnPhase, readonly Place[]>> = {
   code: ["code"],
   checkpoint: ["after_work", "before_completion", "synced_after_work", "synced_before_completion"],
   after_turn: ["after_turn"],
+  capture: ["capture"],
   commit: ["commit"],
   deliver: ["deliver"],
   done: ["done"],
@@ -101,6 +110,7 @@ const NOTHING: Readonly<Record<EventType, Cell>> = {
   checkpoint_done: IGNORED,
   checkpoint_failed: IGNORED,
   after_turn_done: IGNORED,
+  captured: IGNORED,
   committed: IGNORED,
   delivered: IGNORED,
   cancel: IGNORED,
@@ -157,7 +167,12 @@ const TABLE: Readonly<Record<Place, Readonly<Record<EventType, Cell>>>> = {
   // From here on the turn is decided: a cancellation comes too late.
   after_turn: {
     ...NOTHING,
-    after_turn_done: to("commit", ["commit"], { adds: ["user: for next time"], outcome: "finished: hi" }),
+    after_turn_done: to("capture", ["capture"], { adds: ["user: for next time"], outcome: "finished: hi" }),
+    refused: { ...FAILED, outcome: "finished: hi" },
+  },
+  capture: {
+    ...NOTHING,
+    captured: to("commit", ["commit"], { outcome: "finished: hi" }),
     refused: { ...FAILED, outcome: "finished: hi" },
   },
   commit: {
@@ -165,7 +180,7 @@ const TABLE: Readonly<Record<Place, Readonly<Record<EventType, Cell>>>> = {
     committed: to("deliver", ["deliver"], { outcome: "finished: hi" }),
     refused: { ...FAILED, outcome: "finished: hi" },
   },
-  deliver: { ...NOTHING, delivered: to("done", [], { outcome: "finished: hi" }) },
+  deliver: { ...NOTHING, delivered: to("done", ["emit turn_finished"], { outcome: "finished: hi" }) },
   done: NOTHING,
   failed: NOTHING,
 };
@@ -222,6 +237,15 @@ describe("the table of the turn", () => {
       expect([step.state.phase, outcomeOf(step.state)]).toEqual(["after_turn", "cancelled: cancelled"]);
       expect(step.effects.at(-1)?.type).toBe("after_turn");
     }
+  });
+
+  it.each(CELLS)("at %s, %s that says what else went wrong", (place, _, event, cell) => {
+    if (event.type === "cancel") return;
+    const before = turnAt(place).state;
+    const other: TurnIssue = { kind: "plugin", code: "stream_finished_failed", message: "Nobody heard it." };
+    const said = { ...event, issues: [other] };
+    if (cell === IGNORED) expect(stepTurn(before, said)).toEqual({ state: before, effects: [] });
+    else expect(stepTurn(before, said).state.issues[0]).toEqual(other);
   });
 
   it("keeps everything a tool or code came to, and nothing the model said, of a turn that is cancelled meanwhile", () => {

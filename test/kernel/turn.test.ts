@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
 import {
+  type AppendNode,
   NO_DIRECTIVES,
   NO_USAGE,
+  resultOf,
   startTurn,
   summarise,
   type TurnEvent,
@@ -53,6 +55,8 @@ describe("the start of a turn", () => {
         toolCalls: [],
         issues: [],
         outcome: undefined,
+        initialNodes: [],
+        revision: 0,
         checkpoint: undefined,
         fruitless: 0,
         reopened: 0,
@@ -214,11 +218,13 @@ describe("every transition", () => {
       "prompt",
       ["emit messages_injected", "prompt"],
     ],
-    ["after_turn", "is done", ANSWER.afterTurn(), "commit", ["commit"]],
+    ["after_turn", "is done", ANSWER.afterTurn(), "capture", ["capture"]],
     ["after_turn", "is refused", ANSWER.refused, "failed", []],
+    ["capture", "is done", ANSWER.captured(), "commit", ["commit"]],
+    ["capture", "is refused", ANSWER.refused, "failed", []],
     ["commit", "is done", ANSWER.committed, "deliver", ["deliver"]],
     ["commit", "is refused", ANSWER.refused, "failed", []],
-    ["deliver", "is done", ANSWER.delivered(), "done", []],
+    ["deliver", "is done", ANSWER.delivered(), "done", ["emit turn_finished"]],
   ])("%s %s", (place, _, event, phase, effects) => {
     const step = turnAt(place, event);
     expect(step.state.phase).toBe(phase);
@@ -237,6 +243,7 @@ describe("a whole turn", () => {
       ANSWER.model(text("It "), text("rains.")),
       ANSWER.checkpoint(),
       ANSWER.afterTurn(),
+      ANSWER.captured(),
       ANSWER.committed,
       ANSWER.delivered(),
     ];
@@ -249,9 +256,10 @@ describe("a whole turn", () => {
       ["emit model_call_started", "model"],
       ["emit model_call_finished", "checkpoint before_completion"],
       ["after_turn"],
+      ["capture"],
       ["commit"],
       ["deliver"],
-      [],
+      ["emit turn_finished"],
     ]);
     const { state } = turnAfter(events);
     expect(linesOf(state)).toEqual([
@@ -261,7 +269,7 @@ describe("a whole turn", () => {
       "assistant: It  | rains.",
     ]);
     expect(state.messages.map(({ id }) => id)).toEqual(["t1.0", "t1.1", "t1.2", "t1.3"]);
-    expect(steps[7]?.effects).toEqual([
+    expect(steps[8]?.effects).toEqual([
       {
         type: "commit",
         summary: {
@@ -274,6 +282,10 @@ describe("a whole turn", () => {
           toolCalls: [record("c1", "rain")],
           issues: [],
         },
+        messages: state.messages,
+        spent: [{ source: "turn", model: "unknown", usage: { ...NO_USAGE, inputTokens: 20, outputTokens: 10 } }],
+        modelCallRecords: [],
+        initialNodes: [],
       },
     ]);
   });
@@ -666,8 +678,11 @@ describe("a protocol that wants to be asked before every model call", () => {
         },
       },
     ]);
-    expect(namesOf(asking(ANSWER.beforeTurn(), ANSWER.prompt, ANSWER.frameSwitch, ANSWER.afterTurn()))).toEqual([
-      "commit",
+    const last = [ANSWER.afterTurn(), ANSWER.captured()];
+    const initialNodes: AppendNode[] = [{ kind: "message", message: { role: "user", text: "Begin." } }];
+    const left: TurnEvent = { type: "frame_switch", frameId: "f2", task: "Go on.", initialNodes };
+    expect(asking(ANSWER.beforeTurn(), ANSWER.prompt, left, ...last).effects).toMatchObject([
+      { type: "commit", summary: { outcome: { type: "frame_switch", frameId: "f2", task: "Go on." } }, initialNodes },
     ]);
   });
 
@@ -830,21 +845,28 @@ describe("a prompt that is made anew for every model call", () => {
 describe("after_turn", () => {
   it("adds its messages to what is stored and tells the host only once they are", () => {
     const directives = { ...injected("p", "for next time"), events: saying("p", "noted").events };
-    const committing = turnAfter([...TO.after_turn, ANSWER.afterTurn(directives)]);
+    const events = [...TO.after_turn, ANSWER.afterTurn(directives), ANSWER.captured()];
+    const committing = turnAfter(events);
     expect(namesOf(committing)).toEqual(["commit"]);
     expect(linesOf(committing.state)).toEqual(["user: hello", "assistant: hi", "user: for next time"]);
     expect(committing.state.outcome).toEqual({ type: "finished", text: "hi" });
-    const stored = turnAfter([...TO.after_turn, ANSWER.afterTurn(directives), ANSWER.committed]);
+    const stored = turnAfter([...events, ANSWER.committed]);
     expect(namesOf(stored)).toEqual(["emit plugin_event", "emit messages_injected", "deliver"]);
   });
 
-  it("adds its issues to the summary that is stored", () => {
-    const step = turnAfter([...TO.after_turn, ANSWER.afterTurn(NO_DIRECTIVES, [ISSUE])]);
-    expect(step.effects).toMatchObject([{ type: "commit", summary: { issues: [ISSUE] } }]);
+  it("and the capture behind it add their issues to the summary that is stored", () => {
+    const late = { ...ISSUE, code: "plugin_capture_failed" };
+    const step = turnAfter([...TO.after_turn, ANSWER.afterTurn(NO_DIRECTIVES, [ISSUE]), ANSWER.captured([late])]);
+    expect(step.effects).toMatchObject([{ type: "commit", summary: { issues: [ISSUE, late] } }]);
   });
 
   it("runs for a turn that was stopped, too", () => {
-    const step = turnAfter([...TO.model, { type: "model_failed", issue: ISSUE }, ANSWER.afterTurn()]);
+    const step = turnAfter([
+      ...TO.model,
+      { type: "model_failed", issue: ISSUE },
+      ANSWER.afterTurn(),
+      ANSWER.captured(),
+    ]);
     expect(step.effects).toMatchObject([
       { type: "commit", summary: { outcome: { type: "stopped", reason: "provider_error" }, text: "", modelCalls: 0 } },
     ]);
@@ -861,10 +883,10 @@ describe("the summary of a turn", () => {
 });
 
 describe("deliver", () => {
-  it("adds the issues of those who were told", () => {
-    expect(turnAfter([...TO.deliver, ANSWER.delivered([ISSUE])]).state).toMatchObject({
-      phase: "done",
-      issues: [ISSUE],
-    });
+  it("adds the issues of those who were told to the result", () => {
+    const { state, effects } = turnAfter([...TO.deliver, ANSWER.delivered([ISSUE])]);
+    const result = { turnId: "t1", sessionId: "s", revision: 1, issues: [ISSUE], modelCallRecords: [] };
+    expect(resultOf(state)).toMatchObject(result);
+    expect(effects).toEqual([{ type: "emit", activity: { type: "turn_finished", result: resultOf(state) } }]);
   });
 });
