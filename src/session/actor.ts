@@ -22,13 +22,14 @@ import type { ConfigReceipt, OperationReceipt, SessionInfo, SessionState, TurnEx
 import { ResumedTurn } from "./resumed-turn.js";
 import type { Session } from "./session.js";
 import { addInput } from "./session-intake.js";
+import type { LifeChart } from "./session-life.js";
 import { type Stay, sessionMachine } from "./session-machine.js";
 import type { InputRequest } from "./session-parts.js";
 import { isSuspended, notTakenUp } from "./suspension.js";
 import type { TurnRequest } from "./turn-context.js";
 
 export interface SessionActorOptions {
-  readonly open: () => Promise<Session>;
+  readonly open: (chart: LifeChart) => Promise<Session>;
   readonly mailboxLimit: number;
   /** Told of everything that happens in the session's turns, whoever asked for them. */
   readonly onActivity: (activity: Activity) => void;
@@ -71,16 +72,21 @@ export class SessionActor {
       failed = reject;
     });
     this.#opened.catch(ignore);
+    const chart: LifeChart = {
+      life: () => this.#actor.getSnapshot().context.life,
+      send: (event) => this.#actor.send(event),
+    };
     this.#actor = createActor(sessionMachine, {
       input: {
         stay: this.#stay,
         open: async () => {
-          const session = await options.open();
+          const session = await options.open(chart);
           await settle(session);
           opened(session);
           // What waited when the session was last closed begins as soon as it is open.
           session.inputs.onAdded = () => this.#takeInputsSoon();
-          if (session.unfinished !== undefined) this.#resume(session, session.unfinished);
+          const { unfinished } = session.life;
+          if (unfinished !== undefined) this.#resume(session, unfinished);
           if (session.inputs.waitForTurn) this.#takeInputsSoon();
           return session;
         },
@@ -176,10 +182,10 @@ export class SessionActor {
         try {
           return await resumeTurn(session, unfinished, { emit, signal: turn.signal });
         } catch (error) {
-          if (session.unfinished === undefined) throw error;
+          if (session.life.unfinished === undefined) throw error;
           // It was not even begun. Its journal is as it was: whoever opens the session next takes it up.
-          if (isSuspended(turn.signal)) session.suspended = true;
-          else session.stored.giveUp();
+          if (isSuspended(turn.signal)) session.life.suspend();
+          else session.life.giveUp();
           throw notTakenUp(error);
         } finally {
           await settle(session);
@@ -296,7 +302,7 @@ export class SessionActor {
       const run = async (session: Session) => {
         try {
           // A turn was left in the middle: what is behind it cannot come before it.
-          if (session.suspended) throw closing(this.id);
+          if (session.life.isSuspended) throw closing(this.id);
           resolve(await settled(session, perform));
           // Behind this one, when the session is idle again and nobody else asked for something.
           if (session.inputs.waitForTurn) this.#takeInputsSoon();

@@ -252,7 +252,7 @@ async function complete(session: Session, request: HostCallRequest, args: readon
     session.modelNamed(),
     {
       sessionId: session.id,
-      turnId: session.running?.turnId ?? "",
+      turnId: session.life.turn?.turnId ?? "",
       system: typeof system === "string" ? system : "",
       turn,
       direct: { source, ...(output !== undefined && { output }) },

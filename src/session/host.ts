@@ -6,7 +6,7 @@ import { type ToolHome, ToolLimits, ToolPool } from "../tools/index.js";
 import { PhaseProbe } from "../trace/index.js";
 import { encode, Lane, type Served } from "../wire/index.js";
 import { ActiveTurn } from "./active-turns.js";
-import { SessionActor } from "./actor.js";
+import { SessionActor, type SessionActorOptions } from "./actor.js";
 import { NO_EXTRAS } from "./admission.js";
 import { snapshotOf, treeMessage } from "./fork-point.js";
 import { threadHeap } from "./heap.js";
@@ -39,6 +39,7 @@ import type {
 } from "./protocol.js";
 import { Residency, remnantOf, restoreRemnant } from "./residency.js";
 import type { Session } from "./session.js";
+import type { LifeChart } from "./session-life.js";
 import type { SessionServices, SessionSnapshot } from "./session-parts.js";
 import { Surfaces } from "./surface.js";
 import { Suspects } from "./suspects.js";
@@ -150,9 +151,9 @@ export class SessionHost {
     // Parked is not closed: it goes on with the options it was opened with.
     const remnant = this.#sessions.take(sessionId);
     const { pluginOptions } = remnant ?? { pluginOptions: given };
-    const open = async () => {
+    const open = async (chart: LifeChart) => {
       try {
-        const session = await openSession(this.#services, sessionId, pluginOptions);
+        const session = await openSession(this.#services, sessionId, { chart, pluginOptions });
         if (remnant !== undefined) restoreRemnant(session, remnant);
         return session;
       } catch (error) {
@@ -216,7 +217,7 @@ export class SessionHost {
     if (this.#sessions.get(sessionId) !== undefined || this.#sessions.isParked(sessionId)) {
       throw new TroupeError("session_exists", `There is already a session ${sessionId}.`, { details: { sessionId } });
     }
-    return this.#start(sessionId, () => adoptSession(this.#services, sessionId, { snapshot, making }));
+    return this.#start(sessionId, (chart) => adoptSession(this.#services, sessionId, { chart, snapshot, making }));
   }
 
   operate(
@@ -333,7 +334,7 @@ export class SessionHost {
     if (this.#closing) throw new TroupeError("closed", "The runtime is closing.");
   }
 
-  #start(sessionId: string, open: () => Promise<Session>): SessionActor {
+  #start(sessionId: string, open: SessionActorOptions["open"]): SessionActor {
     this.#checkIntake();
     const actor = new SessionActor(sessionId, {
       open,

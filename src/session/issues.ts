@@ -14,7 +14,7 @@ export async function settleOrIssue(session: Session): Promise<TurnIssue[]> {
     await session.settle();
     return [];
   } catch (error) {
-    return [issueOf("plugin", session.stale ? "plugin_state_not_stored" : "plugin_capture_failed", error)];
+    return [issueOf("plugin", session.life.isStale ? "plugin_state_not_stored" : "plugin_capture_failed", error)];
   }
 }
 

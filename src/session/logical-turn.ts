@@ -102,7 +102,7 @@ async function goOnInFrames(
   first: TurnResult,
 ): Promise<TurnResult> {
   let result = first;
-  while (result.outcome.type === "frame_switch" && !session.stale) {
+  while (result.outcome.type === "frame_switch" && !session.life.isStale) {
     // The task waits with the session: should this process end here, the next turn begins with it all the same.
     const task = session.inputs.takeOne(frameTaskOf(result.turnId));
     if (task === undefined) break;

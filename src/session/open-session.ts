@@ -45,6 +45,7 @@ import { newSlot, type PluginLink, type PluginSlot } from "./plugin-link.js";
 import { NO_PLUGIN_OPTIONS, type SessionMaking, type SessionPluginOptions } from "./protocol.js";
 import { Session } from "./session.js";
 import { SessionInputs } from "./session-inputs.js";
+import type { LifeChart } from "./session-life.js";
 import type { NewFrame, SessionServices, SessionSnapshot } from "./session-parts.js";
 import { SessionProtocol } from "./session-protocol.js";
 import type { Surface } from "./surface.js";
@@ -54,17 +55,21 @@ import { MAX_TURN_KEYS } from "./turn-keys.js";
 export async function openSession(
   services: SessionServices,
   id: string,
-  pluginOptions?: SessionPluginOptions,
+  { chart, pluginOptions }: { readonly chart: LifeChart; readonly pluginOptions?: SessionPluginOptions | undefined },
 ): Promise<Session> {
   const head = await services.store.head(id);
-  return restore(services, { id, head, pluginOptions, reader: new ComponentReader(services.store, head) });
+  return restore(services, { id, chart, head, pluginOptions, reader: new ComponentReader(services.store, head) });
 }
 
 /** Builds a session from another one: writes its head, never that one's history, and only once its plugins have taken it on. */
 export async function adoptSession(
   services: SessionServices,
   id: string,
-  { snapshot, making }: { readonly snapshot: SessionSnapshot; readonly making: SessionMaking },
+  {
+    chart,
+    snapshot,
+    making,
+  }: { readonly chart: LifeChart; readonly snapshot: SessionSnapshot; readonly making: SessionMaking },
 ): Promise<Session> {
   if ((await services.store.head(id)) !== undefined) {
     throw new TroupeError("session_exists", `There is already a session ${id}.`, { details: { sessionId: id } });
@@ -72,7 +77,7 @@ export async function adoptSession(
   const { head, bytes, segment } = await planChild(services, id, snapshot, making);
   const unsaved = new Map(bytes.map((component) => [component.hash, component.bytes]));
   const reader = new ComponentReader(services.store, head, unsaved);
-  const session = await restore(services, { id, head, reader, pluginOptions: making.authority?.pluginOptions });
+  const session = await restore(services, { id, chart, head, reader, pluginOptions: making.authority?.pluginOptions });
   try {
     await session.stored.found({ components: bytes, ...(segment && { segment }) });
   } catch (error) {
@@ -202,12 +207,13 @@ function checkDroppable(pluginId: string, links: readonly PluginLink[]): void {
 
 interface Restoring {
   readonly id: string;
+  readonly chart: LifeChart;
   readonly head: Head | undefined;
   readonly reader: ComponentReader;
   readonly pluginOptions: SessionPluginOptions | undefined;
 }
 
-async function restore(services: SessionServices, { id, head, reader, ...given }: Restoring): Promise<Session> {
+async function restore(services: SessionServices, { id, chart, head, reader, ...given }: Restoring): Promise<Session> {
   const unfinished = services.journals ? await findUnfinished(services, id, head) : undefined;
   // A turn that goes on does so with what its session was opened with; what this opening was given counts more.
   const options = { ...unfinished?.start.pluginOptions, ...given.pluginOptions };
@@ -228,6 +234,7 @@ async function restore(services: SessionServices, { id, head, reader, ...given }
     const config = await storedConfig(services, reader);
     const session = new Session({
       id,
+      chart,
       services,
       head,
       surface,
@@ -243,11 +250,13 @@ async function restore(services: SessionServices, { id, head, reader, ...given }
     });
     const execution = unfinished !== undefined && leavesNoExecution(unfinished) ? undefined : COMPONENT.execution;
     await protocol.restore(() => session.view(), execution && (await reader.bytes(execution)));
-    session.unfinished = unfinished;
-    // Its calls that wait for an answer can be answered at once.
-    if (unfinished !== undefined) for (const key of awaitedCalls(id, unfinished)) session.completions.expect(key);
     // What waited for a turn that is no more waits for the next; for one that goes on it goes on waiting.
-    if (session.unfinished === undefined) session.inputs.turnFailed();
+    if (unfinished === undefined) session.inputs.turnFailed();
+    else {
+      session.life.found(unfinished);
+      // Its calls that wait for an answer can be answered at once.
+      for (const key of awaitedCalls(id, unfinished)) session.completions.expect(key);
+    }
     await enterLeftFor(session, await reader.value<NewFrame>(COMPONENT.entering));
     await announceRestored(session, head === undefined);
     const changed = protocol.materialize({
@@ -281,7 +290,7 @@ async function enterLeftFor(session: Session, frame: NewFrame | undefined): Prom
   try {
     await session.openFrame(frame);
   } catch (error) {
-    if (session.stale) throw error;
+    if (session.life.isStale) throw error;
   }
 }
 
@@ -302,7 +311,7 @@ function withOptions(authority: Authority, pluginOptions: SessionPluginOptions):
 
 async function openSlot(
   services: SessionServices,
-  { id, head, reader, authority }: Omit<Restoring, "pluginOptions"> & { readonly authority: Authority },
+  { id, head, reader, authority }: Omit<Restoring, "pluginOptions" | "chart"> & { readonly authority: Authority },
   { manifest }: PluginLink,
 ): Promise<PluginSlot | undefined> {
   if (authority.withoutPlugins?.includes(manifest.id)) return undefined;

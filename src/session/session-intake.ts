@@ -25,9 +25,9 @@ async function addParts(
   { text, key, boundary }: InputRequest,
   parts?: readonly Part[],
 ): Promise<PendingInput> {
-  const { running, unfinished, inputs } = session;
+  const { life, inputs } = session;
   // A turn that is about to be taken up again has its checkpoints before it.
-  const turnId = running === undefined ? unfinished?.turnId : running.stored ? undefined : running.turnId;
+  const { turnId } = life.unstoredTurn ?? life.unfinished ?? {};
   const waitsFor: PendingInput["waitsFor"] =
     boundary === undefined || turnId === undefined ? { kind: "next_turn" } : { kind: "active_turn", turnId, boundary };
   const input = inputs.add({

@@ -1,6 +1,7 @@
 import { and, assign, fromPromise, not, setup } from "xstate";
-import { asTroupeError, TroupeError } from "../kernel/index.js";
+import { asTroupeError, type TroupeError } from "../kernel/index.js";
 import type { Session } from "./session.js";
+import { IDLE, type Life, type LifeEvent, lifeAfter } from "./session-life.js";
 
 /** What waits for its place: a turn, or an operation that needs the session to itself. */
 export interface Work {
@@ -24,6 +25,7 @@ interface Context {
   readonly mailbox: Work[];
   readonly stay: Stay;
   readonly open: () => Promise<Session>;
+  readonly life: Life;
   readonly session: Session | undefined;
   readonly failure: TroupeError | undefined;
   readonly leaving: boolean;
@@ -34,7 +36,7 @@ export const sessionMachine = setup({
   types: {
     context: {} as Context,
     input: {} as { open: () => Promise<Session>; stay: Stay },
-    events: {} as { type: "posted" } | { type: "leave" } | { type: "park" },
+    events: {} as { type: "posted" } | { type: "leave" } | { type: "park" } | LifeEvent,
   },
   actors: {
     open: fromPromise<Session, { open: () => Promise<Session> }>(({ input }) => input.open()),
@@ -44,11 +46,14 @@ export const sessionMachine = setup({
     // Nothing else: who comes meanwhile finds the session as it was, and it stays.
     save: fromPromise<void, { session: Session; stay: Stay }>(async ({ input: { session, stay } }) => {
       // A turn that was left in the middle begins again from what the last one stored.
-      if (!session.suspended) await session.save({ always: stay.park === "host" });
+      if (!session.life.isSuspended) await session.save({ always: stay.park === "host" });
     }),
   },
+  actions: {
+    live: assign({ life: ({ context, event }) => lifeAfter(context.life, event as LifeEvent) }),
+  },
   guards: {
-    isStale: ({ context }) => context.session?.stale === true,
+    isStale: ({ context }) => context.life.kind === "stale",
     hasMail: ({ context }) => context.mailbox.length > 0,
     isLeaving: ({ context }) => context.leaving,
     mayPark: ({ context: { stay, mailbox, session } }) =>
@@ -58,8 +63,19 @@ export const sessionMachine = setup({
 }).createMachine({
   id: "session",
   initial: "opening",
-  context: ({ input }) => ({ mailbox: [], ...input, session: undefined, failure: undefined, leaving: false }),
-  on: { leave: { actions: assign({ leaving: true }) } },
+  context: ({ input }) => ({
+    mailbox: [],
+    ...input,
+    life: IDLE,
+    session: undefined,
+    failure: undefined,
+    leaving: false,
+  }),
+  on: {
+    leave: { actions: assign({ leaving: true }) },
+    "turn.*": { actions: "live" },
+    "session.stale": { actions: "live" },
+  },
   states: {
     opening: {
       invoke: {
@@ -95,9 +111,7 @@ export const sessionMachine = setup({
         actions: [
           ({ context }) => context.session?.close(),
           assign({
-            failure: ({ context }) =>
-              context.session?.stored.givenUpFor ??
-              new TroupeError("session_stale", "The session must be opened again.", { retryable: true }),
+            failure: ({ context: { life } }) => (life.kind === "stale" ? life.error : undefined),
           }),
         ],
       },

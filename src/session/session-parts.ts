@@ -6,8 +6,6 @@ import type {
   Head,
   InputItem,
   Ledger,
-  LedgerEntry,
-  Message,
   ModelPrices,
   Origin,
   PendingInput,
@@ -15,7 +13,6 @@ import type {
   SessionBudget,
   SessionConfig,
   TurnResult,
-  Usage,
 } from "../kernel/index.js";
 import type { Model } from "../model/index.js";
 import type { StoreClient } from "../store/index.js";
@@ -24,6 +21,7 @@ import type { HostRelay, TraceSink } from "./host-relay.js";
 import type { PluginSlot } from "./plugin-link.js";
 import type { SessionPluginOptions } from "./protocol.js";
 import type { SessionInputs } from "./session-inputs.js";
+import type { LifeChart } from "./session-life.js";
 import type { SessionProtocol } from "./session-protocol.js";
 import type { Surface, Surfaces } from "./surface.js";
 import type { Suspects } from "./suspects.js";
@@ -93,20 +91,9 @@ export interface NewFrame {
   readonly task?: Pick<PendingInput, "id" | "text">;
 }
 
-/** A turn as the session knows it while it runs. */
-export interface RunningTurn {
-  readonly turnId: string;
-  /** What the turn has added and is not stored yet: nothing once it is. */
-  readonly messages: readonly Message[];
-  readonly usage: Usage;
-  readonly spent: Ledger;
-  /** Set by the session when it is; its last hooks are still to be told. */
-  stored: boolean;
-  readonly tellUsage: (entry: LedgerEntry) => void;
-}
-
 export interface SessionParts {
   readonly id: string;
+  readonly chart: LifeChart;
   readonly services: SessionServices;
   readonly head: Head | undefined;
   readonly surface: Surface;

@@ -37,13 +37,13 @@ import { SessionCatalog } from "./catalog.js";
 import { Completions } from "./completions.js";
 import { COMPONENT } from "./components.js";
 import { SessionHooks } from "./hooks.js";
-import type { UnfinishedTurn } from "./journal.js";
 import type { SessionPluginOptions } from "./protocol.js";
 import { Receipts } from "./receipts.js";
 import { appendNodes, openFrame } from "./session-graph.js";
 import { SessionHistory } from "./session-history.js";
 import type { SessionInputs } from "./session-inputs.js";
-import type { NewFrame, RunningTurn, SessionParts, SessionServices, TurnCommit } from "./session-parts.js";
+import { betweenTurns, isUnsettled, mayPark, SessionLife } from "./session-life.js";
+import type { NewFrame, SessionParts, SessionServices, TurnCommit } from "./session-parts.js";
 import type { SessionProtocol } from "./session-protocol.js";
 import { Spending } from "./spending.js";
 import { StoredSession } from "./stored-session.js";
@@ -75,10 +75,8 @@ export class Session {
   promptTokens: number | null = null;
   /** Sessions this one's plugins made: it may see them, whatever their relation. */
   readonly created = new Set<string>();
-  /** Set while a turn runs. */
-  running: RunningTurn | undefined;
-  /** A turn a crash left behind, until it is taken up again. */
-  unfinished: UnfinishedTurn | undefined;
+  /** Where it is in its turns. */
+  readonly life: SessionLife;
   /** What of it is stored, and what is still to be. */
   readonly stored: StoredSession;
   /** The messages of its current frame. */
@@ -88,6 +86,7 @@ export class Session {
 
   constructor(parts: SessionParts) {
     this.id = parts.id;
+    this.life = new SessionLife(parts.chart);
     this.services = parts.services;
     this.surface = parts.surface;
     this.hooks = new SessionHooks(parts.surface.table, parts.slots);
@@ -108,6 +107,7 @@ export class Session {
       slots: this.hooks.slots,
       pluginIds: (index) => surfaces.links[index]?.manifest.id ?? "",
       messageCount: () => this.past.known,
+      onWriteFailed: (error) => this.life.giveUp(error),
     });
     this.past = new SessionHistory(store, parts.head);
     this.spending = new Spending(parts.budget, parts.services.prices, () => this.spentSoFar());
@@ -120,17 +120,9 @@ export class Session {
     this.catalog = new SessionCatalog(this);
   }
 
-  /** Its turn was left in the middle, as its journal has it. */
-  suspended = false;
-
   /** Was the last turn that was stored this call's? */
   storedCall(call: string): boolean {
     return this.stored.head?.lastCall === call;
-  }
-
-  /** A commit failed: the session must be opened again before it can go on. */
-  get stale(): boolean {
-    return this.stored.stale;
   }
 
   get config(): SessionConfig {
@@ -179,19 +171,19 @@ export class Session {
   async view(): Promise<SessionView> {
     const messageCount = await this.past.count();
     const head = this.stored.head;
-    const { running } = this;
+    const turn = this.life.unstoredTurn;
     return {
       sessionId: this.id,
       parentSessionId: this.parentId ?? null,
       config: this.#config,
       revision: this.revision,
       turnIndex: this.turnIndex,
-      running: running !== undefined,
-      messageCount: messageCount + (running?.messages.length ?? 0),
+      running: this.life.turn !== undefined,
+      messageCount: messageCount + (turn?.messages.length ?? 0),
       leafNodeId: head?.leaf ?? null,
       frameId: this.frameId,
       frames: head?.frames ?? [],
-      usage: addUsage(head?.usage ?? NO_USAGE, running?.usage ?? NO_USAGE),
+      usage: addUsage(head?.usage ?? NO_USAGE, turn?.usage ?? NO_USAGE),
       ledger: this.spentSoFar(),
       toolGeneration: this.tools.generation,
       pluginFingerprint: String(this.hooks.fingerprint()),
@@ -201,7 +193,7 @@ export class Session {
 
   /** Messages by their places, the running turn's included; negative places count from the end. */
   async messages(from = 0, to?: number): Promise<readonly Message[]> {
-    return this.past.slice(from, to, () => this.running?.messages ?? []);
+    return this.past.slice(from, to, () => this.life.unstoredTurn?.messages ?? []);
   }
 
   /** Stores a turn in one atomic write and adopts it; resolves when it is durable. */
@@ -233,7 +225,7 @@ export class Session {
         spent,
         adopted: () => {
           this.past.grow(messages);
-          if (this.running !== undefined) this.running.stored = true;
+          this.life.turnStored();
           if (inputs !== undefined) this.inputs.turnStored(inputs);
         },
       };
@@ -263,7 +255,7 @@ export class Session {
     // One plugin whose state cannot be captured does not cost the others theirs.
     const captures = await Promise.allSettled([this.hooks.capture(), this.captureExecution()]);
     // A turn that began meanwhile stores it itself.
-    const wanted = () => this.#betweenTurns && !unless() && this.stored.hasChanges;
+    const wanted = () => betweenTurns(this.life.now) && !unless() && this.stored.hasChanges;
     if (always || this.stored.head !== undefined)
       await this.stored.write(() => (wanted() ? { operation: "save" } : undefined));
     for (const captured of captures) if (captured.status === "rejected") throw captured.reason;
@@ -271,8 +263,7 @@ export class Session {
 
   /** Something may have changed behind the last write that no turn is about to store. */
   get isUnsettled(): boolean {
-    if (!this.#betweenTurns || this.unfinished !== undefined || this.stale || this.suspended) return false;
-    if (this.stored.head === undefined) return false;
+    if (!isUnsettled(this.life.now) || this.stored.head === undefined) return false;
     return this.hooks.needCapture || this.stored.hasChanges || this.protocol.codeExecutor !== undefined;
   }
 
@@ -285,13 +276,9 @@ export class Session {
     if (this.isUnsettled && !unless()) await this.save({ unless });
   }
 
-  get #betweenTurns(): boolean {
-    return this.running === undefined || this.running.stored;
-  }
-
   /** Nothing waits that would begin as soon as the session is idle. */
   get mayPark(): boolean {
-    return this.running === undefined && this.unfinished === undefined && !this.inputs.waitForTurn && !this.stale;
+    return mayPark(this.life.now) && !this.inputs.waitForTurn;
   }
 
   /** Stores what an operation told and what it changed, in one write, also for a session that was never stored. */
@@ -304,7 +291,7 @@ export class Session {
 
   /** Answers a tool call that waits for it; resolves when the answer cannot be lost any more. */
   completeTool(key: string, output: ToolOutput): Promise<void> {
-    const { turnId } = this.running ?? this.unfinished ?? {};
+    const { turnId } = this.life.turn ?? this.life.unfinished ?? {};
     return this.completions.complete(key, output, async () => {
       if (!this.services.journals || turnId === undefined) return;
       await this.stored.record({ turnId, key: answerKeyOf(key), ...sealEnvelope(null), bytes: encode(output) });
@@ -323,7 +310,7 @@ export class Session {
 
   /** The same, unless a running turn will store it. */
   async storeBetweenTurns(operation: string): Promise<void> {
-    if (this.#betweenTurns) await this.store(operation);
+    if (betweenTurns(this.life.now)) await this.store(operation);
   }
 
   /** Appends nodes behind the stored leaf, under an operation id once. A running turn's own messages follow when it commits. */
@@ -405,13 +392,13 @@ export class Session {
   async recordUsage(entry: LedgerEntry): Promise<void> {
     if (isZeroUsage(entry.usage)) return;
     this.stored.countUsage(entry);
-    this.running?.tellUsage(entry);
+    this.life.turn?.tellUsage(entry);
     await this.storeBetweenTurns("usage");
   }
 
   /** Everything the session has spent, the running turn's calls included. */
   spentSoFar(): Ledger {
-    return addLedgers(this.stored.ledger, this.running?.spent ?? []);
+    return addLedgers(this.stored.ledger, this.life.unstoredTurn?.spent ?? []);
   }
 
   close(): void {

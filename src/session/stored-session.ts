@@ -15,7 +15,6 @@ import {
   NO_USAGE,
   nodeId,
   sharingOwn,
-  TroupeError,
 } from "../kernel/index.js";
 import type { StoreClient } from "../store/index.js";
 import { encode } from "../wire/index.js";
@@ -33,6 +32,8 @@ export interface StoredParts {
   readonly pluginIds: (index: number) => string;
   /** Of the history up to the leaf, when they were counted. */
   readonly messageCount: () => number | undefined;
+  /** What is stored may no longer be what is here. */
+  readonly onWriteFailed: (error: unknown) => void;
 }
 
 /** How a session keeps what its turn recorded. */
@@ -59,7 +60,6 @@ export interface WritePlan {
 export class StoredSession {
   readonly #parts: StoredParts;
   #head: Head | undefined;
-  #stale = false;
   readonly #changed = new ChangedComponents();
   /** Usage of other sources that no commit has written yet. */
   #unwrittenUsage: Ledger = [];
@@ -87,20 +87,6 @@ export class StoredSession {
   get frameId(): string {
     return this.#head?.frameId ?? FIRST_FRAME;
   }
-
-  /** A write failed: the session must be opened again before it can go on. */
-  get stale(): boolean {
-    return this.#stale;
-  }
-
-  /** What is here is not to be gone on with: the next message opens the session anew, unless it could not be either. */
-  giveUp(error?: unknown): void {
-    this.#stale = true;
-    if (error instanceof TroupeError && error.code === "store_lost") this.givenUpFor = error;
-  }
-
-  /** Why it cannot be opened again. */
-  givenUpFor: TroupeError | undefined;
 
   /** Has a component stored with the next write; null for one that is no more. */
   change(component: string, bytes: Uint8Array | null): void {
@@ -231,7 +217,7 @@ export class StoredSession {
     try {
       await store.commit(commit);
     } catch (error) {
-      this.giveUp(error);
+      this.#parts.onWriteFailed(error);
       throw error;
     }
     // Nothing awaits between the store's word and adopting it.

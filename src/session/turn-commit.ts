@@ -27,7 +27,7 @@ async function captureState({ session }: TurnScope): Promise<TurnEvent> {
     try {
       await attempt();
     } catch (error) {
-      if (session.stale) throw error;
+      if (session.life.isStale) throw error;
       issues.push(issueOf("plugin", code, error));
     }
   };

@@ -4,7 +4,6 @@ import {
   type LedgerEntry,
   type Message,
   NO_DIRECTIVES,
-  NO_USAGE,
   resultOf,
   startTurn,
   stepTurn,
@@ -23,7 +22,7 @@ import { TurnJournal, type TurnStart, type UnfinishedTurn } from "./journal.js";
 import { NO_PLUGIN_OPTIONS, type TurnExtras } from "./protocol.js";
 import { readFrameSwitch } from "./read-protocol.js";
 import type { Session } from "./session.js";
-import type { RunningTurn } from "./session-parts.js";
+import type { RunningTurn } from "./session-life.js";
 import { endsHere, isSuspended } from "./suspension.js";
 import { TurnCheckpoints } from "./turn-checkpoints.js";
 import { runTurnCode } from "./turn-code.js";
@@ -49,20 +48,19 @@ export async function runOneTurn(
     const begun = run.begin(beginning);
     if (request.again === true) await begun;
   }
-  session.running = run;
-  session.unfinished = undefined;
+  session.life.begin(run);
   try {
     return await run.run();
   } catch (error) {
     session.inputs.turnFailed();
     // What was refused is not taken up again after a crash.
     if (isSuspended(request.signal)) await run.leave();
-    else if (endsHere(request.signal)) session.stored.giveUp(request.signal.reason);
-    else if (!session.stale) await session.clearJournal();
+    else if (endsHere(request.signal)) session.life.giveUp(request.signal.reason);
+    else if (!session.life.isStale) await session.clearJournal();
     throw error;
   } finally {
     run.ended();
-    session.running = undefined;
+    session.life.end();
   }
 }
 
@@ -90,7 +88,6 @@ class TurnRun implements RunningTurn, TurnScope {
   readonly #model: TurnModel;
   #state: TurnState;
   #effects: readonly TurnEffect[];
-  stored = false;
 
   constructor(
     session: Session,
@@ -158,7 +155,7 @@ class TurnRun implements RunningTurn, TurnScope {
 
   /** Left as its journal has it: the runtime closes. */
   async leave(): Promise<void> {
-    this.session.suspended = true;
+    this.session.life.suspend();
     await this.journal?.left();
   }
 
@@ -176,15 +173,15 @@ class TurnRun implements RunningTurn, TurnScope {
   }
 
   get messages(): readonly Message[] {
-    return this.stored ? [] : this.#state.messages;
+    return this.#state.messages;
   }
 
   get usage(): Usage {
-    return this.stored ? NO_USAGE : this.#state.usage;
+    return this.#state.usage;
   }
 
   get spent(): Ledger {
-    return this.stored ? [] : this.#state.spent;
+    return this.#state.spent;
   }
 
   tellUsage(entry: LedgerEntry): void {
@@ -211,7 +208,7 @@ class TurnRun implements RunningTurn, TurnScope {
   #step(answer: TurnEvent): void {
     const { signal } = this.request;
     // Left as it is, for whoever opens the session next; unless it is stored, and only to be told.
-    if (endsHere(signal) && !this.stored) throw signal.reason;
+    if (endsHere(signal) && this.session.life.unstoredTurn !== undefined) throw signal.reason;
     const state = signal.aborted
       ? stepTurn(this.#state, { type: "cancel", reason: cancelReason(signal) }).state
       : this.#state;

@@ -77,7 +77,7 @@ async function services(failing: number): Promise<SessionServices> {
 
 const open = (shared: SessionServices) =>
   new SessionActor("s", {
-    open: () => openSession(shared, "s"),
+    open: (chart) => openSession(shared, "s", { chart }),
     mailboxLimit: 4,
     onActivity: () => undefined,
     onRest: () => undefined,
