@@ -5,7 +5,6 @@ import type {
   CheckpointKind,
   Head,
   InputItem,
-  Ledger,
   ModelPrices,
   Origin,
   PendingInput,
