@@ -1,6 +1,25 @@
 import { TroupeError } from "./errors.js";
+import type { Head } from "./head.js";
 import { fingerprint } from "./journal.js";
-import { type Commit, type Head, parseNodeId, segmentId } from "./state.js";
+import { parseNodeId, type SegmentOutline, segmentId } from "./segment.js";
+
+/** One atomic write: everything a turn (or a fork) changed. */
+export interface Commit {
+  readonly head: Head;
+  /** The revision the head must have before; 0 for a session that does not exist yet. */
+  readonly expectedRevision: number;
+  /** Encoded segment, or absent when no message was added. */
+  readonly segment?: { readonly id: string; readonly bytes: Uint8Array };
+  /** Only components whose content is not stored yet. */
+  readonly components: readonly { readonly hash: string; readonly bytes: Uint8Array }[];
+  /**
+   * What the operation means, in words of its own. Repeated with another intent it is refused instead of answered.
+   * Left to the caller, because positions, clocks and captured state differ between two attempts that mean the same.
+   */
+  readonly intent?: string;
+  /** Deletes the session's journal in the same write: the turn it belongs to is stored now. */
+  readonly clearsJournal?: boolean;
+}
 
 /** How large one commit may be. A breach is refused before anything is written. */
 export interface CommitBudget {
@@ -25,13 +44,6 @@ export interface StoredHead {
 
 /** How many operations of a session can be repeated and are answered, not repeated. 16 bytes each in the stored head. */
 export const KEPT_RECEIPTS = 16;
-
-/** A segment without its messages. */
-export interface SegmentOutline {
-  readonly id: string;
-  readonly parent: string | null;
-  readonly count: number;
-}
 
 /** What the planner must know of a store. A backend that cannot answer at once fetches what a batch names beforehand. */
 export interface CommitFacts {

@@ -1,6 +1,5 @@
-import type { SegmentOutline } from "./commit.js";
 import { TroupeError } from "./errors.js";
-import { nodeId, parseNodeId } from "./state.js";
+import { nodeId, parseNodeId, type SegmentOutline } from "./segment.js";
 
 /** Finds a segment of a history. Throws `history_damaged` when it is not there or cannot be read. */
 export type OutlineOf = (segmentId: string) => SegmentOutline;
@@ -42,13 +41,6 @@ export function isOnPath(outlineOf: OutlineOf, leaf: string | null, node: string
   return false;
 }
 
-/** The node before a node; null for the first of a history. */
-export function parentOf(outlineOf: OutlineOf, node: string): string | null {
-  const [step] = pathTo(outlineOf, node);
-  const { outline, index } = step as PathStep;
-  return index > 0 ? nodeId(outline.id, index - 1) : outline.parent;
-}
-
 /**
  * The nodes after `from` up to and including `to`, oldest first; `from` null: from the root. Throws `not_on_path` when
  * `from` does not lead to `to`.
@@ -66,17 +58,6 @@ export function nodesBetween(outlineOf: OutlineOf, from: string | null, to: stri
   }
   if (from === to || from === null) return newestFirst.reverse();
   throw new TroupeError("not_on_path", `Node ${from} does not lead to ${to}.`, { details: { from, to } });
-}
-
-/** The last node two branches share; null when they share none. */
-export function lastShared(outlineOf: OutlineOf, one: string | null, other: string | null): string | null {
-  const places = new Map<string, number>();
-  for (const { outline, index } of pathTo(outlineOf, one)) places.set(outline.id, index);
-  for (const { outline, index } of pathTo(outlineOf, other)) {
-    const shared = places.get(outline.id);
-    if (shared !== undefined) return nodeId(outline.id, Math.min(shared, index));
-  }
-  return null;
 }
 
 /** A node of the tree that several branches form. */

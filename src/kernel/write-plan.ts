@@ -1,5 +1,6 @@
 import {
   COMMIT_BUDGET,
+  type Commit,
   type CommitBudget,
   decide,
   headConflict,
@@ -8,10 +9,11 @@ import {
   sessionExists,
 } from "./commit.js";
 import { TroupeError } from "./errors.js";
+import type { Head } from "./head.js";
 import { differingPaths, type JournalEntry, type JournalRow } from "./journal.js";
 import type { Json } from "./json.js";
 import { PlannedFacts } from "./planned-facts.js";
-import { type Commit, type Head, parseNodeId } from "./state.js";
+import { parseNodeId } from "./segment.js";
 import type {
   Change,
   DeleteWrite,

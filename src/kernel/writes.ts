@@ -1,7 +1,7 @@
-import type { CommitFacts, StoredHead } from "./commit.js";
+import type { Commit, CommitFacts, StoredHead } from "./commit.js";
 import type { TroupeError } from "./errors.js";
+import type { Head } from "./head.js";
 import type { JournalEntry, JournalRow } from "./journal.js";
-import type { Commit, Head } from "./state.js";
 
 /** One thing to write. A batch of them is one transaction. */
 export type StoreWrite =

@@ -1,12 +1,6 @@
 import { expect, test } from "vitest";
-import {
-  type Commit,
-  type CommitBudget,
-  type CommitFacts,
-  decide,
-  NO_USAGE,
-  type StoredHead,
-} from "../../src/kernel/index.js";
+import { type CommitFacts, decide } from "../../src/kernel/commit.js";
+import { type Commit, type CommitBudget, NO_USAGE, type StoredHead } from "../../src/kernel/index.js";
 
 const NOTHING: CommitFacts = {
   head: () => undefined,

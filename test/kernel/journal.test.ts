@@ -1,13 +1,8 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import {
-  canonicalJson,
-  differingPaths,
-  fingerprint,
-  type Json,
-  keptEnvelope,
-  sameJson,
-} from "../../src/kernel/index.js";
+import { canonicalJson, fingerprint, type Json, keptEnvelope } from "../../src/kernel/index.js";
+import { differingPaths } from "../../src/kernel/journal.js";
+import { sameJson } from "../../src/kernel/json.js";
 
 const json = fc.jsonValue({ maxDepth: 4 }).map((value) => value as Json);
 

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type Json, sameJson } from "../../src/kernel/index.js";
+import type { Json } from "../../src/kernel/index.js";
+import { sameJson } from "../../src/kernel/json.js";
 
 describe("sameJson", () => {
   it.each<[Json, Json]>([

@@ -6,9 +6,9 @@ import {
   NO_USAGE,
   type TurnConfig,
   type TurnEvent,
-  type TurnStep,
   type Usage,
 } from "../../src/kernel/index.js";
+import type { TurnStep } from "../../src/kernel/turn-state.js";
 import { ANSWER, call, ISSUE, linesOf, TO, text, record as toolRecord, turnAfter, USAGE } from "./turns.js";
 
 const recordOf = (step: number, model = "acme:large", usage: Usage | undefined = USAGE): ModelCallRecord => ({

@@ -5,11 +5,10 @@ import {
   claimAtCheckpoint,
   claimForTurn,
   deferMissed,
-  MAX_CLAIMED,
-  MAX_PENDING,
   type PendingInput,
   withoutInputs,
 } from "../../src/kernel/index.js";
+import { MAX_CLAIMED, MAX_PENDING } from "../../src/kernel/pending-inputs.js";
 
 const next = (id: string, more: Partial<PendingInput> = {}): PendingInput => ({
   id,

@@ -1,11 +1,6 @@
 import { describe, expect, it } from "vitest";
-import {
-  checkPromptLayer,
-  PromptCache,
-  type PromptContribution,
-  type PromptLayer,
-  renderPrompt,
-} from "../../src/kernel/index.js";
+import { checkPromptLayer, PromptCache, type PromptContribution, type PromptLayer } from "../../src/kernel/index.js";
+import { renderPrompt } from "../../src/kernel/prompt.js";
 
 const NO_TOOLS: readonly string[] = [];
 const assemblePrompt = (instructions: string, contributions: readonly PromptContribution[], tools: readonly string[]) =>

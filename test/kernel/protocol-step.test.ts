@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { nativeToolStep, partsWithCalls, renderCodeResult } from "../../src/kernel/index.js";
+import { nativeToolStep } from "../../src/kernel/index.js";
+import { partsWithCalls, renderCodeResult } from "../../src/kernel/protocol-step.js";
 import { call, response, text } from "./turns.js";
 
 describe("nativeToolStep", () => {

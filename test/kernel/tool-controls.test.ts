@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { type ToolControl, type ToolOutput, type ToolRecord, turnEndOf } from "../../src/kernel/index.js";
+import type { ToolControl, ToolOutput, ToolRecord } from "../../src/kernel/index.js";
+import { turnEndOf } from "../../src/kernel/tools.js";
 import { ANSWER, aborting, call, injected, linesOf, namesOf, record, TO, turnAfter } from "./turns.js";
 
 const FINISH: ToolControl = { kind: "finish", value: { sum: 3 } };

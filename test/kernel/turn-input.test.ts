@@ -1,12 +1,6 @@
 import { describe, expect, it } from "vitest";
-import {
-  type AttachmentPolicy,
-  checkTurnInput,
-  DEFAULT_ATTACHMENTS,
-  type InputItem,
-  inputText,
-  normaliseInput,
-} from "../../src/kernel/index.js";
+import { type AttachmentPolicy, checkTurnInput, DEFAULT_ATTACHMENTS, type InputItem } from "../../src/kernel/index.js";
+import { inputText, normaliseInput } from "../../src/kernel/turn-input.js";
 
 const text = (words: string): InputItem => ({ type: "text", text: words });
 const png = (bytes: number): InputItem => ({

@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { MAX_REOPENED, startTurn, stepTurn, type TurnEvent, type TurnStep } from "../../src/kernel/index.js";
+import { startTurn, stepTurn, type TurnEvent } from "../../src/kernel/index.js";
+import { MAX_REOPENED } from "../../src/kernel/turn-endings.js";
+import type { TurnStep } from "../../src/kernel/turn-state.js";
 import { ANSWER, CONFIG, call, injected, linesOf, namesOf, record, text, turnAfter } from "./turns.js";
 
 const failed = (callId: string) => ({

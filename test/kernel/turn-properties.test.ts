@@ -1,14 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import {
-  type Message,
-  outstanding,
-  type StopReason,
-  startTurn,
-  stepTurn,
-  type TurnEvent,
-  type TurnState,
-} from "../../src/kernel/index.js";
+import { type Message, startTurn, stepTurn, type TurnEvent, type TurnState } from "../../src/kernel/index.js";
+import type { StopReason } from "../../src/kernel/outcome.js";
+import { outstanding } from "../../src/kernel/turn-effects.js";
 import { decode, encode } from "../../src/wire/index.js";
 import { type Asked, configOf, game, play } from "./turn-games.js";
 

@@ -1,12 +1,6 @@
 import { describe, expect, it } from "vitest";
-import {
-  outstanding,
-  stepTurn,
-  type TurnEffect,
-  type TurnEvent,
-  type TurnState,
-  type TurnSummary,
-} from "../../src/kernel/index.js";
+import { stepTurn, type TurnEffect, type TurnEvent, type TurnState, type TurnSummary } from "../../src/kernel/index.js";
+import { outstanding } from "../../src/kernel/turn-effects.js";
 import { decode, encode } from "../../src/wire/index.js";
 import {
   ANSWER,

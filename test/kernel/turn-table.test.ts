@@ -1,12 +1,6 @@
 import { describe, expect, it } from "vitest";
-import {
-  stepTurn,
-  type TurnEvent,
-  type TurnIssue,
-  type TurnPhase,
-  type TurnState,
-  type TurnStep,
-} from "../../src/kernel/index.js";
+import { stepTurn, type TurnEvent, type TurnIssue, type TurnState } from "../../src/kernel/index.js";
+import type { TurnPhase, TurnStep } from "../../src/kernel/turn-state.js";
 import {
   ANSWER,
   CODE,

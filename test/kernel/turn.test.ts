@@ -5,10 +5,10 @@ import {
   NO_USAGE,
   resultOf,
   startTurn,
-  summarise,
   type TurnEvent,
-  type TurnPhase,
 } from "../../src/kernel/index.js";
+import { summarise } from "../../src/kernel/turn-effects.js";
+import type { TurnPhase } from "../../src/kernel/turn-state.js";
 import {
   ANSWER,
   aborting,

@@ -16,9 +16,9 @@ import {
   type TurnEvent,
   type TurnIssue,
   type TurnState,
-  type TurnStep,
   type Usage,
 } from "../../src/kernel/index.js";
+import type { TurnStep } from "../../src/kernel/turn-state.js";
 
 const input: readonly Part[] = [{ type: "text", text: "hello" }];
 export const CONFIG: TurnConfig = { sessionId: "s", turnId: "t1", turnIndex: 0, input, maxSteps: 3 };
