@@ -5,7 +5,7 @@ import { type LoadedPlugin, loadPlugin, type PluginManifest } from "../../src/pl
 import { HookTable } from "../../src/session/hook-table.js";
 import { SessionHooks } from "../../src/session/hooks.js";
 import { InlineLink } from "../../src/session/inline-link.js";
-import { newSlot, type PluginLink } from "../../src/session/plugin-link.js";
+import { type PluginLink, PluginSlot } from "../../src/session/plugin-link.js";
 import { readDirectives } from "../../src/session/read-answers.js";
 import { WorkerLink } from "../../src/session/worker-link.js";
 import { PhaseProbe } from "../../src/trace/index.js";
@@ -126,7 +126,7 @@ function comlinkCalls(port: MessagePort): Call {
 function hookCalls(link: PluginLink, sessions: number): Call {
   const table = new HookTable([link], [link.manifest.contributions], "sequential");
   const all = Array.from({ length: sessions }, (_, n) => ({
-    hooks: new SessionHooks(table, [newSlot(`session-${n}`, undefined, undefined)]),
+    hooks: new SessionHooks(table, [new PluginSlot(`session-${n}`)]),
     signal: new AbortController().signal,
   }));
   return (facts, index) => {

@@ -214,7 +214,7 @@ export class SessionActor {
   }
 
   append(request: AppendRequest): Promise<AppendResult> {
-    return this.#post((session) => session.append(request, { kind: "host" }));
+    return this.#post((session) => session.graph.append(request, { kind: "host" }));
   }
 
   extend(extension: Json): Promise<void> {

@@ -1,9 +1,10 @@
 import { type AttachmentSource, type InputItem, type Message, type Part, TroupeError } from "../kernel/index.js";
 import type { StoreClient } from "../store/index.js";
 import { contentHash } from "../wire/index.js";
+import type { Unwritten } from "./components.js";
 
 /** The attachments of a session: bytes by the hash of their content. What is new is written with the next commit. */
-export class Blobs {
+export class Blobs implements Unwritten<readonly Blob[]> {
   readonly #store: Pick<StoreClient, "component">;
   /** With how many are about to refer to each. */
   readonly #unsaved = new Map<string, { readonly bytes: Uint8Array; users: number }>();
@@ -55,14 +56,23 @@ export class Blobs {
     return found;
   }
 
-  /** What the next commit has to write. */
-  unsaved(): { readonly hash: string; readonly bytes: Uint8Array }[] {
-    return this.#unsaved.size === 0 ? [] : [...this.#unsaved].map(([hash, { bytes }]) => ({ hash, bytes }));
+  get dirty(): boolean {
+    return this.#unsaved.size > 0;
   }
 
-  written(blobs: readonly { readonly hash: string }[]): void {
+  /** What the next commit has to write. */
+  encode(): readonly Blob[] {
+    return [...this.#unsaved].map(([hash, { bytes }]) => ({ hash, bytes }));
+  }
+
+  written(blobs: readonly Blob[]): void {
     for (const { hash } of blobs) this.#unsaved.delete(hash);
   }
+}
+
+export interface Blob {
+  readonly hash: string;
+  readonly bytes: Uint8Array;
 }
 
 /** Items as parts of a message. Bytes become a blob of the session, stored with its next write unless they are released. */

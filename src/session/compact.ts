@@ -28,6 +28,6 @@ export async function compactSession(session: Session, instructions: string | nu
   if (found === undefined) return false;
   const { nodes, pluginId } = found;
   const frameId = `frame-${session.revision + 1}`;
-  await session.openFrame({ frameId, reason: "compaction", nodes, origin: { kind: "plugin", pluginId } });
+  await session.graph.openFrame({ frameId, reason: "compaction", nodes, origin: { kind: "plugin", pluginId } });
   return true;
 }

@@ -71,47 +71,61 @@ export class ComponentReader {
   }
 }
 
-/** Components that differ from what is stored: bytes to write, null for what is no longer there. */
-export class ChangedComponents {
-  readonly #changed = new Map<string, Uint8Array | null>();
+/** Something a session has that its store has not: encoded for a write, clean once the store has what was encoded. */
+export interface Unwritten<T> {
+  readonly dirty: boolean;
+  encode(): T;
+  /** `encoded` is stored. An owner that changed after it was encoded stays dirty. */
+  written(encoded: T): void;
+}
 
-  set(name: string, bytes: Uint8Array | null): void {
-    this.#changed.set(name, bytes);
+/** One component of a session, as its owner keeps it: bytes to store, null when there is nothing to store any more. */
+export interface StoredComponent extends Unwritten<Uint8Array | null> {
+  readonly name: string;
+}
+
+/** A component whose owner gives it new bytes whenever it changed. */
+export class Component implements StoredComponent {
+  readonly name: string;
+  /** Undefined while the store has them. */
+  #unwritten: Uint8Array | null | undefined;
+
+  constructor(name: string) {
+    this.name = name;
   }
 
-  has(name: string): boolean {
-    return this.#changed.has(name);
+  get dirty(): boolean {
+    return this.#unwritten !== undefined;
   }
 
-  get size(): number {
-    return this.#changed.size;
+  change(bytes: Uint8Array | null): void {
+    this.#unwritten = bytes;
   }
 
-  entries(): [string, Uint8Array | null][] {
-    return [...this.#changed];
+  encode(): Uint8Array | null {
+    return this.#unwritten ?? null;
   }
 
-  /** Forgets what was written, unless it changed again meanwhile. */
-  written(entries: readonly (readonly [string, Uint8Array | null])[]): void {
-    for (const [name, bytes] of entries) if (this.#changed.get(name) === bytes) this.#changed.delete(name);
+  written(bytes: Uint8Array | null): void {
+    if (this.#unwritten === bytes) this.#unwritten = undefined;
   }
 }
 
 /** A head's components with changes applied, and the bytes the store does not have yet. */
 export function applyComponents(
   previous: Readonly<Record<string, string>>,
-  changes: readonly (readonly [string, Uint8Array | null])[],
+  changes: Iterable<{ readonly name: string; readonly bytes: Uint8Array | null }>,
 ): { components: Record<string, string>; bytes: { hash: string; bytes: Uint8Array }[] } {
   const components = { ...previous };
-  const bytes: { hash: string; bytes: Uint8Array }[] = [];
-  for (const [name, value] of changes) {
-    if (value === null) {
+  const added: { hash: string; bytes: Uint8Array }[] = [];
+  for (const { name, bytes } of changes) {
+    if (bytes === null) {
       delete components[name];
       continue;
     }
-    const hash = contentHash(value);
-    if (components[name] !== hash) bytes.push({ hash, bytes: value });
+    const hash = contentHash(bytes);
+    if (components[name] !== hash) added.push({ hash, bytes });
     components[name] = hash;
   }
-  return { components, bytes };
+  return { components, bytes: added };
 }

@@ -28,7 +28,7 @@ export async function configureSession(session: Session, change: Partial<Session
   );
   if (sameConfig(previous, config)) return { config: previous, changed: false, issues };
   session.setConfig(config);
-  await session.store("config");
+  await session.stored.store("config");
   issues.push(...(await hooks.announce("session_config_changed", { sessionId, previous, current: config })));
   issues.push(...(await settleOrIssue(session)));
   return { config, changed: true, issues };

@@ -46,12 +46,12 @@ export async function snapshotOf(
   session: Session,
   { live, at }: { readonly live: boolean; readonly at?: string | undefined },
 ): Promise<SessionSnapshot> {
-  if (live) await Promise.all([session.hooks.capture(), session.captureExecution()]);
+  if (live) await Promise.all([session.hooks.capture(), session.protocol.captureExecution()]);
   const { stored, services, id: sessionId, turnIndex } = session;
   const unsaved: Record<string, Uint8Array> = {};
   const components = { ...stored.head?.components };
   if (live) {
-    for (const [name, bytes] of stored.changes()) {
+    for (const { name, bytes } of stored.changes()) {
       delete components[name];
       if (bytes !== null) unsaved[name] = bytes;
     }

@@ -242,7 +242,7 @@ export class SessionHooks {
       if (slot?.stateful !== true || pluginIds?.includes(link.manifest.id) === false) continue;
       // The commit tries again, and says what is wrong with it.
       if (slot.touched) await link.capture(slot).catch(ignore);
-      if (!slot.unsaved || slot.captured === undefined) continue;
+      if (!slot.dirty || slot.captured === undefined) continue;
       states[link.manifest.id] = slot.captured;
       some = true;
     }

@@ -132,7 +132,7 @@ async function ownCall(session: Session, { pluginId, method, args }: HostCallReq
       return undefined;
     }
     case "appendSessionNodes": {
-      return session.append(checkAppend(args[1]), { kind: "plugin", pluginId });
+      return session.graph.append(checkAppend(args[1]), { kind: "plugin", pluginId });
     }
     default:
       throw new TroupeError("unknown_method", `A session does not serve ${method}.`);
@@ -142,7 +142,6 @@ async function ownCall(session: Session, { pluginId, method, args }: HostCallReq
 /** Between turns a change is stored before it is answered; in a turn it is stored with the turn. */
 async function toolsChanged(session: Session, change: () => number): Promise<number> {
   const generation = change();
-  session.toolsChanged();
   await session.storeBetweenTurns("tools");
   return generation;
 }
@@ -267,7 +266,7 @@ async function complete(session: Session, request: HostCallRequest, args: readon
     });
   });
   const { usage, reason } = response;
-  await session.recordUsage({ source, model: session.modelNamed().id, usage });
+  await session.spending.record({ source, model: session.modelNamed().id, usage });
   if (request.method === "directLlmCompletion") return { response, usage };
   // Of a whole response the caller sees it; half a text looks like any other.
   if (reason === "error") throw new TroupeError("direct_completion_failed", "The model broke off with an error.");

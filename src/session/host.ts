@@ -401,7 +401,7 @@ export class SessionHost {
       const [sessionId, entry] = payload as UsageNote;
       // A session that has been closed meanwhile is not opened for its child's bill; one that is parked is.
       if (this.#sessions.get(sessionId) === undefined && !this.#sessions.isParked(sessionId)) return;
-      this.use(sessionId, (session) => session.recordUsage(entry)).catch(ignore);
+      this.use(sessionId, (session) => session.spending.record(entry)).catch(ignore);
     }
   }
 

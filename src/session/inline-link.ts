@@ -6,13 +6,11 @@ import type { PhaseProbe } from "../trace/index.js";
 import { Deadlines, ServedCall } from "../wire/index.js";
 import { type HostAccess, PluginInstance, type Waiting } from "./plugin-instance.js";
 import {
-  adoptState,
   type HookOptions,
   HookProbes,
   type HookRef,
   type HostGate,
   hostCallOver,
-  keep,
   type OperationCall,
   type PluginLink,
   type PluginSlot,
@@ -110,7 +108,7 @@ export class InlineLink implements PluginLink {
   async capture(slot: PluginSlot): Promise<void> {
     const instance = this.#instances.get(slot.sessionId);
     const captured = instance?.capture();
-    if (captured !== undefined) keep(slot, captured);
+    if (captured !== undefined) slot.keep(captured);
     // The session calls the pieces of its protocol directly, so their plugin may change at any time.
     slot.touched = instance?.protocol !== undefined;
   }
@@ -122,7 +120,7 @@ export class InlineLink implements PluginLink {
   /** Its instance is made anew with the next call; unless it is the session's protocol, which the session holds. */
   restoreState(slot: PluginSlot, state: Uint8Array): void {
     if (this.#instances.get(slot.sessionId)?.protocol !== undefined) return;
-    adoptState(slot, state);
+    slot.adopt(state);
     this.#instances.delete(slot.sessionId);
   }
 

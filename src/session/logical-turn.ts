@@ -29,13 +29,13 @@ export async function runTurn(session: Session, request: TurnRequest): Promise<T
 async function runAdmitted(session: Session, request: TurnRequest, admitted: Admitted): Promise<TurnResult> {
   const { extras, inputIds } = request;
   // What a crash kept a named turn from doing in its next frame is still that turn.
-  const left = inputIds === undefined ? undefined : await session.leftOff(inputIds);
+  const left = inputIds === undefined ? undefined : await session.turnKeys.leftOff(inputIds);
   if (left !== undefined) {
     const { key, content, result } = left;
     return runInFrames(session, request, { ...admitted, name: { key, content }, before: resultsUpTo(result) });
   }
   const name = extras.key === undefined ? undefined : turnKeyOf(extras.key, admitted);
-  const known = name === undefined ? undefined : await session.turnNamed(name);
+  const known = name === undefined ? undefined : await session.turnKeys.find(name);
   if (known === undefined) return runInFrames(session, request, { ...admitted, name });
   return goOnInFrames(session, request, { ...admitted, name }, known);
 }
@@ -50,7 +50,7 @@ export async function resumeTurn(
   const kept = blobs.map((bytes) => session.blobs.keep(bytes).hash);
   session.inputs.takeThese(inputIds);
   // The keys must be known when it is stored under one.
-  if (name !== undefined) await session.turnNamed(name);
+  if (name !== undefined) await session.turnKeys.find(name);
   const request = { input, emit, signal, extras, inputIds, ...(call !== undefined && { call }) };
   try {
     return await runInFrames(session, request, {

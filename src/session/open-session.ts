@@ -41,7 +41,7 @@ import {
 } from "./components.js";
 import { awaitedCalls, leavesNoExecution, type UnfinishedTurn, unfinishedTurn } from "./journal.js";
 import { describeCaptured } from "./plugin-instance.js";
-import { newSlot, type PluginLink, type PluginSlot } from "./plugin-link.js";
+import { type PluginLink, PluginSlot } from "./plugin-link.js";
 import { NO_PLUGIN_OPTIONS, type SessionMaking, type SessionPluginOptions } from "./protocol.js";
 import { Session } from "./session.js";
 import { SessionInputs } from "./session-inputs.js";
@@ -91,9 +91,10 @@ export async function adoptSession(
 async function planChild(services: SessionServices, id: string, snapshot: SessionSnapshot, making: SessionMaking) {
   const { start = { kind: "empty" }, pluginSource = "fork", relation = "child", firstTurnInput, config } = making;
   const inherited = new Map<string, Uint8Array | null>(Object.entries(snapshot.unsaved));
+  const changes = () => [...inherited].map(([name, bytes]) => ({ name, bytes }));
   const { sessionId, leaf } = snapshot.parent;
   const { createdBy = sessionId } = making;
-  const known = applyComponents(snapshot.components, [...inherited]);
+  const known = applyComponents(snapshot.components, changes());
   const reader = new ComponentReader(
     services.store,
     { sessionId, components: known.components },
@@ -116,7 +117,7 @@ async function planChild(services: SessionServices, id: string, snapshot: Sessio
   if (pluginSource === "fresh") dropPluginState(snapshot.components, inherited);
   // What begins empty has run no code, and its protocol defaults its options for a child.
   if (start.kind === "empty") for (const name of [COMPONENT.execution, COMPONENT.protocol]) inherited.set(name, null);
-  const { components, bytes } = applyComponents(snapshot.components, [...inherited]);
+  const { components, bytes } = applyComponents(snapshot.components, changes());
   const nodes = checkNodes(making.initialNodes ?? []);
   const from = start.kind === "empty" ? null : leaf;
   const first = segmentId(id, 1);
@@ -259,11 +260,10 @@ async function restore(services: SessionServices, { id, chart, head, reader, ...
     }
     await enterLeftFor(session, await reader.value<NewFrame>(COMPONENT.entering));
     await announceRestored(session, head === undefined);
-    const changed = protocol.materialize({
+    protocol.materialize({
       pluginOptions: new PluginOptions(authority.pluginOptions),
       isRootSession: head?.parent === undefined,
     });
-    if (changed) session.protocolOptionsChanged();
     return session;
   } catch (error) {
     links.forEach((link, index) => {
@@ -288,7 +288,7 @@ async function findUnfinished(
 async function enterLeftFor(session: Session, frame: NewFrame | undefined): Promise<void> {
   if (frame === undefined) return;
   try {
-    await session.openFrame(frame);
+    await session.graph.openFrame(frame);
   } catch (error) {
     if (session.life.isStale) throw error;
   }
@@ -325,7 +325,7 @@ async function openSlot(
         fresh: head === undefined,
       }
     : undefined;
-  const slot = newSlot(id, captured, init);
+  const slot = new PluginSlot(id, { component: pluginComponent(manifest.id), captured, init });
   slot.stateful = manifest.stateful;
   return slot;
 }

@@ -7,25 +7,76 @@ import { contentHash } from "../wire/index.js";
 import { describeCaptured } from "./plugin-instance.js";
 import type { Captured, InstanceInit } from "./plugin-protocol.js";
 
-/** A session's share of one plugin: what was captured last and whether the plugin may have changed it since. */
-export interface PluginSlot {
+let nextSlot = 1;
+
+/**
+ * A session's share of one plugin: what was captured last and whether the plugin may have changed it since. Captured
+ * state is a component of the session, dirty until a commit has it.
+ */
+export class PluginSlot {
   readonly sessionId: string;
+  /** Of the component that keeps the state. */
+  readonly name: string;
   /** Names this slot on the hook lane; never given twice in a thread. */
-  readonly number: number;
+  readonly number = nextSlot++;
   /** For a plugin that registers. */
   readonly init: InstanceInit | undefined;
-  /** Last captured state; what a replaced plugin worker restores from. */
-  captured: Uint8Array | undefined;
-  /** Captured but not yet committed. */
-  unsaved: boolean;
   /** The plugin keeps something for this session. One that registers says so when it has. */
-  stateful: boolean;
+  stateful = true;
   /** The plugin was called since the last capture. */
-  touched: boolean;
+  touched = false;
   /** An answer with state was lost: what the plugin captured last is not what is here. */
-  resync: boolean;
+  resync = false;
   /** Seen in development: state changed under the same revision. Told with the next commit. */
-  unrevised: boolean;
+  unrevised = false;
+  #captured: Uint8Array | undefined;
+  #dirty = false;
+
+  constructor(
+    sessionId: string,
+    {
+      component = "",
+      captured,
+      init,
+    }: { component?: string; captured?: Uint8Array | undefined; init?: InstanceInit | undefined } = {},
+  ) {
+    this.sessionId = sessionId;
+    this.name = component;
+    this.init = init;
+    this.#captured = captured;
+  }
+
+  /** Last captured state; what a replaced plugin worker restores from. */
+  get captured(): Uint8Array | undefined {
+    return this.#captured;
+  }
+
+  /** Captured but not yet committed. */
+  get dirty(): boolean {
+    return this.#dirty;
+  }
+
+  encode(): Uint8Array | null {
+    return this.#captured ?? null;
+  }
+
+  written(state: Uint8Array | null): void {
+    if (this.#captured === state) this.#dirty = false;
+  }
+
+  keep({ state, unrevised }: Captured): void {
+    if (unrevised === true) this.unrevised = true;
+    if (state === undefined) return;
+    this.#captured = state;
+    this.#dirty = true;
+  }
+
+  /** State from elsewhere, as if it had been captured now. */
+  adopt(state: Uint8Array): void {
+    this.keep({ state });
+    this.touched = false;
+    this.resync = false;
+  }
 }
 
 /** Which of a plugin's hooks. */
@@ -84,26 +135,6 @@ export interface PluginLink {
   close(): void;
 }
 
-let nextSlot = 1;
-
-export function newSlot(
-  sessionId: string,
-  captured: Uint8Array | undefined,
-  init: InstanceInit | undefined,
-): PluginSlot {
-  return {
-    sessionId,
-    number: nextSlot++,
-    init,
-    captured,
-    stateful: true,
-    unsaved: false,
-    touched: false,
-    resync: false,
-    unrevised: false,
-  };
-}
-
 /** The histograms of a plugin's hooks, made when a kind is first called. */
 export class HookProbes {
   readonly #pluginId: string;
@@ -123,21 +154,6 @@ export class HookProbes {
     }
     return histogram;
   }
-}
-
-export function keep(slot: PluginSlot, { state, unrevised }: Captured): void {
-  if (unrevised === true) slot.unrevised = true;
-  if (state === undefined) return;
-  slot.captured = state;
-  slot.unsaved = true;
-}
-
-/** State from elsewhere, as if it had been captured now. */
-export function adoptState(slot: PluginSlot, state: Uint8Array): void {
-  slot.captured = state;
-  slot.unsaved = true;
-  slot.touched = false;
-  slot.resync = false;
 }
 
 /**

@@ -1,8 +1,7 @@
 import { Serial } from "../async/index.js";
-import { type AppendRequest, type AppendResult, type Head, TroupeError } from "../kernel/index.js";
-import type { StoreClient } from "../store/index.js";
+import { type AppendRequest, type AppendResult, TroupeError } from "../kernel/index.js";
 import { contentHash, encode } from "../wire/index.js";
-import { COMPONENT, ComponentReader } from "./components.js";
+import { COMPONENT, Component, type ComponentReader } from "./components.js";
 import type { OperationReceipt } from "./protocol.js";
 
 /** Whoever asks again does so soon: older receipts make room. */
@@ -17,22 +16,17 @@ interface Kept {
   readonly receipt: OperationReceipt | AppendResult;
 }
 
-export interface ReceiptsParts {
-  readonly store: StoreClient;
-  readonly head: () => Head | undefined;
-  /** Has the component stored with the next commit. */
-  readonly changed: (component: string, bytes: Uint8Array) => void;
-}
-
 /** What came of the last things that were asked for under a key, so that asking again does nothing twice. */
 export class Receipts {
-  readonly #parts: ReceiptsParts;
+  readonly component = new Component(COMPONENT.receipts);
+  readonly #stored: () => ComponentReader;
   #kept: readonly Kept[] | undefined;
   /** Appends under a key wait for each other: who asks again meanwhile finds it done. */
   readonly #appends = new Serial();
 
-  constructor(parts: ReceiptsParts) {
-    this.#parts = parts;
+  /** `stored`: reads what is stored by now. */
+  constructor(stored: () => ComponentReader) {
+    this.#stored = stored;
   }
 
   /** What an operation came to that was asked for under this key before. */
@@ -82,13 +76,12 @@ export class Receipts {
 
   #become(kept: readonly Kept[]): void {
     this.#kept = kept;
-    this.#parts.changed(COMPONENT.receipts, encode(kept));
+    this.component.change(encode(kept));
   }
 
   async #load(): Promise<readonly Kept[]> {
     if (this.#kept === undefined) {
-      const reader = new ComponentReader(this.#parts.store, this.#parts.head());
-      const stored = (await reader.value<readonly Kept[]>(COMPONENT.receipts)) ?? [];
+      const stored = (await this.#stored().value<readonly Kept[]>(COMPONENT.receipts)) ?? [];
       this.#kept ??= stored;
     }
     return this.#kept;

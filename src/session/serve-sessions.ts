@@ -5,7 +5,6 @@ import { SessionHost } from "./host.js";
 import { serveHostCall } from "./host-services.js";
 import type { SessionSurface, SessionWorkerService } from "./protocol.js";
 import type { Session } from "./session.js";
-import { storedMessages } from "./session-graph.js";
 import { cancelInput } from "./session-intake.js";
 
 /** The session worker's side of everything the main thread asks of it. */
@@ -35,11 +34,11 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
       return { sessionId, parentSessionId: parentId ?? null, config };
     },
     view: ({ sessionId }) => configured().use(sessionId, (session) => session.view()),
-    messages: ({ sessionId, range }) => configured().use(sessionId, (session) => storedMessages(session, range)),
+    messages: ({ sessionId, range }) => configured().use(sessionId, (session) => session.graph.stored(range)),
     tree: ({ sessionId }) => configured().tree(sessionId),
     resume: ({ sessionId }) => configured().use(sessionId, (session) => session.resume()),
     spending: ({ sessionId }) => configured().use(sessionId, (session) => session.spending.report()),
-    setBudget: ({ sessionId, budget }) => configured().use(sessionId, (session) => session.setBudget(budget)),
+    setBudget: ({ sessionId, budget }) => configured().use(sessionId, (session) => session.spending.set(budget)),
     surface: ({ sessionId }) => configured().use(sessionId, surfaceOf),
     setConfig: ({ sessionId, change }) => configured().actor(sessionId).setConfig(change),
     refreshTools: ({ sessionId }) => configured().actor(sessionId).refreshTools(),

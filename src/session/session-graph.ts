@@ -10,104 +10,121 @@ import {
   segmentId,
   TroupeError,
 } from "../kernel/index.js";
-import { COMPONENT } from "./components.js";
+import type { StoreClient } from "../store/index.js";
+import { encode } from "../wire/index.js";
+import { COMPONENT, Component } from "./components.js";
 import type { MessageRange } from "./protocol.js";
-import type { KeepAppend } from "./receipts.js";
+import type { KeepAppend, Receipts } from "./receipts.js";
 import type { SessionHistory } from "./session-history.js";
 import type { SessionInputs } from "./session-inputs.js";
-import type { NewFrame, SessionServices } from "./session-parts.js";
+import type { NewFrame } from "./session-parts.js";
 import type { SessionProtocol } from "./session-protocol.js";
 import type { StoredSession } from "./stored-session.js";
 
-/** What of a session its graph grows by. */
-export interface GrowingSession {
+export interface GraphParts {
   readonly id: string;
-  readonly services: SessionServices;
-  readonly protocol: SessionProtocol;
+  readonly store: Pick<StoreClient, "onPath" | "history">;
   readonly stored: StoredSession;
   readonly past: SessionHistory;
+  readonly protocol: Pick<SessionProtocol, "append">;
   readonly inputs: SessionInputs;
-  inputsChanged(inputs: SessionInputs["pending"]): void;
-  checkNewFrame(frameId: string): void;
-  invalidate(): void;
+  readonly receipts: Receipts;
+  /** Another frame was entered. */
+  readonly onEntered: () => void;
 }
 
-/**
- * Appends nodes behind the stored leaf. When a node is required to be on the path and is not, nothing is written.
- * `keep`: remembers the result in the same write.
- */
-export async function appendNodes(
-  session: GrowingSession,
-  request: AppendRequest,
-  origin: Origin,
-  keep?: KeepAppend,
-): Promise<AppendResult> {
-  const { stored } = session;
-  const { nodes, requiresAncestorNodeId: required } = request;
-  const { leaf, frameId } = stored;
-  if (required !== undefined && !(await session.services.store.onPath(leaf, required))) {
-    return { status: "stale_branch", currentLeafNodeId: leaf, requiredNodeId: required };
+/** The nodes of a session and its frames: what grows behind the stored leaf beside the turns' own messages. */
+export class SessionGraph {
+  /** The frame the last turn left for, until the session is in it. */
+  readonly entering = new Component(COMPONENT.entering);
+  readonly #parts: GraphParts;
+
+  constructor(parts: GraphParts) {
+    this.#parts = parts;
   }
-  await session.protocol.append(nodes);
-  if (nodes.length === 0) return { status: "appended", nodeIds: [], leafNodeId: leaf ?? "" };
-  if (session.past.known === undefined) await session.past.count();
-  let result: AppendResult | undefined;
-  await stored.write((previous, revision) => {
-    if (stored.frameId !== frameId) return undefined;
-    const segment = segmentOf(session.id, revision, { parent: previous?.leaf ?? null, nodes, origin });
-    const nodeIds = segment.messages.map((message) => message.id);
-    result = { status: "appended", nodeIds, leafNodeId: nodeIds.at(-1) as string };
-    keep?.(result);
-    return {
-      operation: "append",
-      segment,
-      adopted: () => session.past.grow(segment.messages),
-    };
-  });
-  // The frame was left meanwhile: another path, and another answer perhaps.
-  return result ?? appendNodes(session, request, origin, keep);
-}
 
-/** Leaves the current frame for a new one that begins with these nodes. The old one stays readable. */
-export async function openFrame(
-  session: GrowingSession,
-  { frameId, reason, nodes, origin, task }: NewFrame,
-): Promise<void> {
-  const { stored } = session;
-  // Whether it can be entered or not, it is not tried again.
-  if (stored.head?.components[COMPONENT.entering] !== undefined) stored.change(COMPONENT.entering, null);
-  session.checkNewFrame(frameId);
-  if (task !== undefined && task.text.trim() !== "") {
-    session.inputs.add({ ...task, waitsFor: { kind: "next_turn" } });
-    session.inputsChanged(session.inputs.pending);
+  /** Appends nodes behind the stored leaf, under an operation id once. A running turn's own messages follow when it commits. */
+  append(request: AppendRequest, origin: Origin): Promise<AppendResult> {
+    const { operationId } = request;
+    if (operationId === undefined) return this.#append(request, origin);
+    return this.#parts.receipts.append(operationId, request, (keep) => this.#append(request, origin, keep));
   }
-  const frames = stored.head?.frames ?? [];
-  await stored.write((previous, revision) => {
-    const segment = segmentOf(session.id, revision, { parent: null, nodes, origin });
-    const left = { frameId: stored.frameId, reason, leaf: previous?.leaf ?? null };
-    return {
-      operation: `frame:${frameId}`,
-      head: { frameId, frames: [...frames, left], leaf: null },
-      ...(nodes.length > 0 && { segment }),
-      adopted: () => session.past.restart(segment.messages),
-    };
-  });
-  session.invalidate();
-}
 
-/** Messages of any frame as they are stored, the running turn's not among them. */
-export async function storedMessages(
-  { id, stored, past, services }: GrowingSession,
-  { from = 0, to, frameId = stored.frameId, records = false }: MessageRange,
-): Promise<readonly Message[]> {
-  const { head } = stored;
-  const current = frameId === stored.frameId;
-  const leaf = current ? stored.leaf : head?.frames?.find((left) => left.frameId === frameId)?.leaf;
-  if (leaf === undefined)
-    throw new TroupeError("frame_unknown", `Session ${id} has no frame ${frameId}.`, { details: { frameId } });
-  if (current && !records) return past.slice(from, to);
-  const path = await services.store.history(leaf);
-  return (records ? path : path.filter(isConversation)).slice(from, to);
+  /** When a node is required to be on the path and is not, nothing is written. `keep`: remembers the result in the same write. */
+  async #append(request: AppendRequest, origin: Origin, keep?: KeepAppend): Promise<AppendResult> {
+    const { id, stored, past, protocol, store } = this.#parts;
+    const { nodes, requiresAncestorNodeId: required } = request;
+    const { leaf, frameId } = stored;
+    if (required !== undefined && !(await store.onPath(leaf, required))) {
+      return { status: "stale_branch", currentLeafNodeId: leaf, requiredNodeId: required };
+    }
+    await protocol.append(nodes);
+    if (nodes.length === 0) return { status: "appended", nodeIds: [], leafNodeId: leaf ?? "" };
+    if (past.known === undefined) await past.count();
+    let result: AppendResult | undefined;
+    await stored.write((previous, revision) => {
+      if (stored.frameId !== frameId) return undefined;
+      const segment = segmentOf(id, revision, { parent: previous?.leaf ?? null, nodes, origin });
+      const nodeIds = segment.messages.map((message) => message.id);
+      result = { status: "appended", nodeIds, leafNodeId: nodeIds.at(-1) as string };
+      keep?.(result);
+      return {
+        operation: "append",
+        segment,
+        adopted: () => past.grow(segment.messages),
+      };
+    });
+    // The frame was left meanwhile: another path, and another answer perhaps.
+    return result ?? this.#append(request, origin, keep);
+  }
+
+  /** Throws `frame_exists` for the current frame and those that were left. */
+  checkNewFrame(frameId: string): void {
+    const { id, stored } = this.#parts;
+    if (frameId !== stored.frameId && stored.head?.frames?.some((left) => left.frameId === frameId) !== true) return;
+    throw new TroupeError("frame_exists", `Session ${id} already has a frame ${frameId}.`, {
+      details: { sessionId: id, frameId },
+    });
+  }
+
+  /** The turn that is being stored leaves for this frame: should a crash come between, it is entered all the same. */
+  leaveFor(frame: NewFrame): void {
+    this.entering.change(encode(frame));
+  }
+
+  /** Leaves the current frame for a new one that begins with these nodes. The old one stays readable. */
+  async openFrame({ frameId, reason, nodes, origin, task }: NewFrame): Promise<void> {
+    const { id, stored, past, inputs, onEntered } = this.#parts;
+    // Whether it can be entered or not, it is not tried again.
+    if (stored.head?.components[COMPONENT.entering] !== undefined) this.entering.change(null);
+    this.checkNewFrame(frameId);
+    if (task !== undefined && task.text.trim() !== "") inputs.add({ ...task, waitsFor: { kind: "next_turn" } });
+    const frames = stored.head?.frames ?? [];
+    await stored.write((previous, revision) => {
+      const segment = segmentOf(id, revision, { parent: null, nodes, origin });
+      const left = { frameId: stored.frameId, reason, leaf: previous?.leaf ?? null };
+      return {
+        operation: `frame:${frameId}`,
+        head: { frameId, frames: [...frames, left], leaf: null },
+        ...(nodes.length > 0 && { segment }),
+        adopted: () => past.restart(segment.messages),
+      };
+    });
+    onEntered();
+  }
+
+  /** Messages of any frame as they are stored, the running turn's not among them. */
+  async stored(range: MessageRange): Promise<readonly Message[]> {
+    const { id, stored, past, store } = this.#parts;
+    const { from = 0, to, frameId = stored.frameId, records = false } = range;
+    const current = frameId === stored.frameId;
+    const leaf = current ? stored.leaf : stored.head?.frames?.find((left) => left.frameId === frameId)?.leaf;
+    if (leaf === undefined)
+      throw new TroupeError("frame_unknown", `Session ${id} has no frame ${frameId}.`, { details: { frameId } });
+    if (current && !records) return past.slice(from, to);
+    const path = await store.history(leaf);
+    return (records ? path : path.filter(isConversation)).slice(from, to);
+  }
 }
 
 function segmentOf(

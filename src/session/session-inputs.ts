@@ -10,6 +10,8 @@ import {
   type PendingInput,
   withoutInputs,
 } from "../kernel/index.js";
+import { encode } from "../wire/index.js";
+import { COMPONENT, Component } from "./components.js";
 
 /**
  * The inputs that wait for a session. What a turn takes stays listed until the turn is stored: a turn that fails has
@@ -18,6 +20,11 @@ import {
 export class SessionInputs {
   #pending: readonly PendingInput[];
   #taken: readonly PendingInput[] = [];
+  /** The list as it was when the running turn began to be stored. */
+  #storing: readonly PendingInput[] | undefined;
+  readonly component = new Component(COMPONENT.inputs);
+  /** What was left for the first turn: stored when the session was made, and gone once it is taken. */
+  readonly first = new Component(COMPONENT.firstInput);
   /** Told when something may wait for a turn. */
   onAdded: () => void = ignore;
 
@@ -41,7 +48,7 @@ export class SessionInputs {
 
   add(input: PendingInput): PendingInput {
     const added = addInput(this.#pending, input);
-    this.#pending = added.pending;
+    this.#change(added.pending);
     this.onAdded();
     return added.input;
   }
@@ -50,7 +57,7 @@ export class SessionInputs {
   cancel(named: string): CancelledInput | "already_taken" {
     if (this.#taken.some(({ id, key }) => id === named || key === named)) return "already_taken";
     const { pending, result } = cancelInput(this.#pending, named);
-    this.#pending = pending;
+    if (result === "cancelled") this.#change(pending);
     return result;
   }
 
@@ -73,16 +80,20 @@ export class SessionInputs {
     return this.#take(claimForTurn(this.untaken));
   }
 
-  /** The list as it is to be stored with the turn: without what it took, and what missed it waits for the next. */
-  settled(): readonly PendingInput[] {
-    return deferMissed(this.untaken);
+  /** The turn's write is being planned: it stores the list without what the turn took, and what missed it waits for the next. */
+  settle(): void {
+    this.#storing = this.#pending;
+    if (this.#pending.length > 0) this.component.change(encodeInputs(deferMissed(this.untaken)));
   }
 
-  /** The turn is stored. What came in since `settled` was asked stays. */
-  turnStored(settled: readonly PendingInput[]): void {
-    const before = new Set([...settled, ...this.#taken].map(({ id }) => id));
-    this.#pending = [...settled, ...this.#pending.filter(({ id }) => !before.has(id))];
+  /** The turn is stored. Inputs that came or went meanwhile are stored with the next write. */
+  turnStored(): void {
+    const changed = this.#pending !== this.#storing;
+    const rest = this.#pending.length === 0 ? this.#pending : deferMissed(this.untaken);
     this.#taken = [];
+    this.#storing = undefined;
+    if (changed) this.#change(rest);
+    else this.#pending = rest;
   }
 
   /** The turn came to nothing: what it took waits again, for the next one. */
@@ -91,8 +102,17 @@ export class SessionInputs {
     this.#pending = deferMissed(this.#pending);
   }
 
+  #change(pending: readonly PendingInput[]): void {
+    this.#pending = pending;
+    this.component.change(encodeInputs(pending));
+  }
+
   #take(inputs: readonly PendingInput[]): readonly PendingInput[] {
     if (inputs.length > 0) this.#taken = [...this.#taken, ...inputs];
     return inputs;
   }
+}
+
+function encodeInputs(inputs: readonly PendingInput[]): Uint8Array | null {
+  return inputs.length === 0 ? null : encode(inputs);
 }

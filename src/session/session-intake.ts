@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Part, PendingInput } from "../kernel/index.js";
 import { attachedTo, storedParts } from "./blobs.js";
-import { COMPONENT, ComponentReader } from "./components.js";
+import { COMPONENT } from "./components.js";
 import type { Session } from "./session.js";
 import type { InputRequest } from "./session-parts.js";
 
@@ -37,8 +37,7 @@ async function addParts(
     ...(parts !== undefined && { parts }),
     ...(key !== undefined && { key }),
   });
-  session.inputsChanged(inputs.pending);
-  await session.store("input");
+  await session.stored.store("input");
   return input;
 }
 
@@ -48,19 +47,17 @@ export async function cancelInput(
 ): Promise<"cancelled" | "not_found" | "already_taken"> {
   const result = session.inputs.cancel(named);
   if (result !== "cancelled") return result;
-  session.inputsChanged(session.inputs.pending);
-  await session.store("input");
+  await session.stored.store("input");
   return result;
 }
 
 /** What was left for the first turn; taken once. */
 export async function takeFirstInput(session: Session): Promise<string | null> {
-  const { stored, services } = session;
-  if (stored.head?.components[COMPONENT.firstInput] === undefined || stored.isChanged(COMPONENT.firstInput))
-    return null;
-  const reader = new ComponentReader(services.store, stored.head);
+  const { stored, inputs } = session;
+  if (stored.head?.components[COMPONENT.firstInput] === undefined || inputs.first.dirty) return null;
+  const reader = stored.reader();
   // Given up before it is read: whoever asks meanwhile finds it taken.
-  stored.change(COMPONENT.firstInput, null);
+  inputs.first.change(null);
   const input = await reader.value<string>(COMPONENT.firstInput);
   await session.storeBetweenTurns("first_input");
   return input ?? null;

@@ -11,6 +11,8 @@ import {
   type ProtocolTurnOptions,
   type SessionView,
 } from "../plugin/index.js";
+import { encode } from "../wire/index.js";
+import { COMPONENT, Component } from "./components.js";
 import type { PluginLink, PluginSlot } from "./plugin-link.js";
 
 /** A session's protocol: the pieces its plugins bring, each from one plugin. */
@@ -19,9 +21,10 @@ export class SessionProtocol {
   readonly session: ProtocolSession;
   readonly driver: ProtocolDriver;
   readonly codeExecutor: CodeExecutor | undefined;
+  /** The turn options, and the executor's state as it was captured last. */
+  readonly components = [new Component(COMPONENT.protocol), new Component(COMPONENT.execution)] as const;
   readonly #owners: ReadonlyMap<string, string>;
-  /** Kept with the session; what a turn brings along is laid over them. */
-  turnOptions: ProtocolTurnOptions | undefined;
+  #turnOptions: ProtocolTurnOptions | undefined;
 
   constructor(
     sessionId: string,
@@ -36,7 +39,12 @@ export class SessionProtocol {
     this.driver = pieces.driver;
     this.codeExecutor = pieces.codeExecutor;
     this.#owners = owners;
-    this.turnOptions = turnOptions;
+    this.#turnOptions = turnOptions;
+  }
+
+  /** Kept with the session; what a turn brings along is laid over them. */
+  get turnOptions(): ProtocolTurnOptions | undefined {
+    return this.#turnOptions;
   }
 
   /** The plugin a piece is from. */
@@ -84,11 +92,16 @@ export class SessionProtocol {
       const state = await view();
       await this.#guard("restoreSession", () => session.restoreSession?.(this.#context, state));
     }
-    if (execution !== undefined) await this.restoreExecution(execution);
+    if (execution !== undefined) await this.#restoreExecution(execution);
   }
 
+  /** The executor goes on from this state instead of its own; stored with the next commit. */
   async restoreExecution(execution: Uint8Array | null): Promise<void> {
-    if (execution === null) return;
+    if (execution !== null) await this.#restoreExecution(execution);
+    this.#setExecution(execution);
+  }
+
+  async #restoreExecution(execution: Uint8Array): Promise<void> {
     await this.#guard("restoreExecutionState", () =>
       this.codeExecutor?.restoreExecutionState?.(this.#context, execution),
     );
@@ -116,9 +129,9 @@ export class SessionProtocol {
     }
   }
 
-  /** Applies and defaults the protocol's options; says whether they changed. */
-  materialize(materialization: ProtocolMaterialization): boolean {
-    const before = this.turnOptions;
+  /** Applies and defaults the protocol's options; stored with the next commit when they changed. */
+  materialize(materialization: ProtocolMaterialization): void {
+    const before = this.#turnOptions;
     let options = before;
     // A frame that was left is never entered again, so the current one's options are those of all frames.
     const set = (given: ProtocolTurnOptions) => {
@@ -141,21 +154,27 @@ export class SessionProtocol {
     } catch (error) {
       throw this.#failed("configureOnMaterialize", error);
     }
-    this.turnOptions = options;
-    return JSON.stringify(before) !== JSON.stringify(options);
+    this.#turnOptions = options;
+    if (JSON.stringify(before) === JSON.stringify(options)) return;
+    this.components[0].change(options === undefined ? null : encode(options));
   }
 
-  /** The executor's state when it must be written: bytes, or null when there is none any more. */
+  /** The executor's state when it must be written: bytes, or null when there is none any more. Stored with the next commit. */
   async captureExecution(): Promise<Uint8Array | null | undefined> {
     const { codeExecutor } = this;
     if (codeExecutor?.snapshotExecutionState === undefined || codeExecutor.executionStateDirty?.() !== true)
       return undefined;
     const state: unknown = await codeExecutor.snapshotExecutionState(this.#context);
-    if (state === null || state === undefined) return null;
+    if (state === null || state === undefined) return this.#setExecution(null);
     if (!(state instanceof Uint8Array))
       throw this.#failed("snapshotExecutionState", new Error("it returned neither bytes nor null"));
     // The executor may go on writing into its own.
-    return Uint8Array.from(state);
+    return this.#setExecution(Uint8Array.from(state));
+  }
+
+  #setExecution(state: Uint8Array | null): Uint8Array | null {
+    this.components[1].change(state);
+    return state;
   }
 
   get #context() {

@@ -1,31 +1,20 @@
 import {
   type AppendNode,
-  type AppendRequest,
-  type AppendResult,
   type Authority,
-  addLedgers,
   addUsage,
   answerKeyOf,
-  isZeroUsage,
   type Json,
-  type Ledger,
-  type LedgerEntry,
   type Message,
   NO_USAGE,
   type Origin,
-  type PendingInput,
   PromptCache,
   type PromptLayer,
-  type SessionBudget,
   type SessionConfig,
-  type SpendingReport,
   type StorableTurn,
   segmentId,
   type ToolOutput,
   TroupeError,
-  type TurnResult,
   turnIdOf,
-  turnOfFrameTask,
 } from "../kernel/index.js";
 import type { Model } from "../model/index.js";
 import type { SessionView } from "../plugin/index.js";
@@ -35,20 +24,21 @@ import { encode } from "../wire/index.js";
 import { Blobs } from "./blobs.js";
 import { SessionCatalog } from "./catalog.js";
 import { Completions } from "./completions.js";
-import { COMPONENT } from "./components.js";
+import { COMPONENT, Component } from "./components.js";
 import { SessionHooks } from "./hooks.js";
 import type { SessionPluginOptions } from "./protocol.js";
 import { Receipts } from "./receipts.js";
-import { appendNodes, openFrame } from "./session-graph.js";
+import { SessionGraph } from "./session-graph.js";
 import { SessionHistory } from "./session-history.js";
 import type { SessionInputs } from "./session-inputs.js";
 import { betweenTurns, isUnsettled, mayPark, SessionLife } from "./session-life.js";
-import type { NewFrame, SessionParts, SessionServices, TurnCommit } from "./session-parts.js";
+import type { SessionParts, SessionServices, TurnCommit } from "./session-parts.js";
 import type { SessionProtocol } from "./session-protocol.js";
 import { Spending } from "./spending.js";
 import { StoredSession } from "./stored-session.js";
 import type { Surface } from "./surface.js";
-import { type KeptTurn, type TurnKey, TurnKeys } from "./turn-keys.js";
+import { ToolsComponent } from "./tools-component.js";
+import { TurnKeys } from "./turn-keys.js";
 
 /** One session's state on its worker: the head, the history (once something needs it), its plugins' slots. */
 export class Session {
@@ -64,7 +54,8 @@ export class Session {
   /** What it was opened with. */
   readonly pluginOptions: SessionPluginOptions;
   readonly prompts = new PromptCache();
-  readonly #turnKeys: TurnKeys;
+  /** The turns that were named by a key. */
+  readonly turnKeys: TurnKeys;
   /** What was asked for under a key, and what came of it. */
   readonly receipts: Receipts;
   readonly blobs: Blobs;
@@ -81,6 +72,8 @@ export class Session {
   readonly stored: StoredSession;
   /** The messages of its current frame. */
   readonly past: SessionHistory;
+  readonly graph: SessionGraph;
+  readonly #storedConfig = new Component(COMPONENT.config);
   #config: SessionConfig;
   #promptLayers: readonly PromptLayer[];
 
@@ -97,27 +90,37 @@ export class Session {
     this.pluginOptions = parts.pluginOptions;
     this.#config = parts.config;
     this.#promptLayers = layersOf(parts.services, parts.config);
-    const { store, surfaces } = parts.services;
+    const { store, prices } = parts.services;
     this.blobs = new Blobs(store);
     this.stored = new StoredSession({
       id: parts.id,
       store,
       head: parts.head,
       blobs: this.blobs,
-      slots: this.hooks.slots,
-      pluginIds: (index) => surfaces.links[index]?.manifest.id ?? "",
       messageCount: () => this.past.known,
       onWriteFailed: (error) => this.life.giveUp(error),
     });
     this.past = new SessionHistory(store, parts.head);
-    this.spending = new Spending(parts.budget, parts.services.prices, () => this.spentSoFar());
-    this.#turnKeys = new TurnKeys(store);
-    this.receipts = new Receipts({
-      store,
-      head: () => this.stored.head,
-      changed: (component, bytes) => this.stored.change(component, bytes),
-    });
+    const { stored, past, protocol, inputs } = this;
+    this.spending = new Spending({ budget: parts.budget, prices, stored, life: this.life });
+    this.turnKeys = new TurnKeys(() => stored.reader());
+    this.receipts = new Receipts(() => stored.reader());
     this.catalog = new SessionCatalog(this);
+    const { receipts, turnKeys } = this;
+    const onEntered = () => this.invalidate();
+    this.graph = new SessionGraph({ id: parts.id, store, stored, past, protocol, inputs, receipts, onEntered });
+    stored.register(
+      this.#storedConfig,
+      this.spending.component,
+      new ToolsComponent(parts.tools),
+      ...protocol.components,
+      inputs.first,
+      receipts.component,
+      turnKeys,
+      inputs.component,
+      this.graph.entering,
+      ...parts.slots.filter((slot) => slot !== undefined),
+    );
   }
 
   /** Was the last turn that was stored this call's? */
@@ -184,7 +187,7 @@ export class Session {
       frameId: this.frameId,
       frames: head?.frames ?? [],
       usage: addUsage(head?.usage ?? NO_USAGE, turn?.usage ?? NO_USAGE),
-      ledger: this.spentSoFar(),
+      ledger: this.spending.ledger,
       toolGeneration: this.tools.generation,
       pluginFingerprint: String(this.hooks.fingerprint()),
       components: head?.components ?? {},
@@ -205,11 +208,10 @@ export class Session {
     const written = await this.stored.write((previous, revision) => {
       if (name !== undefined) {
         const result = { ...summary, sessionId: this.id, revision, modelCallRecords, ...(before && { before }) };
-        this.stored.change(...this.#turnKeys.keep(name, result));
+        this.turnKeys.keep(name, result);
       }
-      const inputs = this.inputs.pending.length === 0 ? undefined : this.inputs.settled();
-      if (inputs !== undefined) this.inputsChanged(inputs);
-      if (entering !== undefined) this.stored.change(COMPONENT.entering, encode(entering));
+      this.inputs.settle();
+      if (entering !== undefined) this.graph.leaveFor(entering);
       return {
         ...(call !== undefined && { exactOperation: turnOperation(call, summary.turnIndex) }),
         operation: `turn:${summary.turnId}`,
@@ -226,45 +228,27 @@ export class Session {
         adopted: () => {
           this.past.grow(messages);
           this.life.turnStored();
-          if (inputs !== undefined) this.inputs.turnStored(inputs);
+          this.inputs.turnStored();
         },
       };
     });
     return written.revision;
   }
 
-  /** What a turn of this name came to, when there was one. */
-  turnNamed(name: TurnKey): Promise<TurnResult | undefined> {
-    return this.#turnKeys.find(this.stored.head, name);
-  }
-
-  /** The turn that left an input for its next frame, when it was named by a key. */
-  async leftOff(inputIds: readonly string[]): Promise<KeptTurn | undefined> {
-    const [inputId, ...others] = inputIds;
-    const turnId = inputId === undefined || others.length > 0 ? undefined : turnOfFrameTask(inputId);
-    return turnId === undefined ? undefined : this.#turnKeys.leftOff(this.stored.head, turnId);
-  }
-
-  /** Stored with the next commit. */
-  inputsChanged(inputs: readonly PendingInput[]): void {
-    this.stored.change(COMPONENT.inputs, inputs.length === 0 ? null : encode(inputs));
-  }
-
   /** Stores state that changed since the last commit; a session that never had a turn stays unstored unless `always`. */
   async save({ always = false, unless = never }: SaveOptions = {}): Promise<void> {
     // One plugin whose state cannot be captured does not cost the others theirs.
-    const captures = await Promise.allSettled([this.hooks.capture(), this.captureExecution()]);
+    const captures = await Promise.allSettled([this.hooks.capture(), this.protocol.captureExecution()]);
     // A turn that began meanwhile stores it itself.
-    const wanted = () => betweenTurns(this.life.now) && !unless() && this.stored.hasChanges;
     if (always || this.stored.head !== undefined)
-      await this.stored.write(() => (wanted() ? { operation: "save" } : undefined));
+      await this.stored.store("save", () => betweenTurns(this.life.now) && !unless());
     for (const captured of captures) if (captured.status === "rejected") throw captured.reason;
   }
 
   /** Something may have changed behind the last write that no turn is about to store. */
   get isUnsettled(): boolean {
     if (!isUnsettled(this.life.now) || this.stored.head === undefined) return false;
-    return this.hooks.needCapture || this.stored.hasChanges || this.protocol.codeExecutor !== undefined;
+    return this.hooks.needCapture || this.stored.dirty || this.protocol.codeExecutor !== undefined;
   }
 
   /**
@@ -284,8 +268,8 @@ export class Session {
   /** Stores what an operation told and what it changed, in one write, also for a session that was never stored. */
   async storeOutcome(nodes: readonly AppendNode[], origin: Origin): Promise<void> {
     const [captured] = await Promise.allSettled([this.hooks.capture()]);
-    if (nodes.length > 0) await this.append({ nodes }, origin);
-    else if (this.stored.hasChanges) await this.store("operation");
+    if (nodes.length > 0) await this.graph.append({ nodes }, origin);
+    else await this.stored.store("operation");
     if (captured.status === "rejected") throw captured.reason;
   }
 
@@ -303,48 +287,15 @@ export class Session {
     if (this.services.journals) await this.stored.clearJournal();
   }
 
-  /** Stores what changed beside the history, also for a session that was never stored; another write may have by then. */
-  async store(operation: string): Promise<void> {
-    await this.stored.write(() => (this.stored.hasChanges ? { operation } : undefined));
-  }
-
-  /** The same, unless a running turn will store it. */
+  /** Stores what is dirty, unless a running turn will. */
   async storeBetweenTurns(operation: string): Promise<void> {
-    if (betweenTurns(this.life.now)) await this.store(operation);
-  }
-
-  /** Appends nodes behind the stored leaf, under an operation id once. A running turn's own messages follow when it commits. */
-  append(request: AppendRequest, origin: Origin): Promise<AppendResult> {
-    const { operationId } = request;
-    if (operationId === undefined) return appendNodes(this, request, origin);
-    return this.receipts.append(operationId, request, (keep) => appendNodes(this, request, origin, keep));
-  }
-
-  /** Throws `frame_exists` for the current frame and those that were left. */
-  checkNewFrame(frameId: string): void {
-    if (frameId !== this.frameId && this.stored.head?.frames?.some((left) => left.frameId === frameId) !== true) return;
-    throw new TroupeError("frame_exists", `Session ${this.id} already has a frame ${frameId}.`, {
-      details: { sessionId: this.id, frameId },
-    });
-  }
-
-  /** Leaves the current frame for a new one. */
-  openFrame(frame: NewFrame): Promise<void> {
-    return openFrame(this, frame);
-  }
-
-  /** Says what the session may spend, at once: a turn that waits for it goes on. */
-  async setBudget(budget: SessionBudget | null): Promise<SpendingReport> {
-    this.stored.change(COMPONENT.budget, encode({ budget }));
-    await this.store("budget");
-    this.spending.set(budget);
-    return this.spending.report();
+    if (betweenTurns(this.life.now)) await this.stored.store(operation);
   }
 
   setConfig(config: SessionConfig): void {
     this.#config = config;
     this.#promptLayers = layersOf(this.services, config);
-    this.stored.change(COMPONENT.config, encode(config));
+    this.#storedConfig.change(encode(config));
   }
 
   /** The tools are composed anew, and the catalogs and prompts made of them forgotten. */
@@ -359,46 +310,10 @@ export class Session {
     this.prompts.clear();
   }
 
-  /** The tools changed: they are stored with the next commit. */
-  toolsChanged(): void {
-    this.stored.change(COMPONENT.tools, this.tools.edited ? encode(this.tools.exportState()) : null);
-  }
-
-  protocolOptionsChanged(): void {
-    const { turnOptions } = this.protocol;
-    this.stored.change(COMPONENT.protocol, turnOptions === undefined ? null : encode(turnOptions));
-  }
-
   /** What an extension changes in the code executor is stored before it is answered. */
   async extend(extension: Json): Promise<void> {
     await this.protocol.applyExtension(extension);
-    if ((await this.captureExecution()) !== undefined) await this.store("extension");
-  }
-
-  /** The code executor's state, when it is dirty: stored with the next commit. */
-  async captureExecution(): Promise<Uint8Array | null | undefined> {
-    const state = await this.protocol.captureExecution();
-    if (state !== undefined) this.stored.change(COMPONENT.execution, state);
-    return state;
-  }
-
-  /** The executor goes on from this state instead of its own. */
-  async restoreExecution(state: Uint8Array | null): Promise<void> {
-    await this.protocol.restoreExecution(state);
-    this.stored.change(COMPONENT.execution, state);
-  }
-
-  /** Counts usage that is not of the session's own turns. Written with the running turn, or else at once. */
-  async recordUsage(entry: LedgerEntry): Promise<void> {
-    if (isZeroUsage(entry.usage)) return;
-    this.stored.countUsage(entry);
-    this.life.turn?.tellUsage(entry);
-    await this.storeBetweenTurns("usage");
-  }
-
-  /** Everything the session has spent, the running turn's calls included. */
-  spentSoFar(): Ledger {
-    return addLedgers(this.stored.ledger, this.life.unstoredTurn?.spent ?? []);
+    if ((await this.protocol.captureExecution()) !== undefined) await this.stored.store("extension");
   }
 
   close(): void {

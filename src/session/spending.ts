@@ -1,44 +1,79 @@
 import { onAbort } from "../async/index.js";
 import {
+  addLedgers,
+  isZeroUsage,
   type Ledger,
+  type LedgerEntry,
   type ModelPrices,
   type SessionBudget,
   type SpendingReport,
+  type Spent,
   spentOf,
   TroupeError,
   whySpent,
 } from "../kernel/index.js";
+import { encode } from "../wire/index.js";
+import { COMPONENT, Component } from "./components.js";
+import { betweenTurns, type SessionLife } from "./session-life.js";
+import type { StoredSession } from "./stored-session.js";
 
-/** A session's budget, and who waits for it to be raised. */
+export interface SpendingParts {
+  readonly budget: SessionBudget | null;
+  readonly prices: ModelPrices;
+  readonly stored: Pick<StoredSession, "ledger" | "usage" | "store">;
+  readonly life: SessionLife;
+}
+
+/** What a session has spent, its budget, and who waits for it to be raised. */
 export class Spending {
-  readonly #prices: ModelPrices;
-  readonly #ledger: () => Ledger;
+  readonly component = new Component(COMPONENT.budget);
+  readonly #parts: SpendingParts;
   readonly #waiting = new Set<() => void>();
   #budget: SessionBudget | null;
 
-  /** `ledger`: everything the session has spent by now, the running turn's calls included. */
-  constructor(budget: SessionBudget | null, prices: ModelPrices, ledger: () => Ledger) {
-    this.#budget = budget;
-    this.#prices = prices;
-    this.#ledger = ledger;
+  constructor(parts: SpendingParts) {
+    this.#parts = parts;
+    this.#budget = parts.budget;
   }
 
   get budget(): SessionBudget | null {
     return this.#budget;
   }
 
-  set(budget: SessionBudget | null): void {
+  /** Says what the session may spend, once it is stored: a turn that waits for it goes on. */
+  async set(budget: SessionBudget | null): Promise<SpendingReport> {
+    this.component.change(encode({ budget }));
+    await this.#parts.stored.store("budget");
     this.#budget = budget;
     for (const wake of [...this.#waiting]) wake();
+    return this.report();
+  }
+
+  /** Everything the session has spent, the running turn's calls included. */
+  get ledger(): Ledger {
+    return addLedgers(this.#parts.stored.ledger, this.#parts.life.unstoredTurn?.spent ?? []);
+  }
+
+  /** Counts usage that is not of the session's own turns. Written with the running turn, or else at once. */
+  async record(entry: LedgerEntry): Promise<void> {
+    if (isZeroUsage(entry.usage)) return;
+    const { stored, life } = this.#parts;
+    stored.usage.count(entry);
+    life.turn?.tellUsage(entry);
+    if (betweenTurns(life.now)) await stored.store("usage");
   }
 
   report(): SpendingReport {
-    return { budget: this.#budget, ...spentOf(this.#ledger(), this.#prices) };
+    return { budget: this.#budget, ...this.#spent() };
   }
 
   /** Why there is nothing left to pay another call with; undefined while there is. */
   whySpent(): string | undefined {
-    return this.#budget === null ? undefined : whySpent(this.#budget, spentOf(this.#ledger(), this.#prices));
+    return this.#budget === null ? undefined : whySpent(this.#budget, this.#spent());
+  }
+
+  #spent(): Spent {
+    return spentOf(this.ledger, this.#parts.prices);
   }
 
   /** Throws `budget_spent` when there is nothing left. */

@@ -1,6 +1,5 @@
 import { randomUUID } from "node:crypto";
 import {
-  addEntry,
   addLedgers,
   type Commit,
   FIRST_FRAME,
@@ -8,9 +7,7 @@ import {
   isConversation,
   type JournalEntry,
   type Ledger,
-  type LedgerEntry,
   ledgerOf,
-  ledgerSince,
   type Message,
   NO_USAGE,
   nodeId,
@@ -19,17 +16,14 @@ import {
 import type { StoreClient } from "../store/index.js";
 import { encode } from "../wire/index.js";
 import type { Blobs } from "./blobs.js";
-import { applyComponents, ChangedComponents, pluginComponent } from "./components.js";
-import type { PluginSlot } from "./plugin-link.js";
+import { applyComponents, ComponentReader, type StoredComponent } from "./components.js";
+import { UnwrittenUsage } from "./unwritten-usage.js";
 
 export interface StoredParts {
   readonly id: string;
   readonly store: StoreClient;
   readonly head: Head | undefined;
   readonly blobs: Blobs;
-  readonly slots: readonly (PluginSlot | undefined)[];
-  /** Whose slot is at an index. */
-  readonly pluginIds: (index: number) => string;
   /** Of the history up to the leaf, when they were counted. */
   readonly messageCount: () => number | undefined;
   /** What is stored may no longer be what is here. */
@@ -60,9 +54,10 @@ export interface WritePlan {
 export class StoredSession {
   readonly #parts: StoredParts;
   #head: Head | undefined;
-  readonly #changed = new ChangedComponents();
-  /** Usage of other sources that no commit has written yet. */
-  #unwrittenUsage: Ledger = [];
+  /** Everything that is stored beside the history, each with its owner. */
+  readonly #components: StoredComponent[] = [];
+  /** Usage of other sources than the session's own turns. */
+  readonly usage = new UnwrittenUsage(() => this.ledger);
   /** One at a time, because each builds on the head before. */
   #writing: Promise<unknown> | undefined;
 
@@ -88,33 +83,29 @@ export class StoredSession {
     return this.#head?.frameId ?? FIRST_FRAME;
   }
 
-  /** Has a component stored with the next write; null for one that is no more. */
-  change(component: string, bytes: Uint8Array | null): void {
-    this.#changed.set(component, bytes);
+  /** Reads the components as they are stored now. */
+  reader(): ComponentReader {
+    return new ComponentReader(this.#parts.store, this.#head);
   }
 
-  isChanged(component: string): boolean {
-    return this.#changed.has(component);
+  /** Every write from now on takes along what of these is dirty. */
+  register(...components: readonly StoredComponent[]): void {
+    this.#components.push(...components);
   }
 
-  get hasChanges(): boolean {
-    return this.#changed.size > 0 || this.#unsavedSlots().length > 0 || this.#unwrittenUsage.length > 0;
+  /** Something is to be stored. New blobs alone are not: nothing that is stored refers to them. */
+  get dirty(): boolean {
+    return this.usage.dirty || this.#components.some(({ dirty }) => dirty);
   }
 
   /** Everything that is here is stored: who opens the session again finds it as it is. */
   get isSaved(): boolean {
-    return this.#writing === undefined && !this.hasChanges;
+    return this.#writing === undefined && !this.dirty;
   }
 
   /** What every source has spent, but for the running turn's own calls. */
   get ledger(): Ledger {
-    return addLedgers(this.#head?.ledger ?? [], this.#unwrittenUsage);
-  }
-
-  /** Written with whatever is written next. What the whole ledger could not hold is refused here, and not then. */
-  countUsage(entry: LedgerEntry): void {
-    addEntry(this.ledger, entry);
-    this.#unwrittenUsage = addEntry(this.#unwrittenUsage, entry);
+    return addLedgers(this.#head?.ledger ?? [], this.usage.encode());
   }
 
   get isWriting(): boolean {
@@ -147,7 +138,6 @@ export class StoredSession {
    */
   async found({ components, ...planned }: Pick<Commit, "components" | "segment">): Promise<void> {
     const changes = this.changes();
-    const slots = this.#unsavedSlots();
     const applied = applyComponents(this.#head?.components ?? {}, changes);
     const head = { ...(this.#head as Head), components: applied.components };
     await this.#parts.store.commit({
@@ -156,8 +146,12 @@ export class StoredSession {
       components: [...components, ...applied.bytes],
       ...planned,
     });
-    this.#head = head;
-    this.#written(changes, slots);
+    this.#adopt(head, changes);
+  }
+
+  /** Stores what is dirty, also of a session that was never stored; nothing when another write has by then, or it is not `wanted` any more. */
+  async store(operation: string, wanted: () => boolean = always): Promise<void> {
+    await this.write(() => (wanted() && this.dirty ? { operation } : undefined));
   }
 
   /**
@@ -184,9 +178,8 @@ export class StoredSession {
     const { segment, head: changes, clearsJournal = false, spent = [], adopted } = planned;
     const { exactOperation = `${planned.operation}:${randomUUID()}` } = planned;
     const components = this.changes();
-    const slots = this.#unsavedSlots();
-    const unsaved = blobs.unsaved();
-    const usage = this.#unwrittenUsage;
+    const attached = blobs.encode();
+    const usage = this.usage.encode();
     const applied = applyComponents(previous?.components ?? {}, components);
     const ledger = addLedgers(addLedgers(previous?.ledger ?? [], spent), usage);
     // Only with messages: what somebody has counted in passing is not known to a session that was parked meanwhile.
@@ -211,7 +204,7 @@ export class StoredSession {
       head,
       expectedRevision: revision - 1,
       ...(segment !== undefined && { segment: { id: segment.id, bytes: encode(segment) } }),
-      components: unsaved.length === 0 ? applied.bytes : [...applied.bytes, ...unsaved],
+      components: [...applied.bytes, ...attached],
       ...(clearsJournal && { clearsJournal }),
     };
     try {
@@ -221,36 +214,25 @@ export class StoredSession {
       throw error;
     }
     // Nothing awaits between the store's word and adopting it.
-    this.#head = head;
-    adopted?.();
-    this.#written(components, slots);
-    blobs.written(unsaved);
-    this.#unwrittenUsage = ledgerSince(this.#unwrittenUsage, usage);
+    this.#adopt(head, components, adopted);
+    blobs.written(attached);
+    this.usage.written(usage);
     return head;
   }
 
-  /** Components that changed since the last write, plugin state among them; null for one that is no more. */
-  changes(): [string, Uint8Array | null][] {
-    const slots = this.#unsavedSlots();
-    if (slots.length === 0) return this.#changed.size === 0 ? [] : this.#changed.entries();
-    return [
-      ...this.#changed.entries(),
-      ...slots.map(({ pluginId, bytes }): [string, Uint8Array] => [pluginComponent(pluginId), bytes]),
-    ];
+  /** The components that are dirty, as they are now. */
+  changes(): Change[] {
+    const changes: Change[] = [];
+    for (const owner of this.#components) {
+      if (owner.dirty) changes.push({ owner, name: owner.name, bytes: owner.encode() });
+    }
+    return changes;
   }
 
-  #written(components: readonly [string, Uint8Array | null][], slots: readonly UnsavedSlot[]): void {
-    this.#changed.written(components);
-    for (const { slot, bytes } of slots) if (slot.captured === bytes) slot.unsaved = false;
-  }
-
-  #unsavedSlots(): UnsavedSlot[] {
-    const unsaved: UnsavedSlot[] = [];
-    this.#parts.slots.forEach((slot, index) => {
-      if (slot?.unsaved !== true || slot.captured === undefined) return;
-      unsaved.push({ slot, pluginId: this.#parts.pluginIds(index), bytes: slot.captured });
-    });
-    return unsaved;
+  #adopt(head: Head, changes: readonly Change[], adopted?: () => void): void {
+    this.#head = head;
+    adopted?.();
+    for (const { owner, bytes } of changes) owner.written(bytes);
   }
 }
 
@@ -260,11 +242,13 @@ function withLedger(head: Head): Head {
   return ledger.length === 0 && head.ledger === undefined ? head : { ...head, ledger };
 }
 
-/** A plugin's state that was captured and is not stored. */
-interface UnsavedSlot {
-  readonly slot: PluginSlot;
-  readonly pluginId: string;
-  readonly bytes: Uint8Array;
+/** A component as a write takes it along; null for one that is no more. */
+interface Change {
+  readonly owner: StoredComponent;
+  readonly name: string;
+  readonly bytes: Uint8Array | null;
 }
+
+const always = () => true;
 
 function ignore(): void {}

@@ -220,7 +220,7 @@ class BatchRun {
     const { frameId, task } = output.control;
     if (task.trim() === "") return withoutControl(output);
     try {
-      this.#batch.session.checkNewFrame(frameId);
+      this.#batch.session.graph.checkNewFrame(frameId);
       return output;
     } catch (error) {
       const { code, message } = asTroupeError(error, "frame_exists");

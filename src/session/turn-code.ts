@@ -55,7 +55,7 @@ async function codeOnce(
   if (found !== undefined) {
     const { execution, state, ...ran } = found.value;
     journal.restoreState(session.hooks, state, found.sequence);
-    if (execution !== undefined) await session.restoreExecution(execution);
+    if (execution !== undefined) await session.protocol.restoreExecution(execution);
     return ran;
   }
   const unsettled = journal.settled();
@@ -64,7 +64,7 @@ async function codeOnce(
   // Cut off by closing it has not ended: it runs again when the turn goes on, and finds the calls it had finished.
   if (isSuspended(scope.request.signal)) throw scope.request.signal.reason;
   // The commit tries again, and says what is wrong with it.
-  const execution = await session.captureExecution().catch(ignore);
+  const execution = await session.protocol.captureExecution().catch(ignore);
   const state = ran.result.toolCalls.length === 0 ? undefined : await session.hooks.unsavedState();
   await journal.record(key, envelope, {
     ...ran,

@@ -33,7 +33,7 @@ async function captureState({ session }: TurnScope): Promise<TurnEvent> {
   };
   if (hooks.needCapture) await orIssue("plugin_capture_failed", () => hooks.capture());
   issues.push(...hooks.takeUnrevised().map(unrevised));
-  if (protocol.codeExecutor !== undefined) await orIssue("execution_capture_failed", () => session.captureExecution());
+  if (protocol.codeExecutor !== undefined) await orIssue("execution_capture_failed", () => protocol.captureExecution());
   return { type: "captured", issues };
 }
 
@@ -64,7 +64,7 @@ function frameLeftFor({ summary: { turnId, outcome }, initialNodes: nodes }: Sto
 async function enterFrame({ session }: TurnScope, frame: NewFrame): Promise<TurnEvent> {
   const issues: TurnIssue[] = [];
   try {
-    await session.openFrame(frame);
+    await session.graph.openFrame(frame);
   } catch (error) {
     issues.push(issueOf("plugin", "frame_switch_failed", error));
   }

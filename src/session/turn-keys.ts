@@ -1,7 +1,6 @@
-import { type Head, type Part, TroupeError, type TurnConfig, type TurnResult } from "../kernel/index.js";
-import type { StoreClient } from "../store/index.js";
+import { type Part, TroupeError, type TurnConfig, type TurnResult, turnOfFrameTask } from "../kernel/index.js";
 import { contentHash, decode, encode } from "../wire/index.js";
-import { ComponentReader, turnKeyComponent } from "./components.js";
+import { type ComponentReader, type StoredComponent, turnKeyComponent } from "./components.js";
 
 /** Whoever asks again does so soon: older keys make room. */
 export const MAX_TURN_KEYS = 32;
@@ -26,20 +25,38 @@ export function turnKeyOf(
 
 /**
  * The last turns of a session that were named by a key, with their results: asked for again, they are answered and not
- * run. Each has a place of its own beside the history, so that keeping one writes one.
+ * run. Each has a place of its own beside the history, so that keeping one writes one: the place is dirty that was kept last.
  */
-export class TurnKeys {
-  readonly #store: StoreClient;
+export class TurnKeys implements StoredComponent {
+  readonly #stored: () => ComponentReader;
   #kept: Map<number, KeptTurn> | undefined;
   #next = 0;
+  #unwritten: { readonly name: string; readonly bytes: Uint8Array } | undefined;
 
-  constructor(store: StoreClient) {
-    this.#store = store;
+  /** `stored`: reads what is stored by now. */
+  constructor(stored: () => ComponentReader) {
+    this.#stored = stored;
+  }
+
+  get name(): string {
+    return this.#unwritten?.name ?? turnKeyComponent(this.#next);
+  }
+
+  get dirty(): boolean {
+    return this.#unwritten !== undefined;
+  }
+
+  encode(): Uint8Array | null {
+    return this.#unwritten?.bytes ?? null;
+  }
+
+  written(bytes: Uint8Array | null): void {
+    if (this.#unwritten?.bytes === bytes) this.#unwritten = undefined;
   }
 
   /** What a turn of this name came to. Another input under the same key is a conflict. */
-  async find(head: Head | undefined, { key, content }: TurnKey): Promise<TurnResult | undefined> {
-    for (const kept of (await this.#load(head)).values()) {
+  async find({ key, content }: TurnKey): Promise<TurnResult | undefined> {
+    for (const kept of (await this.#load()).values()) {
       if (kept.key !== key) continue;
       if (kept.content === content) return kept.result;
       throw new TroupeError("turn_key_conflict", `A turn with the key ${key} and another input was asked for before.`, {
@@ -49,25 +66,28 @@ export class TurnKeys {
     return undefined;
   }
 
-  /** Under which name a turn was kept that left for another frame, and with what: what it left to do goes on so. */
-  async leftOff(head: Head | undefined, turnId: string): Promise<KeptTurn | undefined> {
-    for (const kept of (await this.#load(head)).values()) if (kept.result.turnId === turnId) return kept;
+  /** The turn that left an input for its next frame, when it was named by a key: what it left to do goes on under that name. */
+  async leftOff(inputIds: readonly string[]): Promise<KeptTurn | undefined> {
+    const [inputId, ...others] = inputIds;
+    const turnId = inputId === undefined || others.length > 0 ? undefined : turnOfFrameTask(inputId);
+    if (turnId === undefined) return undefined;
+    for (const kept of (await this.#load()).values()) if (kept.result.turnId === turnId) return kept;
     return undefined;
   }
 
-  /** The component that keeps a turn, in the place of the oldest or of its own key. `find` was asked before. */
-  keep(name: TurnKey, result: TurnResult): readonly [component: string, bytes: Uint8Array] {
+  /** Keeps a turn in the place of the oldest or of its own key, for the write that is being planned. `find` was asked before. */
+  keep(name: TurnKey, result: TurnResult): void {
     const own = [...(this.#kept ?? [])].find(([, { key }]) => key === name.key);
     const place = own?.[0] ?? this.#next;
     if (own === undefined) this.#next = (place + 1) % MAX_TURN_KEYS;
     const kept: KeptTurn = { ...name, result };
     this.#kept?.set(place, kept);
-    return [turnKeyComponent(place), encode(kept)];
+    this.#unwritten = { name: turnKeyComponent(place), bytes: encode(kept) };
   }
 
-  async #load(head: Head | undefined): Promise<Map<number, KeptTurn>> {
+  async #load(): Promise<Map<number, KeptTurn>> {
     if (this.#kept !== undefined) return this.#kept;
-    const reader = new ComponentReader(this.#store, head);
+    const reader = this.#stored();
     const kept = new Map<number, KeptTurn>();
     for (let place = 0; place < MAX_TURN_KEYS; place++) {
       const bytes = await reader.bytes(turnKeyComponent(place));

@@ -122,7 +122,7 @@ class TurnRun implements RunningTurn, TurnScope {
   /** Writes down what is begun, so that it can be begun again. */
   begin({ parts, stopped, name, before }: Omit<TurnBeginning, "history">): Promise<unknown> | undefined {
     const { input, extras, call, inputIds = [] } = this.request;
-    const blobs = this.session.blobs.unsaved().map(({ bytes }) => bytes);
+    const blobs = this.session.blobs.encode().map(({ bytes }) => bytes);
     const { pluginOptions } = this.session;
     const start: TurnStart = {
       call,
@@ -294,7 +294,7 @@ class TurnRun implements RunningTurn, TurnScope {
       const asked = (async () => protocol.session.beforeLlmCall?.(context))();
       const frame = readFrameSwitch(await untilAborted(asked, signal), pluginId);
       if (frame === undefined) return { type: "before_model_done" };
-      this.session.checkNewFrame(frame.frameId);
+      this.session.graph.checkNewFrame(frame.frameId);
       const { frameId, task, initialNodes = [] } = frame;
       return { type: "frame_switch", frameId, task, initialNodes };
     } catch (error) {

@@ -23,13 +23,11 @@ import {
 } from "../wire/index.js";
 import { hookOf, packHook } from "./hook-facts.js";
 import {
-  adoptState,
   type HookOptions,
   HookProbes,
   type HookRef,
   type HostGate,
   hostCallOver,
-  keep,
   type OperationCall,
   type PluginLink,
   type PluginSlot,
@@ -230,7 +228,7 @@ export class WorkerLink implements PluginLink {
     try {
       const { value, captured } = await answer;
       if (captured !== undefined) {
-        keep(slot, captured);
+        slot.keep(captured);
         slot.resync = false;
       } else slot.touched = true;
       return value;
@@ -244,7 +242,7 @@ export class WorkerLink implements PluginLink {
 
   /** Its instance is made anew with the next call. */
   restoreState(slot: PluginSlot, state: Uint8Array): void {
-    adoptState(slot, state);
+    slot.adopt(state);
     this.#closeInstance(slot);
   }
 

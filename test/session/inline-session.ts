@@ -2,7 +2,7 @@ import { loadPlugin } from "../../src/plugin/index.js";
 import { SessionCatalog } from "../../src/session/catalog.js";
 import { SessionHooks } from "../../src/session/hooks.js";
 import { InlineLink } from "../../src/session/inline-link.js";
-import { newSlot } from "../../src/session/plugin-link.js";
+import { PluginSlot } from "../../src/session/plugin-link.js";
 import { SessionProtocol } from "../../src/session/session-protocol.js";
 import { standardProtocol } from "../../src/session/standard-protocol.js";
 import { Surfaces } from "../../src/session/surface.js";
@@ -34,7 +34,7 @@ export async function inlineSession(
     optionalInChildren: false,
   };
   const links = loaded.map((plugin) => new InlineLink({ plugin, ...options }));
-  const slots = links.map((_, index) => newSlot("s", captured[index], undefined));
+  const slots = links.map((_, index) => new PluginSlot("s", { captured: captured[index] }));
   const surfaces = new Surfaces(links, tools, "sequential");
   const registered = links.map((link, index) =>
     link.manifest.registers ? link.register(slots[index] as (typeof slots)[number]) : link.manifest.contributions,

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { PendingInput } from "../../src/kernel/index.js";
 import { SessionInputs } from "../../src/session/session-inputs.js";
+import { decode } from "../../src/wire/index.js";
 
 const next = (id: string): PendingInput => ({ id, text: id, waitsFor: { kind: "next_turn" } });
 const steer = (id: string): PendingInput => ({
@@ -10,14 +11,17 @@ const steer = (id: string): PendingInput => ({
 });
 const ids = (inputs: readonly PendingInput[]) => inputs.map(({ id }) => id);
 
+/** What the next write stores of them. */
+const stored = ({ component }: SessionInputs) => decode<readonly PendingInput[]>(component.encode() as Uint8Array);
+
 describe("a session's inputs", () => {
   it("are taken once by a turn, and gone when it is stored", () => {
     const inputs = new SessionInputs([steer("a"), next("n")]);
     expect(ids(inputs.takeAtCheckpoint("t1", "after_work"))).toEqual(["a"]);
     expect(ids(inputs.takeAtCheckpoint("t1", "before_completion"))).toEqual([]);
-    const settled = inputs.settled();
-    expect(ids(settled)).toEqual(["n"]);
-    inputs.turnStored(settled);
+    inputs.settle();
+    expect(ids(stored(inputs))).toEqual(["n"]);
+    inputs.turnStored();
     expect(ids(inputs.pending)).toEqual(["n"]);
   });
 
@@ -32,17 +36,17 @@ describe("a session's inputs", () => {
 
   it("that missed their turn wait for the next", () => {
     const inputs = new SessionInputs([steer("late")]);
-    const settled = inputs.settled();
-    inputs.turnStored(settled);
+    inputs.settle();
+    inputs.turnStored();
     expect(inputs.pending).toEqual([next("late")]);
   });
 
   it("that come while the turn is being stored are kept", () => {
     const inputs = new SessionInputs([steer("a")]);
     inputs.takeAtCheckpoint("t1", "after_work");
-    const settled = inputs.settled();
+    inputs.settle();
     inputs.add(next("meanwhile"));
-    inputs.turnStored(settled);
+    inputs.turnStored();
     expect(ids(inputs.pending)).toEqual(["meanwhile"]);
   });
 
