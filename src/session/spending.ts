@@ -7,7 +7,6 @@ import {
   type ModelPrices,
   type SessionBudget,
   type SpendingReport,
-  type Spent,
   spentOf,
   TroupeError,
   whySpent,
@@ -72,7 +71,7 @@ export class Spending {
     return this.#budget === null ? undefined : whySpent(this.#budget, this.#spent());
   }
 
-  #spent(): Spent {
+  #spent() {
     return spentOf(this.ledger, this.#parts.prices);
   }
 
