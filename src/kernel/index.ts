@@ -10,6 +10,7 @@ export {
   type ModelPrices,
   type SessionBudget,
   type SpendingReport,
+  type Spent,
   spentOf,
   whySpent,
 } from "./budget.js";
