@@ -2,11 +2,12 @@ import { ignore } from "../async/index.js";
 import { TroupeError } from "../kernel/index.js";
 import type { SessionPluginOptions } from "../session/index.js";
 import { placeSession } from "./placement.js";
-import type { Session } from "./session-handle.js";
 
-/** A session that is open, or about to be: its handle, its worker, and what is under way with it. */
+/** A session that is open, or about to be: its worker, and what is under way with it. */
 export interface Residence {
-  readonly handle: Session;
+  readonly id: string;
+  /** What the host holds of it, once it was asked for. */
+  handle: object | undefined;
   worker: number;
   /** Turns and calls that have not ended; whoever closes the session waits for them. One for all that have none. */
   uses: ReadonlySet<PromiseLike<unknown>>;
@@ -27,11 +28,9 @@ export interface Residence {
 export class SessionDirectory {
   readonly #residences = new Map<string, Residence>();
   readonly #workers: number;
-  readonly #handleOf: (sessionId: string) => Session;
 
-  constructor(workers: number, handleOf: (sessionId: string) => Session) {
+  constructor(workers: number) {
     this.#workers = workers;
-    this.#handleOf = handleOf;
   }
 
   has(sessionId: string): boolean {
@@ -171,8 +170,15 @@ export class SessionDirectory {
   }
 
   #add(sessionId: string, worker: number): Residence {
-    const handle = this.#handleOf(sessionId);
-    const residence: Residence = { handle, worker, uses: NO_USES, moving: undefined, closing: false, opened: false };
+    const residence: Residence = {
+      id: sessionId,
+      handle: undefined,
+      worker,
+      uses: NO_USES,
+      moving: undefined,
+      closing: false,
+      opened: false,
+    };
     this.#residences.set(sessionId, residence);
     return residence;
   }
@@ -188,7 +194,7 @@ export class SessionDirectory {
   }
 
   #forget(residence: Residence): void {
-    const { id } = residence.handle;
+    const { id } = residence;
     if (this.#residences.get(id) === residence) this.#residences.delete(id);
   }
 }

@@ -1,5 +1,6 @@
 import { TroupeError, type TurnInput, type TurnResult } from "../kernel/index.js";
-import type { Session, TurnOptions } from "./session-handle.js";
+import type { Session } from "./session-handle.js";
+import type { TurnOptions } from "./turn-options.js";
 
 /** Who was first, and with what. */
 export interface RaceResult {

@@ -1,14 +1,32 @@
 import { randomUUID } from "node:crypto";
-import { checkSessionId, narrowingProblem, TroupeError } from "../kernel/index.js";
+import { type Authority, type CatalogOverlay, checkSessionId, narrowingProblem, TroupeError } from "../kernel/index.js";
 import type { SessionHandle } from "../plugin/index.js";
 import type { SessionMaking } from "../session/index.js";
 import type { Residence } from "./directory.js";
 import { leastLoaded } from "./placement.js";
 import type { Runtime } from "./runtime.js";
-import type { ForkOptions, Session } from "./session-handle.js";
+
+export interface ForkOptions {
+  /** The child's id. Default: the parent's with a random ending. */
+  readonly id?: string;
+  /**
+   * Where the child's history ends: at the parent's last stored turn (`"leaf"`, the default), or at a node that
+   * `session.tree()` lists. Not inside a step, where a tool call has no result yet (`node_unanswered`).
+   */
+  readonly at?: "leaf" | (string & {});
+  /**
+   * What the child's plugins begin with: the parent's state as it is now (`"current"`, the default; also for a fork in
+   * the past, because older state is not kept), or nothing (`"fresh"`).
+   */
+  readonly pluginState?: "current" | "fresh";
+  /** What the child may not do although its parent can. */
+  readonly authority?: Authority;
+  /** Another tool catalog overlay than the parent's. */
+  readonly catalog?: CatalogOverlay;
+}
 
 /** A fork, as a host asks for it. */
-export async function fork(runtime: Runtime, parentId: string, options: ForkOptions): Promise<Session> {
+export async function fork(runtime: Runtime, parentId: string, options: ForkOptions): Promise<Residence> {
   runtime.checkOpen();
   const { at = "leaf", pluginState = "current", authority, catalog, id = childId(parentId) } = options;
   if (typeof at !== "string") throw new TroupeError("invalid_fork", 'A fork starts at "leaf" or at a node.');
@@ -26,7 +44,8 @@ export async function fork(runtime: Runtime, parentId: string, options: ForkOpti
   const { residence } = await runtime.directory.use(parentId, (parent) =>
     makeSession(runtime, { id, making, from: parent, at: at === "leaf" ? undefined : at }),
   );
-  return residence.handle;
+  runtime.forks++;
+  return residence;
 }
 
 export interface NewSession {
@@ -47,8 +66,10 @@ export async function makeSession(
   const worker = leastLoaded(directory.loads(), from.worker);
   let made: SessionHandle | undefined;
   const residence = await directory.moveIn(id, worker, async (residence) => {
-    const snapshot = await runtime.worker(from.worker).capture(from.handle.id, at);
-    made = await runtime.worker(residence.worker).adopt(id, snapshot, making);
+    const { snapshot } = await runtime.worker(from.worker).ask("capture", { sessionId: from.id, at });
+    made = await runtime
+      .worker(residence.worker)
+      .ask("adopt", { sessionId: id, snapshot, making }, { transfer: [snapshot.buffer] });
   });
   return { residence, made: made as unknown as SessionHandle };
 }

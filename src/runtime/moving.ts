@@ -40,9 +40,9 @@ export class Moving {
     let moved = 0;
     for (const { index } of crew.sessionWorkers) {
       const own = directory.on(index);
-      const idle = own.filter(({ handle }) => !directory.isBusy(handle.id));
-      for (const { handle } of idle.slice(0, Math.max(0, own.length - fair))) {
-        const done = await this.move(handle.id, leastLoaded(directory.loads(), index)).then(() => true, unlessBusy);
+      const idle = own.filter(({ id }) => !directory.isBusy(id));
+      for (const { id } of idle.slice(0, Math.max(0, own.length - fair))) {
+        const done = await this.move(id, leastLoaded(directory.loads(), index)).then(() => true, unlessBusy);
         if (done) moved++;
       }
     }
@@ -68,7 +68,7 @@ export class Moving {
     const old = await crew.replace(worker, ({ place }) => directory.follow(worker, place));
     // Again, because a session may be on its way there while the others leave.
     for (let left = directory.on(old.place); left.length > 0; left = directory.on(old.place)) {
-      await Promise.all(left.map(({ handle }) => this.#bringAway(handle.id, old)));
+      await Promise.all(left.map(({ id }) => this.#bringAway(id, old)));
       this.#runtime.checkOpen();
     }
     await crew.endRetired(options);
@@ -92,15 +92,15 @@ export class Moving {
 
   #leaveBehind(residence: Residence, old: SessionWorker): void {
     residence.worker = old.index;
-    this.#observers.moved(residence.handle.id, old);
+    this.#observers.moved(residence.id, old);
   }
 
   async #bring(residence: Residence, to: number): Promise<void> {
-    const { id } = residence.handle;
+    const { id } = residence;
     const from = this.#runtime.worker(residence.worker);
-    const remnant = await from.handOver(id);
+    const remnant = await from.ask("handOver", { sessionId: id });
     const target = this.#runtime.worker(to);
-    await target.takeOver(id, remnant);
+    await target.ask("takeOver", { sessionId: id, remnant });
     // It may have left its place meanwhile.
     residence.worker = target.place;
     this.#observers.moved(id, from);

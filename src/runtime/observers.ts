@@ -26,12 +26,12 @@ export class Observers {
         start: (from) =>
           this.#runtime.use(sessionId, (worker) => {
             at = worker;
-            return worker.observe({ sessionId, reader, cursor: from });
+            return worker.ask("observe", { sessionId, reader, cursor: from });
           }),
         stop: () => {
           this.#watching.delete(reader);
           // Whoever left does not wait for the worker to hear of it.
-          if (!this.#runtime.isClosing) at?.unobserve({ sessionId, reader }).catch(ignore);
+          if (!this.#runtime.isClosing) at?.ask("unobserve", { sessionId, reader }).catch(ignore);
         },
       },
       cursor,
@@ -55,7 +55,7 @@ export class Observers {
   moved(sessionId: string, from: SessionWorker): void {
     for (const [reader, watching] of this.#watching) {
       if (watching.sessionId !== sessionId) continue;
-      from.unobserve({ sessionId, reader }).catch(ignore);
+      from.ask("unobserve", { sessionId, reader }).catch(ignore);
       void watching.observer.resume();
     }
   }

@@ -65,9 +65,9 @@ export class PluginWorker {
    * whichever of the two came up last. When one of them dies meanwhile, its successor calls again.
    */
   async connect(worker: SessionWorker): Promise<void> {
-    if (this.#failed !== undefined) return worker.failPlugin(this.#failed);
     const plugin = this.#loaded;
     const session = worker.configured;
+    if (this.#failed !== undefined) return session?.caller.to.failPlugin(this.#failed);
     if (plugin === undefined || session === undefined || this.#connected.get(session) === plugin) return;
     this.#connected.set(session, plugin);
     const { port1, port2 } = new MessageChannel();

@@ -1,6 +1,6 @@
 import { ignore } from "../async/index.js";
 import { admitInput, checkSessionId, checkTurnInput } from "../kernel/index.js";
-import type { HostRelay, RelayCall } from "../session/index.js";
+import type { RelayAnswers, RelayCall } from "../session/index.js";
 import { ChildTurns } from "./child-turns.js";
 import { type Residence, sessionBusy } from "./directory.js";
 import { childId, makeSession } from "./making.js";
@@ -20,8 +20,8 @@ export class Relay {
     this.#turns = turns;
   }
 
-  async answer([method, argument]: RelayCall): Promise<unknown> {
-    return this.#answers[method](argument as never);
+  async answer<M extends keyof RelayAnswers>([method, argument]: RelayCall<M>): Promise<unknown> {
+    return this.#answers[method](argument);
   }
 
   /** A session is gone. */
@@ -29,7 +29,7 @@ export class Relay {
     this.#usageSources.delete(sessionId);
   }
 
-  readonly #answers: HostRelay = {
+  readonly #answers: RelayAnswers = {
     create: async ({ from, request }) => {
       const { directory } = this.#runtime;
       this.#runtime.checkOpen();
@@ -52,7 +52,7 @@ export class Relay {
     close: async ({ sessionId }) => {
       const { directory } = this.#runtime;
       if (directory.isBusy(sessionId)) throw sessionBusy(sessionId);
-      await directory.moveOut(sessionId, (worker) => this.#runtime.worker(worker).releaseIdle(sessionId));
+      await directory.moveOut(sessionId, (worker) => this.#runtime.worker(worker).ask("releaseIdle", { sessionId }));
       this.forget(sessionId);
     },
     startTurn: async ({ from, sessionId, text, turnId, streams }) => {
@@ -83,7 +83,7 @@ export class Relay {
     turnEvents: (turn) => this.#childTurns.events(turn),
     ask: ({ sessionId, ...call }) =>
       this.#runtime.directory.use(sessionId, ({ worker }) =>
-        this.#runtime.worker(worker).inOrder("hostCall", { sessionId, ...call }),
+        this.#runtime.worker(worker).ask("hostCall", { sessionId, ...call }),
       ),
   };
 }

@@ -1,8 +1,9 @@
 import { TroupeError } from "../kernel/index.js";
+import type { AnswerOf, ArgumentOf, SessionMethod } from "../session/index.js";
+import type { CallOptions } from "../wire/index.js";
 import { Crew, type CrewEvents } from "./crew.js";
 import { SessionDirectory } from "./directory.js";
 import type { ResolvedOptions } from "./options.js";
-import type { Session } from "./session-handle.js";
 import type { SessionWorker } from "./session-worker.js";
 
 /** What the parts of a runtime share: its threads, and which session is on which. */
@@ -10,14 +11,16 @@ export class Runtime {
   readonly options: ResolvedOptions;
   readonly crew: Crew;
   readonly directory: SessionDirectory;
+  /** How many forks hosts have made. */
+  forks = 0;
   #closing = false;
   /** Why nothing can be asked any more, when its store died. */
   #storeLost: TroupeError | undefined;
 
-  constructor(options: ResolvedOptions, parts: { handleOf: (sessionId: string) => Session; events: CrewEvents }) {
+  constructor(options: ResolvedOptions, events: CrewEvents) {
     this.options = options;
-    this.crew = new Crew(options, parts.events);
-    this.directory = new SessionDirectory(options.sessionWorkers, parts.handleOf);
+    this.crew = new Crew(options, events);
+    this.directory = new SessionDirectory(options.sessionWorkers);
   }
 
   worker(index: number): SessionWorker {
@@ -34,11 +37,15 @@ export class Runtime {
     });
   }
 
+  ask<M extends SessionMethod>(method: M, argument: ArgumentOf<M>, options?: CallOptions): Promise<AnswerOf<M>> {
+    return this.use(argument.sessionId, (worker) => worker.ask(method, argument, options));
+  }
+
   /** A new thread opens its sessions with what they were opened with. */
   async retellOptions(worker: SessionWorker): Promise<void> {
-    for (const { handle, pluginOptions } of this.directory.on(worker.place))
+    for (const { id: sessionId, pluginOptions } of this.directory.on(worker.place))
       if (pluginOptions !== undefined)
-        await worker.configured?.caller.to.takeOver({ sessionId: handle.id, remnant: { pluginOptions } });
+        await worker.configured?.caller.to.takeOver({ sessionId, remnant: { pluginOptions } });
   }
 
   loseStore(error: TroupeError): void {

@@ -1,17 +1,15 @@
 import {
   type AppendRequest,
   type AppendResult,
-  type Authority,
-  type CatalogOverlay,
+  admitInput,
   type CheckpointKind,
+  checkAppend,
   checkBudget,
-  checkPromptLayer,
+  checkSessionId,
   checkTurnInput,
-  isRecord,
   type Json,
   type Message,
   type PendingInput,
-  type PromptLayer,
   type SessionBudget,
   type SessionConfig,
   type SpendingReport,
@@ -19,57 +17,26 @@ import {
   TroupeError,
   type TurnInput,
 } from "../kernel/index.js";
-import { checkTurnOptions, type OperationKind, type ProtocolTurnOptions, type SessionView } from "../plugin/index.js";
+import type { OperationKind, SessionView } from "../plugin/index.js";
 import type {
+  AnswerOf,
   ConfigReceipt,
   MessageRange,
   Observed,
   OperationReceipt,
   SessionInfo,
+  SessionMethod,
   SessionSurface,
+  ToldBy,
   TreeMessage,
-  TurnExtras,
 } from "../session/index.js";
+import type { CallOptions } from "../wire/index.js";
+import type { Residence } from "./directory.js";
+import { type ForkOptions, fork } from "./making.js";
+import type { Runtime } from "./runtime.js";
 import type { Turn } from "./turn.js";
-
-export interface ForkOptions {
-  /** The child's id. Default: the parent's with a random ending. */
-  readonly id?: string;
-  /**
-   * Where the child's history ends: at the parent's last stored turn (`"leaf"`, the default), or at a node that
-   * `session.tree()` lists. Not inside a step, where a tool call has no result yet (`node_unanswered`).
-   */
-  readonly at?: "leaf" | (string & {});
-  /**
-   * What the child's plugins begin with: the parent's state as it is now (`"current"`, the default; also for a fork in
-   * the past, because older state is not kept), or nothing (`"fresh"`).
-   */
-  readonly pluginState?: "current" | "fresh";
-  /** What the child may not do although its parent can. */
-  readonly authority?: Authority;
-  /** Another tool catalog overlay than the parent's. */
-  readonly catalog?: CatalogOverlay;
-}
-
-export interface TurnOptions {
-  /**
-   * The caller's own name for the turn: asked again under the same key, it is the same turn and runs once. Another input
-   * under the key is a `turn_key_conflict`.
-   */
-  readonly key?: string;
-  /** One of the runtime's `models`, for this turn only. */
-  readonly model?: string;
-  /** Laid over what host and session put into the system prompt, for this turn only. */
-  readonly prompt?: PromptLayer;
-  /** Model calls this turn may make; null for as many as it takes. */
-  readonly maxSteps?: number | null;
-  /** What single plugins are told at the turn's beginning, by plugin id. */
-  readonly pluginInputs?: Readonly<Record<string, Json>>;
-  /** For the protocol, this turn only: laid over the session's own options, key by key. */
-  readonly protocolOptions?: ProtocolTurnOptions;
-  /** Something of the protocol's; it may refuse the turn for it. */
-  readonly protocolExtension?: Json;
-}
+import { extrasOf, type TurnOptions } from "./turn-options.js";
+import type { Turns } from "./turns.js";
 
 export interface SteerOptions {
   /** The caller's own name for it. */
@@ -87,37 +54,18 @@ export interface OperationOptions {
 }
 
 /** What a session handle needs of the runtime. */
-export interface SessionDriver {
-  operate(
-    sessionId: string,
-    call: { readonly kind: OperationKind; readonly name: string; readonly args: unknown },
-    options: OperationOptions,
-  ): Promise<OperationReceipt>;
-  turn(sessionId: string, input: TurnInput, extras: TurnExtras): Turn;
-  view(sessionId: string): Promise<SessionView>;
-  messages(sessionId: string, range: MessageRange): Promise<readonly Message[]>;
-  tree(sessionId: string): Promise<readonly TreeMessage[]>;
-  spending(sessionId: string): Promise<SpendingReport>;
-  setBudget(sessionId: string, budget: SessionBudget | null): Promise<SpendingReport>;
-  surface(sessionId: string): Promise<SessionSurface>;
-  configure(sessionId: string, change: Partial<SessionConfig>): Promise<ConfigReceipt>;
-  refreshTools(sessionId: string): Promise<void>;
-  compact(sessionId: string, instructions: string | null): Promise<boolean>;
-  append(sessionId: string, request: AppendRequest): Promise<AppendResult>;
-  extend(sessionId: string, extension: Json): Promise<void>;
-  addInput(
-    sessionId: string,
-    input: TurnInput,
-    options: { readonly key: string | undefined; readonly boundary: CheckpointKind | undefined },
-  ): Promise<PendingInput>;
-  inputs(sessionId: string): Promise<readonly PendingInput[]>;
-  cancelInput(sessionId: string, named: string): Promise<"cancelled" | "not_found" | "already_taken">;
-  observe(sessionId: string, cursor: string | undefined): AsyncIterableIterator<Observed>;
-  fork(sessionId: string, options: ForkOptions): Promise<Session>;
-  info(sessionId: string): Promise<SessionInfo>;
-  park(sessionId: string): Promise<void>;
-  resume(sessionId: string): Promise<void>;
-  release(sessionId: string): Promise<void>;
+export interface HandleParts {
+  readonly runtime: Runtime;
+  readonly turns: Turns;
+  readonly observe: (sessionId: string, cursor: string | undefined) => AsyncIterableIterator<Observed>;
+}
+
+/** The handle of a session: the same one for as long as the session is open. */
+export function handleOf(residence: Residence, parts: HandleParts): Session {
+  if (residence.handle instanceof Session) return residence.handle;
+  const handle = new Session(residence.id, parts);
+  residence.handle = handle;
+  return handle;
 }
 
 /**
@@ -129,11 +77,11 @@ export interface SessionDriver {
  */
 export class Session {
   readonly id: string;
-  readonly #driver: SessionDriver;
+  readonly #parts: HandleParts;
 
-  constructor(id: string, driver: SessionDriver) {
+  constructor(id: string, parts: HandleParts) {
     this.id = id;
-    this.#driver = driver;
+    this.#parts = parts;
   }
 
   /**
@@ -150,7 +98,7 @@ export class Session {
    * });
    */
   turn(input: TurnInput, options?: TurnOptions): Turn {
-    return this.#driver.turn(this.id, checkTurnInput(input), options === undefined ? {} : extrasOf(options));
+    return this.#parts.turns.ask(this.id, checkTurnInput(input), options === undefined ? {} : extrasOf(options));
   }
 
   /**
@@ -161,22 +109,22 @@ export class Session {
    * await session.steer("Only the cheap ones, please.");
    */
   async steer(input: TurnInput, { key, boundary = "after_work" }: SteerOptions = {}): Promise<PendingInput> {
-    return this.#driver.addInput(this.id, checkTurnInput(input), { key, boundary });
+    return this.#addInput(input, key, boundary);
   }
 
   /** Queues an input for the next turn; what waits together is one turn. It begins by itself when nothing else runs. */
   async enqueue(input: TurnInput, { key }: { readonly key?: string } = {}): Promise<PendingInput> {
-    return this.#driver.addInput(this.id, checkTurnInput(input), { key, boundary: undefined });
+    return this.#addInput(input, key, undefined);
   }
 
   /** What waits and no turn has taken yet. */
   inputs(): Promise<readonly PendingInput[]> {
-    return this.#driver.inputs(this.id);
+    return this.#ask("inputs", {});
   }
 
   /** Takes an input back, by id or key. `already_taken`: the running turn has it. */
   cancelInput(named: string): Promise<"cancelled" | "not_found" | "already_taken"> {
-    return this.#driver.cancelInput(this.id, named);
+    return this.#ask("cancelInput", { named });
   }
 
   /**
@@ -191,12 +139,12 @@ export class Session {
    * }
    */
   observe({ cursor }: { readonly cursor?: string | undefined } = {}): AsyncIterableIterator<Observed> {
-    return this.#driver.observe(this.id, cursor);
+    return this.#parts.observe(this.id, cursor);
   }
 
   /** The session as it is now, the running turn included. */
   view(): Promise<SessionView> {
-    return this.#driver.view(this.id);
+    return this.#ask("view", {});
   }
 
   /**
@@ -207,12 +155,12 @@ export class Session {
    * const lastTwo = await session.messages({ from: -2 });
    */
   messages(range: MessageRange = {}): Promise<readonly Message[]> {
-    return this.#driver.messages(this.id, range);
+    return this.#ask("messages", { range });
   }
 
   /** What the session has spent by now, its children and direct completions included, and what it may. */
   spending(): Promise<SpendingReport> {
-    return this.#driver.spending(this.id);
+    return this.#ask("spending", {});
   }
 
   /**
@@ -223,12 +171,12 @@ export class Session {
    * await session.setBudget({ maxTokens: 200_000, whenSpent: "pause" });
    */
   async setBudget(budget: SessionBudget | null): Promise<SpendingReport> {
-    return this.#driver.setBudget(this.id, budget === null ? null : checkBudget(budget));
+    return this.#ask("setBudget", { budget: budget === null ? null : checkBudget(budget) });
   }
 
   /** What plugins and host give this session: its tools, operations and triggers. */
   surface(): Promise<SessionSurface> {
-    return this.#driver.surface(this.id);
+    return this.#ask("surface", {});
   }
 
   /**
@@ -238,7 +186,7 @@ export class Session {
    * const { config } = await session.configure({ instructions: "Answer in Norwegian." });
    */
   configure(change: Partial<SessionConfig>): Promise<ConfigReceipt> {
-    return this.#driver.configure(this.id, change);
+    return this.#ask("setConfig", { change });
   }
 
   /**
@@ -246,22 +194,23 @@ export class Session {
    * plugin state changes; this is for what a plugin knows and does not tell.
    */
   refreshTools(): Promise<void> {
-    return this.#driver.refreshTools(this.id);
+    return this.#ask("refreshTools", {});
   }
 
   /** Begins a new frame with what the plugins' compactors make of the conversation; false when none has anything. */
   compact({ instructions = null }: { readonly instructions?: string | null } = {}): Promise<boolean> {
-    return this.#driver.compact(this.id, instructions);
+    return this.#ask("compact", { instructions });
   }
 
   /** Appends messages or records to the history, between turns. */
-  append(request: AppendRequest): Promise<AppendResult> {
-    return this.#driver.append(this.id, request);
+  async append(request: AppendRequest): Promise<AppendResult> {
+    checkAppend(request);
+    return this.#ask("append", { request });
   }
 
   /** Hands the session's protocol something of its own; refused by protocols that take nothing. */
   extend(extension: Json): Promise<void> {
-    return this.#driver.extend(this.id, extension);
+    return this.#ask("extend", { extension });
   }
 
   /**
@@ -282,7 +231,11 @@ export class Session {
    */
   fork(count: number, options?: ForkOptions): Promise<readonly Session[]>;
   fork(first: number | ForkOptions = {}, options: ForkOptions = {}): Promise<Session | readonly Session[]> {
-    return typeof first === "number" ? this.#forkMany(first, options) : this.#driver.fork(this.id, first);
+    return typeof first === "number" ? this.#forkMany(first, options) : this.#fork(first);
+  }
+
+  async #fork(options: ForkOptions): Promise<Session> {
+    return handleOf(await fork(this.#parts.runtime, this.id, options), this.#parts);
   }
 
   async #forkMany(count: number, { id, ...options }: ForkOptions): Promise<readonly Session[]> {
@@ -302,7 +255,7 @@ export class Session {
    * sessions forked from this one. As they are stored; asking does not bring a parked session back.
    */
   tree(): Promise<readonly TreeMessage[]> {
-    return this.#driver.tree(this.id);
+    return this.#ask("tree", {});
   }
 
   /**
@@ -312,29 +265,29 @@ export class Session {
    * const notes = await session.query("notes.list", { tag: "travel" });
    */
   async query<T = unknown>(name: string, args: unknown = {}, options: OperationOptions = {}): Promise<T> {
-    const { output } = await this.#driver.operate(this.id, { kind: "query", name, args }, options);
+    const { output } = await this.#operate("query", { name, args }, options);
     return output as T;
   }
 
   /** Has a plugin do something between turns; its state is stored before this resolves. */
   command(name: string, args: unknown = {}, options: OperationOptions = {}): Promise<OperationReceipt> {
-    return this.#driver.operate(this.id, { kind: "command", name, args }, options);
+    return this.#operate("command", { name, args }, options);
   }
 
   /** A command that may take long. Cancelling is asking: a task that ignores the signal finishes, and it counts. */
   task(name: string, args: unknown = {}, options: OperationOptions = {}): Promise<OperationReceipt> {
-    return this.#driver.operate(this.id, { kind: "task", name, args }, options);
+    return this.#operate("task", { name, args }, options);
   }
 
   /** The older form of an operation: never fails as a call, its output says how it went. */
   async action(name: string, args: unknown = {}, options: OperationOptions = {}): Promise<ToolOutput> {
-    const { output } = await this.#driver.operate(this.id, { kind: "action", name, args }, options);
+    const { output } = await this.#operate("action", { name, args }, options);
     return output as ToolOutput;
   }
 
   /** Asking a parked session does not bring it back. */
-  info(): Promise<SessionInfo> {
-    return this.#driver.info(this.id);
+  async info(): Promise<SessionInfo> {
+    return this.#ask("info", {});
   }
 
   /**
@@ -342,7 +295,7 @@ export class Session {
    * sessions that are idle. The handle stays good: the next message brings the session back, as it was.
    */
   park(): Promise<void> {
-    return this.#driver.park(this.id);
+    return this.#ask("park", {});
   }
 
   /**
@@ -350,44 +303,41 @@ export class Session {
    * for either. A session that is in memory stays there.
    */
   resume(): Promise<void> {
-    return this.#driver.resume(this.id);
+    return this.#ask("resume", {});
   }
 
   /** Finishes the turns asked for, stores the session and frees its memory. It can be opened again. */
-  close(): Promise<void> {
-    return this.#driver.release(this.id);
+  async close(): Promise<void> {
+    const { runtime } = this.#parts;
+    runtime.checkOpen();
+    const release = (worker: number) => runtime.worker(worker).ask("release", { sessionId: this.id });
+    await runtime.directory.moveOut(this.id, release);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
-}
 
-/** What a turn brings along beside its input, checked; an option nobody knows is mostly a spelling mistake. */
-function extrasOf(options: TurnOptions): TurnExtras {
-  if (typeof options !== "object" || options === null) throw invalidOption("the options are an object");
-  const { key, model, prompt, maxSteps, pluginInputs, protocolOptions, protocolExtension, ...unknown } = options;
-  const [stranger] = Object.keys(unknown);
-  if (stranger !== undefined) throw invalidOption(`there is no option ${stranger}`);
-  if (key !== undefined && (typeof key !== "string" || key === "" || key.length > MAX_KEY_LENGTH))
-    throw invalidOption(`key is a string of 1 to ${MAX_KEY_LENGTH} characters`);
-  if (model !== undefined && typeof model !== "string") throw invalidOption("model is the name of one of the models");
-  if (maxSteps !== undefined && maxSteps !== null && !(Number.isSafeInteger(maxSteps) && maxSteps >= 1))
-    throw invalidOption("maxSteps is a whole number from 1, or null");
-  if (pluginInputs !== undefined && !isRecord(pluginInputs)) throw invalidOption("pluginInputs is an object");
-  return {
-    ...(key !== undefined && { key }),
-    ...(model !== undefined && { model }),
-    ...(prompt !== undefined && { prompt: checkPromptLayer(prompt) }),
-    ...(maxSteps !== undefined && { maxSteps }),
-    ...(pluginInputs !== undefined && { pluginInputs }),
-    ...(protocolOptions !== undefined && { options: checkTurnOptions(protocolOptions) }),
-    ...(protocolExtension !== undefined && { extension: protocolExtension }),
-  };
-}
+  #ask<M extends SessionMethod>(method: M, told: ToldBy<M>, options?: CallOptions): Promise<AnswerOf<M>> {
+    return this.#parts.runtime.ask(method, { ...told, sessionId: this.id }, options);
+  }
 
-const MAX_KEY_LENGTH = 256;
+  async #addInput(
+    input: TurnInput,
+    key: string | undefined,
+    boundary: CheckpointKind | undefined,
+  ): Promise<PendingInput> {
+    const { text, items } = admitInput(checkTurnInput(input), this.#parts.runtime.options.attachments);
+    return this.#ask("addInput", { text, items, key, boundary });
+  }
 
-function invalidOption(why: string): TroupeError {
-  return new TroupeError("invalid_turn_options", `The turn's options cannot be used: ${why}.`);
+  /** Cancelling a task is asking it, and so it is still waited for. */
+  async #operate(
+    kind: OperationKind,
+    call: { readonly name: string; readonly args: unknown },
+    { sessionId: about, key, signal }: OperationOptions,
+  ): Promise<OperationReceipt> {
+    if (about !== undefined) checkSessionId(about);
+    return this.#ask("operate", { kind, ...call, about, key }, { signal, cooperative: kind === "task" });
+  }
 }

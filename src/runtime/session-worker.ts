@@ -1,42 +1,26 @@
 import { MessageChannel, type MessagePort } from "node:worker_threads";
+import { asTroupeError, completionKeyOf, type Json, messageOf, TroupeError } from "../kernel/index.js";
 import {
-  asTroupeError,
-  completionKeyOf,
-  type Json,
-  type Message,
-  messageOf,
-  type SessionBudget,
-  type SpendingReport,
-  TroupeError,
-} from "../kernel/index.js";
-import type { OperationSpec, SessionHandle, SessionView } from "../plugin/index.js";
-import type {
-  ActivityNote,
-  CancelNote,
-  HostToolCall,
-  MessageRange,
-  ObservedNote,
-  OperationReceipt,
-  OrderedMethod,
-  PluginSetup,
-  RelayCall,
-  Remnant,
-  SessionInfo,
-  SessionMaking,
-  SessionPluginOptions,
-  SessionSurface,
-  SessionWorkerService,
-  SessionWorkerStats,
-  TraceEvent,
-  TreeMessage,
-  TurnCall,
-  TurnReply,
-  UsageNote,
+  type ActivityNote,
+  type AnswerOf,
+  type ArgumentOf,
+  type CancelNote,
+  type HostToolCall,
+  type ObservedNote,
+  type PluginSetup,
+  type RelayCall,
+  SESSION_CALLS,
+  type SessionMethod,
+  type SessionWorkerService,
+  type TraceEvent,
+  type TurnCall,
+  type TurnReply,
+  type UsageNote,
 } from "../session/index.js";
 import { runHere } from "../tools/index.js";
-import { Lane, type LaneCallOptions, type ServedCall, workerLost } from "../wire/index.js";
+import { type CallOptions, Lane, type ServedCall, workerLost } from "../wire/index.js";
 import type { ResolvedOptions } from "./options.js";
-import { NO_DEADLINE_MS, Thread } from "./threads.js";
+import { Thread } from "./threads.js";
 
 const PAUSE_MS = 50;
 const MAX_FAILED_STARTS = 5;
@@ -239,119 +223,24 @@ export class SessionWorker {
     this.#lane?.note("usage", note);
   }
 
-  async open(sessionId: string, pluginOptions: SessionPluginOptions): Promise<SessionInfo> {
-    return (await this.#service()).open({ sessionId, pluginOptions });
-  }
-
-  async info(sessionId: string): Promise<SessionInfo> {
-    return (await this.#service()).info({ sessionId });
-  }
-
-  /** Waits for what runs, and so may take as long as that. */
-  park(sessionId: string): Promise<void> {
-    return this.inOrder("park", { sessionId });
-  }
-
-  handOver(sessionId: string): Promise<Remnant> {
-    return this.inOrder("handOver", { sessionId });
-  }
-
-  async takeOver(sessionId: string, remnant: Remnant): Promise<void> {
-    return (await this.#service()).takeOver({ sessionId, remnant });
-  }
-
-  async capture(sessionId: string, at: string | undefined): Promise<Uint8Array<ArrayBuffer>> {
-    return (await (await this.#service()).capture({ sessionId, at })).snapshot;
-  }
-
-  async adopt(sessionId: string, snapshot: Uint8Array<ArrayBuffer>, making: SessionMaking): Promise<SessionHandle> {
-    return (await this.#service()).adopt({ sessionId, snapshot, making }, { transfer: [snapshot.buffer] });
-  }
-
   /**
-   * A call about a session that keeps its place among the session's turns, and so may take as long as those before it.
-   * A turn leaves a microtask after it was asked for: so does this.
+   * A call about a session, by its route. On the lane it may take as long as the turns before it, and leaves a microtask
+   * after it was asked for, as a turn does: so they keep their order.
    */
-  async inOrder<M extends OrderedMethod>(
-    method: M,
-    argument: Parameters<SessionWorkerService[M]>[0],
-    options?: LaneCallOptions,
-  ): Promise<Awaited<ReturnType<SessionWorkerService[M]>>> {
+  async ask<M extends SessionMethod>(method: M, argument: ArgumentOf<M>, options?: CallOptions): Promise<AnswerOf<M>> {
+    if (SESSION_CALLS[method].route === "control") {
+      await this.#whenReady();
+      return this.#liveThread().caller.call<AnswerOf<M>>(method, argument, options);
+    }
     await undefined;
     if (this.#lane === undefined) await this.#whenReady();
-    return this.#liveLane().call<Awaited<ReturnType<SessionWorkerService[M]>>>(method, argument, options);
+    return this.#liveLane().call<AnswerOf<M>>(method, argument, options);
   }
 
-  async view(sessionId: string): Promise<SessionView> {
-    return (await this.#service()).view({ sessionId });
-  }
-
-  async resume(sessionId: string): Promise<void> {
-    await (await this.#service()).resume({ sessionId });
-  }
-
-  async spending(sessionId: string): Promise<SpendingReport> {
-    return (await this.#service()).spending({ sessionId });
-  }
-
-  async setBudget(sessionId: string, budget: SessionBudget | null): Promise<SpendingReport> {
-    return (await this.#service()).setBudget({ sessionId, budget });
-  }
-
-  async conversation(sessionId: string, range: MessageRange): Promise<readonly Message[]> {
-    return (await this.#service()).messages({ sessionId, range });
-  }
-
-  async tree(sessionId: string): Promise<readonly TreeMessage[]> {
-    return (await this.#service()).tree({ sessionId });
-  }
-
-  async surface(sessionId: string): Promise<SessionSurface> {
-    return (await this.#service()).surface({ sessionId });
-  }
-
-  async observe(argument: Parameters<SessionWorkerService["observe"]>[0]): Promise<string> {
-    return (await this.#service()).observe(argument);
-  }
-
-  async unobserve(argument: Parameters<SessionWorkerService["unobserve"]>[0]): Promise<void> {
-    return (await this.#service()).unobserve(argument);
-  }
-
-  async completeTool(argument: Parameters<SessionWorkerService["completeTool"]>[0]): Promise<void> {
-    return (await this.#service()).completeTool(argument);
-  }
-
-  async releaseIdle(sessionId: string): Promise<void> {
-    return (await this.#service()).releaseIdle({ sessionId });
-  }
-
-  /** Cancelling a task is asking it, and so it is still waited for. */
-  operate(
-    request: Parameters<SessionWorkerService["operate"]>[0],
-    signal: AbortSignal | undefined,
-  ): Promise<OperationReceipt> {
-    return this.inOrder("operate", request, { signal, cooperative: request.kind === "task" });
-  }
-
-  async operations(): Promise<readonly OperationSpec[]> {
-    return (await this.#service()).operations(undefined);
-  }
-
-  async release(sessionId: string): Promise<void> {
-    return (await this.#service()).release({ sessionId });
-  }
-
-  async discard(sessionId: string): Promise<void> {
-    return (await this.#service()).discard({ sessionId }, { deadlineMs: NO_DEADLINE_MS });
-  }
-
-  async stats(): Promise<SessionWorkerStats> {
-    return (await this.#service()).stats(undefined);
-  }
-
-  async failPlugin(argument: { plugin: number; code: string; message: string }): Promise<void> {
-    await this.#configured?.caller.to.failPlugin(argument);
+  /** For calls about the worker itself. */
+  async service(): Promise<Thread<SessionWorkerService>["caller"]["to"]> {
+    await this.#whenReady();
+    return this.#liveThread().caller.to;
   }
 
   /** Ends the thread as a crash would. */
@@ -416,14 +305,9 @@ export class SessionWorker {
     if (this.#closed) throw new TroupeError("closed", "The runtime is closed.");
   }
 
-  async #service(): Promise<Thread<SessionWorkerService>["caller"]["to"]> {
-    await this.#whenReady();
-    return this.#caller();
-  }
-
-  #caller(): Thread<SessionWorkerService>["caller"]["to"] {
+  #liveThread(): Thread<SessionWorkerService> {
     if (this.#thread === undefined) throw workerLost(`Session worker ${this.index}`);
-    return this.#thread.caller.to;
+    return this.#thread;
   }
 
   #liveLane(): Lane {

@@ -74,7 +74,7 @@ export async function statsOf(crew: Crew, counts: Pick<TroupeStats, "turns" | "f
 }
 
 async function statsOfWorker(worker: SessionWorker) {
-  const stats = await worker.stats();
+  const stats = await (await worker.service()).stats(undefined);
   const { index, restarts, recycled } = worker;
   return { ...stats, index, restarts, recycled };
 }

@@ -19,13 +19,12 @@ import type {
   SessionPage,
   WorkOptions,
 } from "../store/index.js";
-import { sessionDriver } from "./driver.js";
 import { Moving } from "./moving.js";
 import { Observers } from "./observers.js";
 import { type ResolvedOptions, resolveOptions, type TroupeOptions } from "./options.js";
 import { Relay } from "./relay.js";
 import { Runtime } from "./runtime.js";
-import { Session, type SessionDriver } from "./session-handle.js";
+import { type HandleParts, handleOf, type Session } from "./session-handle.js";
 import { statsOf, type TroupeStats } from "./stats.js";
 import { Turns } from "./turns.js";
 import { type DeleteOptions, Upkeep } from "./upkeep.js";
@@ -67,26 +66,22 @@ export class Troupe implements AsyncDisposable {
   readonly #relay: Relay;
   readonly #moving: Moving;
   readonly #upkeep: Upkeep;
-  readonly #driver: SessionDriver;
-  #forks = 0;
+  readonly #handleParts: HandleParts;
   #closing: Promise<void> | undefined;
   #resuming: Promise<void> | undefined;
 
   /** Use {@link createTroupe}. */
   constructor(options: ResolvedOptions) {
     const runtime: Runtime = new Runtime(options, {
-      handleOf: (id) => new Session(id, this.#driver),
-      events: {
-        onActivity: (note) => this.#turns.receive(note),
-        onObserved: (note) => this.#observers.receive(note),
-        relay: (call) => this.#relay.answer(call),
-        onFull: (worker) => this.#moving.full(worker),
-        onStarted: async (worker) => {
-          await runtime.retellOptions(worker);
-          this.#observers.resume(worker.place);
-        },
-        onStoreLost: (error) => runtime.loseStore(error),
+      onActivity: (note) => this.#turns.receive(note),
+      onObserved: (note) => this.#observers.receive(note),
+      relay: (call) => this.#relay.answer(call),
+      onFull: (worker) => this.#moving.full(worker),
+      onStarted: async (worker) => {
+        await runtime.retellOptions(worker);
+        this.#observers.resume(worker.place);
       },
+      onStoreLost: (error) => runtime.loseStore(error),
     });
     this.#runtime = runtime;
     this.#turns = new Turns(runtime);
@@ -94,12 +89,11 @@ export class Troupe implements AsyncDisposable {
     this.#relay = new Relay(runtime, this.#turns);
     this.#moving = new Moving(runtime, this.#observers);
     this.#upkeep = new Upkeep(runtime, { observers: this.#observers, relay: this.#relay });
-    this.#driver = sessionDriver({
+    this.#handleParts = {
       runtime,
       turns: this.#turns,
-      observers: this.#observers,
-      onForked: () => this.#forks++,
-    });
+      observe: (sessionId, cursor) => this.#observers.observe(sessionId, cursor),
+    };
   }
 
   /** Starts every thread. */
@@ -122,15 +116,15 @@ export class Troupe implements AsyncDisposable {
     return this.#runtime.directory.use(checkSessionId(id), async (residence) => {
       this.#runtime.checkOpen();
       if (!residence.opened && Object.keys(pluginOptions).length > 0) residence.pluginOptions = pluginOptions;
-      await this.#runtime.worker(residence.worker).open(id, pluginOptions);
-      return residence.handle;
+      await this.#runtime.worker(residence.worker).ask("open", { sessionId: id, pluginOptions });
+      return handleOf(residence, this.#handleParts);
     });
   }
 
   /** The queries, commands and tasks the plugins offer, by name. */
   async operations(): Promise<readonly OperationSpec[]> {
     this.#runtime.checkOpen();
-    return this.#runtime.worker(0).operations();
+    return (await this.#runtime.worker(0).service()).operations(undefined);
   }
 
   /**
@@ -148,13 +142,14 @@ export class Troupe implements AsyncDisposable {
         ? { status: "success", value: answer.value }
         : toolFailure("external", answer.failure.code, answer.failure.message);
     // Not waited for when the session is closing: it closes behind the turn, which waits for this.
-    await this.#runtime.worker(this.#runtime.directory.of(sessionId).worker).completeTool({ sessionId, key, output });
+    const { worker } = this.#runtime.directory.of(sessionId);
+    await this.#runtime.worker(worker).ask("completeTool", { sessionId, key, output });
   }
 
   /** What has been measured so far. */
   async stats(): Promise<TroupeStats> {
     this.#runtime.checkOpen();
-    return statsOf(this.#runtime.crew, { turns: { ...this.#turns.counts }, forks: this.#forks });
+    return statsOf(this.#runtime.crew, { turns: { ...this.#turns.counts }, forks: this.#runtime.forks });
   }
 
   /**

@@ -14,6 +14,7 @@ import { sessionBusy } from "./directory.js";
 import type { Observers } from "./observers.js";
 import type { Relay } from "./relay.js";
 import type { Runtime } from "./runtime.js";
+import { NO_DEADLINE_MS } from "./threads.js";
 
 export interface DeleteOptions {
   /** What becomes of a turn that runs or waits: the deletion is refused (`session_busy`, the default), or it is cancelled. */
@@ -41,14 +42,14 @@ export class Upkeep {
     directory.of(sessionId);
     let deleted = false;
     const leave = async (worker: number) => {
-      await this.#runtime.worker(worker).discard(sessionId);
+      await this.#runtime.worker(worker).ask("discard", { sessionId }, { deadlineMs: NO_DEADLINE_MS });
       deleted = await crew.store.deleteSession({ sessionId });
       this.#parts.observers.ended(sessionId);
       this.#parts.relay.forget(sessionId);
     };
     const hurry = async (worker: number) => {
       if (running !== "cancel") return;
-      await this.#runtime.worker(worker).inOrder("cancelWork", { sessionId, reason: "The session is being deleted." });
+      await this.#runtime.worker(worker).ask("cancelWork", { sessionId, reason: "The session is being deleted." });
     };
     await directory.moveOut(sessionId, leave, hurry);
     return deleted;

@@ -15,6 +15,12 @@ export interface TraceSink {
   emit(event: TraceEvent): void;
 }
 
+/** The types of a call that crosses threads. */
+export interface Exchange<Answer, Argument extends object> {
+  readonly answer: Answer;
+  readonly argument: Readonly<Argument>;
+}
+
 interface StartedTurn {
   readonly from: string;
   readonly turnId: string;
@@ -24,28 +30,36 @@ interface StartedTurn {
  * What a session asks of other sessions, by way of the main thread: it knows where they are. `from` is the session that
  * asks; whether it may has been checked.
  */
-export interface HostRelay {
-  create(argument: { readonly from: string; readonly request: SessionCreateRequest }): Promise<SessionHandle>;
-  close(argument: { readonly sessionId: string }): Promise<void>;
-  startTurn(argument: {
-    readonly from: string;
-    readonly sessionId: string;
-    readonly text: string;
-    readonly turnId: string | undefined;
-    /** Somebody will read its events. */
-    readonly streams: boolean;
-  }): Promise<{ readonly turnId: string; readonly sessionId: string }>;
+export interface RelayCalls {
+  create: Exchange<SessionHandle, { from: string; request: SessionCreateRequest }>;
+  close: Exchange<void, { sessionId: string }>;
+  /** `streams`: somebody will read its events. */
+  startTurn: Exchange<
+    { readonly turnId: string; readonly sessionId: string },
+    { from: string; sessionId: string; text: string; turnId: string | undefined; streams: boolean }
+  >;
   /** Of a turn the session itself started; `turn_unknown` for any other, and for one that was awaited before. */
-  awaitTurn(argument: StartedTurn): Promise<TurnResult>;
-  cancelTurn(argument: StartedTurn): Promise<void>;
+  awaitTurn: Exchange<TurnResult, StartedTurn>;
+  cancelTurn: Exchange<void, StartedTurn>;
   /** The next activities of a turn; null when it is over. */
-  turnEvents(argument: StartedTurn): Promise<readonly unknown[] | null>;
+  turnEvents: Exchange<readonly unknown[] | null, StartedTurn>;
   /** A service of another session, served where that session is. */
-  ask(argument: {
-    readonly sessionId: string;
-    readonly pluginId: string;
-    readonly method: HostMethod;
-    readonly args: readonly unknown[];
-  }): Promise<unknown>;
+  ask: Exchange<unknown, { sessionId: string; pluginId: string; method: HostMethod; args: readonly unknown[] }>;
 }
-export type HostRelayMethod = keyof HostRelay;
+type RelayMethod = keyof RelayCalls;
+
+/** The asking side of {@link RelayCalls}. */
+export type HostRelay = <M extends RelayMethod>(
+  method: M,
+  argument: RelayCalls[M]["argument"],
+) => Promise<RelayCalls[M]["answer"]>;
+
+/** A relayed call as it crosses. */
+export type RelayCall<M extends RelayMethod = RelayMethod> = {
+  [N in M]: readonly [method: N, argument: RelayCalls[N]["argument"]];
+}[M];
+
+/** The answering side. */
+export type RelayAnswers = {
+  readonly [M in RelayMethod]: (argument: RelayCalls[M]["argument"]) => Promise<RelayCalls[M]["answer"]>;
+};

@@ -92,7 +92,7 @@ async function aboutSession(session: Session, request: HostCallRequest, args: re
   const sessionId = (await visibleSession(session, args[0])) as string;
   if (sessionId === session.id) return ownCall(session, request);
   const { pluginId, method } = request;
-  return session.services.relay.ask({ sessionId, pluginId, method, args });
+  return session.services.relay("ask", { sessionId, pluginId, method, args });
 }
 
 /** The services about one session, where that session is. */
@@ -155,7 +155,7 @@ async function lifecycle(session: Session, request: HostCallRequest, args: reado
         throw new TroupeError("session_busy", `Session ${session.id} cannot close itself in the middle of a call.`);
       }
       const sessionId = await visibleSession(session, args[0], { missing: "pass" });
-      return sessionId === undefined ? undefined : session.services.relay.close({ sessionId });
+      return sessionId === undefined ? undefined : session.services.relay("close", { sessionId });
     }
     default:
       return aboutSession(session, request, args);
@@ -181,15 +181,15 @@ async function turns(
         });
       }
       const streams = method === "startTurnStream";
-      const started = await relay.startTurn({ from, sessionId, text, turnId, streams });
+      const started = await relay("startTurn", { from, sessionId, text, turnId, streams });
       return streams ? started : wholeTurn(relay, { from, turnId: started.turnId }, signal);
     }
     case "awaitTurn":
-      return relay.awaitTurn({ from, turnId: turnIdFrom(method, args[0]) });
+      return relay("awaitTurn", { from, turnId: turnIdFrom(method, args[0]) });
     case "cancelTurn":
-      return relay.cancelTurn({ from, turnId: turnIdFrom(method, args[0]) });
+      return relay("cancelTurn", { from, turnId: turnIdFrom(method, args[0]) });
     default:
-      return relay.turnEvents({ from, turnId: turnIdFrom(method, args[0]) });
+      return relay("turnEvents", { from, turnId: turnIdFrom(method, args[0]) });
   }
 }
 
@@ -199,9 +199,9 @@ async function wholeTurn(
   turn: { readonly from: string; readonly turnId: string },
   signal: AbortSignal | undefined,
 ): Promise<unknown> {
-  const letGo = onAbort(signal, () => void relay.cancelTurn(turn).catch(ignore));
+  const letGo = onAbort(signal, () => void relay("cancelTurn", turn).catch(ignore));
   try {
-    return await relay.awaitTurn(turn);
+    return await relay("awaitTurn", turn);
   } finally {
     letGo();
   }

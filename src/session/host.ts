@@ -11,23 +11,22 @@ import { NO_EXTRAS } from "./admission.js";
 import { snapshotOf, treeMessage } from "./fork-point.js";
 import { threadHeap } from "./heap.js";
 import { checkPluginIds, loadModels, makeLinks, otherTools } from "./host-parts.js";
-import type { HostRelay, HostRelayMethod } from "./host-relay.js";
 import { callHost } from "./host-services.js";
 import { Observations } from "./observations.js";
 import { adoptSession, openSession } from "./open-session.js";
 import type { HostGate, PluginLink } from "./plugin-link.js";
 import type {
   ActivityNote,
+  ArgumentOf,
   CancelNote,
   FullNote,
   HostToolCall,
   ObservedNote,
   OperationReceipt,
-  OrderedMethod,
-  RelayCall,
   Remnant,
   SessionInfo,
   SessionMaking,
+  SessionMethod,
   SessionPluginOptions,
   SessionWorkerService,
   SessionWorkerSetup,
@@ -64,10 +63,7 @@ export class SessionHost {
 
   static async create(
     setup: SessionWorkerSetup,
-    {
-      toolEntry,
-      inOrder,
-    }: { readonly toolEntry: URL; readonly inOrder: Pick<Served<SessionWorkerService>, OrderedMethod> },
+    { toolEntry, service }: { readonly toolEntry: URL; readonly service: Served<SessionWorkerService> },
   ): Promise<SessionHost> {
     const pool = new ToolPool({ entry: toolEntry, maxThreads: setup.pool.maxThreads });
     try {
@@ -79,7 +75,7 @@ export class SessionHost {
       const links = await makeLinks(setup, { probe, host: gate, development: setup.development });
       checkPluginIds(links);
       const surfaces = new Surfaces(links, await otherTools(setup, pool), setup.hookDispatch);
-      host = new SessionHost({ setup, pool, probe, models, surfaces, inOrder });
+      host = new SessionHost({ setup, pool, probe, models, surfaces, service });
       return host;
     } catch (error) {
       await pool.close();
@@ -93,7 +89,7 @@ export class SessionHost {
     readonly probe: PhaseProbe;
     readonly models: SessionServices["models"];
     readonly surfaces: Surfaces;
-    readonly inOrder: Pick<Served<SessionWorkerService>, OrderedMethod>;
+    readonly service: Served<SessionWorkerService>;
   }) {
     const { setup, surfaces } = parts;
     this.#setup = setup;
@@ -105,8 +101,8 @@ export class SessionHost {
       name: "The main thread",
       serve: (method, payload, call) => {
         if (method === "turn") return this.#turn(payload as TurnCall);
-        // Both sides of the lane are typed by OrderedMethod.
-        return parts.inOrder[method as OrderedMethod](payload as never, call.signal);
+        // Both sides of the lane are typed by SESSION_CALLS.
+        return parts.service[method as SessionMethod](payload as never, call.signal);
       },
       onNote: (topic, payload) => this.#note(topic, payload),
     });
@@ -121,7 +117,7 @@ export class SessionHost {
       config: setup.config,
       mailboxLimit: setup.mailboxLimit,
       limits: new ToolLimits(),
-      relay: this.#relay,
+      relay: (method, argument) => this.#lane.call("relay", [method, argument]),
       journals: setup.journals,
       suspects: new Suspects(),
       trace: { listening: setup.tracing, emit: (event) => this.#lane.note("trace", event satisfies TraceNote) },
@@ -220,10 +216,7 @@ export class SessionHost {
     return this.#start(sessionId, (chart) => adoptSession(this.#services, sessionId, { chart, snapshot, making }));
   }
 
-  operate(
-    { sessionId, ...request }: Parameters<SessionWorkerService["operate"]>[0],
-    given: AbortSignal,
-  ): Promise<OperationReceipt> {
+  operate({ sessionId, ...request }: ArgumentOf<"operate">, given: AbortSignal): Promise<OperationReceipt> {
     return this.#stoppable({ sessionId, given }, (signal) =>
       this.hold(sessionId, (actor) => actor.operate({ ...request, signal })),
     );
@@ -409,13 +402,6 @@ export class SessionHost {
     this.#lane.note("observed", [reader, observed] satisfies ObservedNote),
   );
 
-  readonly #relay = Object.fromEntries(
-    RELAY_METHODS.map((method) => [
-      method,
-      (argument: unknown) => this.#lane.call("relay", [method, argument] as unknown as RelayCall),
-    ]),
-  ) as unknown as HostRelay;
-
   readonly #hostHome: ToolHome = {
     run: (tool, args, { sessionId, turnId, callId, signal, cancelGraceMs: graceMs }) => {
       const call: HostToolCall = [tool.spec.name, args, { sessionId, turnId, callId }];
@@ -438,15 +424,5 @@ export class SessionHost {
 function busy(sessionId: string): TroupeError {
   return new TroupeError("session_busy", `Session ${sessionId} has a turn running.`, { retryable: true });
 }
-
-const RELAY_METHODS: readonly HostRelayMethod[] = [
-  "create",
-  "close",
-  "startTurn",
-  "awaitTurn",
-  "cancelTurn",
-  "turnEvents",
-  "ask",
-];
 
 function ignore(): void {}

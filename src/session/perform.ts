@@ -92,7 +92,7 @@ export async function createSessionFrom(session: Session, asked: SessionCreateRe
   }
   if (start?.kind === "existing_session") await visibleSession(session, start.sessionId);
   if (initialNodes !== undefined) checkNodes(initialNodes);
-  const handle = await session.services.relay.create({ from: session.id, request });
+  const handle = await session.services.relay("create", { from: session.id, request });
   session.created.add(handle.sessionId);
   return handle;
 }

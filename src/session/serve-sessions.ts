@@ -17,7 +17,7 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
   };
   const service = {
     async configure(setup) {
-      host = await SessionHost.create(setup, { toolEntry: options.toolEntry, inOrder: service });
+      host = await SessionHost.create(setup, { toolEntry: options.toolEntry, service });
       return { threadId, inline: host.inlineManifests };
     },
     attachPlugin: (lane) => configured().workerLink(lane.plugin)?.attach(lane),

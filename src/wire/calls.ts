@@ -135,7 +135,7 @@ export class Caller<S extends Service> {
     get: (_, method) => {
       // `then` would make every `await` of this object a remote call.
       if (typeof method !== "string" || method === "then") return undefined;
-      return (argument: unknown, options?: CallOptions) => this.#call(method, argument, options ?? {});
+      return (argument: unknown, options?: CallOptions) => this.call(method, argument, options);
     },
   });
 
@@ -152,13 +152,14 @@ export class Caller<S extends Service> {
     this.#pending.clear();
   }
 
-  #call(method: string, argument: unknown, options: CallOptions): Promise<never> {
+  /** The same by name. */
+  call<T>(method: string, argument: unknown, options: CallOptions = {}): Promise<T> {
     if (this.#lost !== undefined) return Promise.reject(this.#lost);
     const { signal } = options;
     if (signal?.aborted) return Promise.reject(aborted(signal));
     const id = this.#nextId++;
     const deadlineMs = options.deadlineMs ?? this.#defaultDeadlineMs;
-    return new Promise<never>((resolve, reject) => {
+    return new Promise<T>((resolve, reject) => {
       const sent =
         options.transfer === undefined ? argument : Comlink.transfer(argument as object, [...options.transfer]);
       const settle = (end: () => void) => {
@@ -189,7 +190,7 @@ export class Caller<S extends Service> {
       this.#remote.call(id, method, sent).then(
         (answer) =>
           settle(() => {
-            if (answer.ok) resolve(answer.value as never);
+            if (answer.ok) resolve(answer.value as T);
             else reject(decodeError(answer.error));
           }),
         (error: unknown) =>
