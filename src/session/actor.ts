@@ -15,7 +15,6 @@ import type { ActiveTurn } from "./active-turns.js";
 import { NO_EXTRAS } from "./admission.js";
 import { compactSession } from "./compact.js";
 import { configureSession } from "./configure.js";
-import type { UnfinishedTurn } from "./journal.js";
 import { resumeTurn, runTurn } from "./logical-turn.js";
 import { needsItsTurn, type OperationRequest, runOperation } from "./operations.js";
 import type { ConfigReceipt, OperationReceipt, SessionInfo, SessionState, TurnExtras } from "./protocol.js";
@@ -27,6 +26,7 @@ import { type Stay, sessionMachine } from "./session-machine.js";
 import type { InputRequest } from "./session-parts.js";
 import { isSuspended, notTakenUp } from "./suspension.js";
 import type { TurnRequest } from "./turn-context.js";
+import type { UnfinishedTurn } from "./unfinished-turn.js";
 
 export interface SessionActorOptions {
   readonly open: (chart: LifeChart) => Promise<Session>;

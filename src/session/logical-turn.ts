@@ -2,11 +2,11 @@ import { asTroupeError, frameTaskOf, type TurnConfig, type TurnResult } from "..
 import { type Admitted, admit, NO_EXTRAS, textParts } from "./admission.js";
 import { attachedTo } from "./blobs.js";
 import { issueOf } from "./issues.js";
-import { MAX_IDLE, MAX_STRIKES, type UnfinishedTurn } from "./journal.js";
 import type { Session } from "./session.js";
 import type { TurnRequest } from "./turn-context.js";
 import { turnKeyOf } from "./turn-keys.js";
 import { runOneTurn, type TurnBeginning } from "./turn-run.js";
+import { MAX_IDLE, MAX_STRIKES, type UnfinishedTurn } from "./unfinished-turn.js";
 
 /** How often what a host asked for may move to another frame. */
 export const MAX_FRAME_SWITCHES = 16;

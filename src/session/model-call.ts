@@ -19,7 +19,7 @@ import { type Model, routeOf, streamWithRetry } from "../model/index.js";
 import type { HookKind, TurnFacts } from "../plugin/index.js";
 import type { Blobs } from "./blobs.js";
 import type { SessionHooks } from "./hooks.js";
-import type { PluginStates, TurnJournal } from "./journal.js";
+import type { TurnJournal } from "./journal.js";
 import { readResponseTransform } from "./read-answers.js";
 import { StreamPump } from "./stream.js";
 
@@ -30,7 +30,7 @@ export interface ModelCall {
   /** Where the attachments of the conversation are, when it has any. */
   readonly attachments: Blobs | undefined;
   /** Where the answer is kept before anybody builds on it. */
-  readonly journal: TurnJournal | undefined;
+  readonly journal: TurnJournal;
   readonly hooks: SessionHooks;
   readonly facts: TurnFacts & { readonly step: number };
   readonly emit: (activity: Activity) => void;
@@ -70,9 +70,7 @@ export async function callModel(call: ModelCall): Promise<ModelOutcome> {
       const streamed = await stream({ ...call, request }, { pump, log, stop: stop?.signal });
       return { ...streamed, record: recordOf(call, log) };
     };
-    const { response, aborted, record } = await (call.journal === undefined
-      ? answer()
-      : paidOnce(call, call.journal, answer));
+    const { response, aborted, record } = await paidOnce(call, answer);
     return { response: await respond(call, response), aborted, record };
   } catch (error) {
     keepPartial(log.attempts, pump);
@@ -81,31 +79,18 @@ export async function callModel(call: ModelCall): Promise<ModelOutcome> {
 }
 
 /** A paid answer is durable before a hook sees it or a tool runs for it; the last one is stored with the turn itself. */
-async function paidOnce(
-  { model, request: { step, system, tools, turn }, hooks }: ModelCall,
-  journal: TurnJournal,
+function paidOnce(
+  { model, request: { step, system, tools, turn }, hooks, journal }: ModelCall,
   answer: () => Promise<Answer>,
-): Promise<Answer> {
-  const envelope = { model: model.id, system, tools: tools.map(({ name }) => name), turn: turn as unknown as Json };
-  const isBuiltOn = ({ response: { parts } }: Answer) =>
-    SEEN_BY.some((kind) => hooks.has(kind)) || parts.some(({ type }) => type !== "text");
-  const key = `model:${step}`;
-  const found = journal.find<Answer>(key, envelope);
-  if (found !== undefined) {
-    journal.restoreState(hooks, found.value.state, found.sequence);
-    return found.value;
-  }
-  const unsettled = journal.settled();
-  if (unsettled !== undefined) await unsettled;
-  const given = await answer();
-  if (!isBuiltOn(given)) {
-    journal.owe(key, envelope, given);
-    return given;
-  }
-  const streamed = STREAMED_TO.some((kind) => hooks.has(kind));
-  const state = streamed ? await hooks.unsavedState(hooks.pluginsWith(...STREAMED_TO)) : undefined;
-  await journal.record(key, envelope, state === undefined ? given : { ...given, state });
-  return given;
+): Answer | Promise<Answer> {
+  return journal.once({
+    key: `model:${step}`,
+    envelope: () => ({ model: model.id, system, tools: tools.map(({ name }) => name), turn: turn as unknown as Json }),
+    run: answer,
+    owes: ({ response: { parts } }) =>
+      !SEEN_BY.some((kind) => hooks.has(kind)) && parts.every(({ type }) => type === "text"),
+    changes: () => hooks.pluginsWith(...STREAMED_TO),
+  });
 }
 
 /** Hooks that see an answer while it comes, and do not see it again. */
@@ -126,8 +111,6 @@ interface Answer {
   readonly response: ModelResponse;
   readonly aborted: boolean;
   readonly record: ModelCallRecord;
-  /** Of the plugins that saw it come. */
-  readonly state?: PluginStates;
 }
 
 async function withAttachments(request: ModelRequest, blobs: Blobs): Promise<ModelRequest> {

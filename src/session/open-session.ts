@@ -39,7 +39,6 @@ import {
   type StoredAuthority,
   turnKeyComponent,
 } from "./components.js";
-import { awaitedCalls, leavesNoExecution, type UnfinishedTurn, unfinishedTurn } from "./journal.js";
 import { describeCaptured } from "./plugin-instance.js";
 import { type PluginLink, PluginSlot } from "./plugin-link.js";
 import { NO_PLUGIN_OPTIONS, type SessionMaking, type SessionPluginOptions } from "./protocol.js";
@@ -50,6 +49,7 @@ import type { NewFrame, SessionServices, SessionSnapshot } from "./session-parts
 import { SessionProtocol } from "./session-protocol.js";
 import type { Surface } from "./surface.js";
 import { MAX_TURN_KEYS } from "./turn-keys.js";
+import { awaitedCalls, leavesNoExecution, type UnfinishedTurn, unfinishedTurn } from "./unfinished-turn.js";
 
 /** Opens a session from the store, or a new one when the store has none. */
 export async function openSession(

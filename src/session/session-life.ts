@@ -1,5 +1,5 @@
 import { type Ledger, type LedgerEntry, type Message, TroupeError, type Usage } from "../kernel/index.js";
-import type { UnfinishedTurn } from "./journal.js";
+import type { UnfinishedTurn } from "./unfinished-turn.js";
 
 /** Where a session is in its turns. Its statechart has this in its context, and changes it by {@link lifeAfter} alone. */
 export type Life =

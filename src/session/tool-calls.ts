@@ -1,15 +1,9 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import {
-  type Activity,
   type AfterToolDirective,
-  answerKeyOf,
   asTroupeError,
   type BeforeToolDirective,
-  completionKeyOf,
   composeAfterToolCall,
   composeBeforeToolCall,
-  delayBeforeRetry,
-  exhaustedRetries,
   foldTurnDirectives,
   messageOf,
   type Owned,
@@ -21,26 +15,9 @@ import {
   type TurnDirective,
   type TurnDirectives,
   toolFailure,
-  toolIdOf,
 } from "../kernel/index.js";
-import type { PendingTool, TurnFacts } from "../plugin/index.js";
-import { executeTool, type ToolExecution, type ToolLookup } from "../tools/index.js";
-import type { PluginStates, TurnJournal } from "./journal.js";
 import { performAtTool, trace } from "./perform.js";
-import type { Session } from "./session.js";
-
-export interface ToolBatch {
-  readonly session: Session;
-  readonly facts: TurnFacts;
-  /** The tools this turn has. */
-  readonly catalog: ToolLookup;
-  readonly calls: readonly ToolCall[];
-  readonly brokenArgs: Readonly<Record<string, string>>;
-  readonly signal: AbortSignal;
-  readonly emit: (activity: Activity) => void;
-  /** Where finished calls are kept, and under which name this batch's are. */
-  readonly journal?: { readonly entries: TurnJournal; readonly batch: string };
-}
+import { CANCELLED, ToolAttempts, type ToolBatch, withoutControl } from "./tool-attempts.js";
 
 export interface ToolBatchResult {
   readonly records: readonly ToolRecord[];
@@ -59,9 +36,6 @@ export async function runToolBatch(batch: ToolBatch): Promise<ToolBatchResult> {
   }
 }
 
-/** A finished call as the journal has it. */
-type RecordedCall = ToolExecution & { readonly callId: string; readonly state?: PluginStates };
-
 type Prepared = { readonly call: ToolCall; readonly decided: ToolOutput | undefined };
 
 class BatchRun {
@@ -69,6 +43,7 @@ class BatchRun {
   /** Ends the other calls when a hook aborts the turn; a call alone has no others. */
   readonly #stop: AbortController | undefined;
   readonly #signal: AbortSignal;
+  readonly #attempts: ToolAttempts;
   readonly #directives: Owned<TurnDirective>[] = [];
   #aborted = false;
   /** Calls that have ended. */
@@ -80,6 +55,7 @@ class BatchRun {
     const mayAbort = batch.calls.length > 1 && (hooks.has("before_tool_call") || hooks.has("after_tool_call"));
     this.#stop = mayAbort ? new AbortController() : undefined;
     this.#signal = this.#stop === undefined ? batch.signal : AbortSignal.any([batch.signal, this.#stop.signal]);
+    this.#attempts = new ToolAttempts(batch, this.#signal);
   }
 
   async run(): Promise<ToolBatchResult> {
@@ -127,122 +103,12 @@ class BatchRun {
     const started = performance.now();
     let output = decided;
     if (output === undefined && this.#aborted) output = CANCELLED;
-    output ??= await this.#attempt(call);
+    output ??= await this.#attempts.run(call, (ran, durationMs) => this.#review(call, ran, durationMs));
     const durationMs = performance.now() - started;
     emit({ type: "tool_call_finished", callId: call.callId, toolName: call.toolName, output, durationMs });
     const record: ToolRecord = { ...call, output, durationMs, completed: this.#completed++ };
     if (!session.hooks.has("tool_result_projector", call.toolName)) return record;
     return { ...record, modelText: await this.#project(record) };
-  }
-
-  /** Makes the call, and again when its tool's policy says so; every attempt is reviewed. An answer that comes later ends the ladder. */
-  async #attempt(call: ToolCall): Promise<ToolOutput> {
-    const { emit, catalog } = this.#batch;
-    const retry = catalog.get(call.toolName)?.retry;
-    for (let attempt = 1; ; attempt++) {
-      const started = performance.now();
-      const { ran, output, pending, at } = await this.#executeOnce(call, attempt);
-      // A call that never got to its tool has no result to review.
-      if (!ran) return output;
-      const answer = pending === undefined ? this.#withFrame(output) : await this.#answered(call, pending, at);
-      const reviewed = await this.#review(call, answer, performance.now() - started);
-      const delayMs =
-        pending === undefined && !this.#signal.aborted ? delayBeforeRetry(retry, attempt, reviewed) : undefined;
-      if (delayMs === undefined || reviewed.status !== "failure") return exhaustedRetries(retry, attempt, reviewed);
-      const { callId, toolName } = call;
-      emit({ type: "tool_call_retry", callId, toolName, attempt, code: reviewed.failure.code, delayMs });
-      await this.#sleep(call, attempt, delayMs);
-    }
-  }
-
-  /** A finished call is not made again when the turn is taken up again. One that was cancelled is not finished. */
-  async #executeOnce(call: ToolCall, attempt: number): Promise<ToolExecution & { readonly at: number }> {
-    const { journal } = this.#batch;
-    if (journal === undefined) return { ...(await this.#execute(call)), at: NOW };
-    const { toolName, args } = call;
-    const key = `${journal.batch}:${call.callId}:${attempt}`;
-    const found = journal.entries.find<RecordedCall>(key, { toolName, args });
-    if (found !== undefined) {
-      const { state, ...recorded } = found.value;
-      journal.entries.restoreState(this.#batch.session.hooks, state, found.sequence);
-      return { ...recorded, at: found.at };
-    }
-    const unsettled = journal.entries.settled();
-    if (unsettled !== undefined) await unsettled;
-    const done = await this.#execute(call);
-    if (done.ran && done.output.status !== "cancelled") {
-      const state = await this.#stateLeftBy(toolName);
-      const recorded: RecordedCall = { ...done, callId: call.callId, ...(state && { state }) };
-      await journal.entries.record(key, { toolName, args }, recorded);
-    }
-    return { ...done, at: NOW };
-  }
-
-  /** A plugin's tool may have changed the plugin's state: not run again, it would not do so again. */
-  #stateLeftBy(toolName: string): Promise<PluginStates | undefined> | undefined {
-    const home = this.#batch.catalog.get(toolName)?.home;
-    return home?.kind === "plugin" ? this.#batch.session.hooks.unsavedState([home.pluginId]) : undefined;
-  }
-
-  /** A pause that was begun before a crash ends when it would have. */
-  async #sleep({ callId }: ToolCall, attempt: number, delayMs: number): Promise<void> {
-    const { journal } = this.#batch;
-    const key = `${journal?.batch}:${callId}:${attempt}:sleep`;
-    const found = journal?.entries.find(key, delayMs);
-    if (journal !== undefined && found === undefined) await journal.entries.record(key, delayMs, null);
-    journal?.entries.waits();
-    const due = (found?.at ?? Date.now()) + delayMs;
-    // A timer counts from when the event loop last looked at the clock, and so may be early.
-    for (let leftMs = due - Date.now(); leftMs > 0 && !this.#signal.aborted; leftMs = due - Date.now())
-      await sleep(leftMs, undefined, { signal: this.#signal }).catch(ignore);
-  }
-
-  async #execute(call: ToolCall): Promise<ToolExecution> {
-    const { session, facts, catalog } = this.#batch;
-    const { sessionId, turnId } = facts;
-    const { homes, limits } = session.services;
-    const signal = this.#signal;
-    const run = () =>
-      executeTool({ registry: catalog, homes, call, hidden: NOTHING_HIDDEN, sessionId, turnId, signal });
-    const tool = catalog.get(call.toolName);
-    if (tool?.maxConcurrent === undefined) return run();
-    try {
-      return await limits.within({ toolId: toolIdOf(tool.spec), maxConcurrent: tool.maxConcurrent, signal }, run);
-    } catch {
-      // Nothing but an abort ends the wait for a place.
-      return { output: CANCELLED, ran: false };
-    }
-  }
-
-  /** A frame the session cannot go to fails the call, not the turn; without a task there is nothing to go there for. */
-  #withFrame(output: ToolOutput): ToolOutput {
-    if (output.status !== "success" || output.control?.kind !== "switch_agent_frame") return output;
-    const { frameId, task } = output.control;
-    if (task.trim() === "") return withoutControl(output);
-    try {
-      this.#batch.session.graph.checkNewFrame(frameId);
-      return output;
-    } catch (error) {
-      const { code, message } = asTroupeError(error, "frame_exists");
-      return toolFailure("invalid_request", code, message);
-    }
-  }
-
-  /** Waits for the answer from outside. `at`: since when, if not since now. */
-  #answered({ callId, toolName }: ToolCall, given: PendingTool, at: number): Promise<ToolOutput> {
-    const { session, facts, emit, journal } = this.#batch;
-    const { announcement = null, deadlineMs } = given;
-    const key = completionKeyOf(facts.sessionId, facts.turnId, callId);
-    const known = journal?.entries.find<ToolOutput>(answerKeyOf(key), null);
-    if (known !== undefined) return Promise.resolve(known.value);
-    const pending =
-      deadlineMs === undefined || at === NOW
-        ? given
-        : { ...given, deadlineMs: Math.max(1, at + deadlineMs - Date.now()) };
-    const answer = session.completions.wait(key, { toolName, pending, signal: this.#signal });
-    journal?.entries.waits();
-    emit({ type: "tool_call_pending", callId, toolName, key, announcement });
-    return answer;
   }
 
   /** What the model reads of a result. An error is its reading: the record keeps the result. */
@@ -328,12 +194,6 @@ class BatchRun {
   }
 }
 
-function withoutControl(output: ToolOutput): ToolOutput {
-  return output.status === "success" && output.control !== undefined
-    ? { status: "success", value: output.value }
-    : output;
-}
-
 /** A result that came after the abort, in its tool's grace, is still reviewed and shown: its hooks have their deadlines. */
 function unlessAborted(signal: AbortSignal): { readonly signal?: AbortSignal } {
   return signal.aborted ? {} : { signal };
@@ -352,11 +212,3 @@ function problemIn(text: string): string {
     return messageOf(error);
   }
 }
-
-/** A call that was made in this life of the turn. */
-const NOW = -1;
-
-function ignore(): void {}
-
-const NOTHING_HIDDEN: ReadonlySet<string> = new Set();
-const CANCELLED: ToolOutput = { status: "cancelled", message: "The turn was aborted before this call ran." };

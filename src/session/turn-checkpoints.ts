@@ -1,6 +1,5 @@
 import { type CheckpointKind, NO_DIRECTIVES, type TurnDirectives, type TurnEvent } from "../kernel/index.js";
 import { issueOf } from "./issues.js";
-import type { Found, PluginStates, TurnJournal } from "./journal.js";
 import { replayIssue, siteDirectives, type TurnScope } from "./turn-scope.js";
 
 /** The safe points of a turn, where hooks and what was said meanwhile may change it. */
@@ -12,35 +11,23 @@ export class TurnCheckpoints {
     this.#scope = scope;
   }
 
-  pass(checkpoint: CheckpointKind): TurnEvent | Promise<TurnEvent> {
-    const { journal, session } = this.#scope;
-    if (journal !== undefined) return this.#journaled(journal, checkpoint);
-    return session.hooks.has("checkpoint") ? this.#hooked(checkpoint) : this.#done(checkpoint, NO_DIRECTIVES);
-  }
-
   /** What a checkpoint delivered is delivered again when the turn is taken up again, and nothing else. */
-  async #journaled(journal: TurnJournal, checkpoint: CheckpointKind): Promise<TurnEvent> {
-    const key = `checkpoint:${this.#count++}`;
+  pass(checkpoint: CheckpointKind): TurnEvent | Promise<TurnEvent> {
     const { hooks, inputs } = this.#scope.session;
-    let found: Found<RecordedCheckpoint> | undefined;
-    try {
-      found = journal.find<RecordedCheckpoint>(key, checkpoint);
-    } catch (error) {
-      return { type: "checkpoint_failed", issue: replayIssue(error) };
-    }
-    if (found !== undefined) {
-      const { state, ...event } = found.value;
-      inputs.takeThese((event.inputs ?? []).map(({ id }) => id));
-      journal.restoreState(hooks, state, found.sequence);
-      return event;
-    }
-    const hooked = hooks.has("checkpoint");
-    const event = hooked ? await this.#hooked(checkpoint) : this.#done(checkpoint, NO_DIRECTIVES);
-    if (event.type === "checkpoint_done" && deliversSomething(event)) {
-      const state = hooked ? await hooks.unsavedState(hooks.pluginsWith("checkpoint")) : undefined;
-      await journal.record(key, checkpoint, state === undefined ? event : { ...event, state });
-    }
-    return event;
+    const passed = this.#scope.journal.once<TurnEvent, CheckpointDone>({
+      key: `checkpoint:${this.#count++}`,
+      envelope: () => checkpoint,
+      run: () => (hooks.has("checkpoint") ? this.#hooked(checkpoint) : this.#done(checkpoint, NO_DIRECTIVES)),
+      keep: (event) => (event.type === "checkpoint_done" && deliversSomething(event) ? event : undefined),
+      changes: () => hooks.pluginsWith("checkpoint"),
+      found: (event) => {
+        inputs.takeThese((event.inputs ?? []).map(({ id }) => id));
+        return event;
+      },
+      inside: true,
+    });
+    if (!(passed instanceof Promise)) return passed;
+    return passed.catch((error) => ({ type: "checkpoint_failed", issue: replayIssue(error) }));
   }
 
   async #hooked(checkpoint: CheckpointKind): Promise<TurnEvent> {
@@ -67,7 +54,6 @@ export class TurnCheckpoints {
 }
 
 type CheckpointDone = Extract<TurnEvent, { type: "checkpoint_done" }>;
-type RecordedCheckpoint = CheckpointDone & { readonly state?: PluginStates };
 
 function deliversSomething({ directives, inputs = [] }: CheckpointDone): boolean {
   return inputs.length > 0 || directives !== NO_DIRECTIVES;

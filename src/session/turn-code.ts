@@ -1,7 +1,5 @@
 import { ignore } from "../async/index.js";
 import { NO_DIRECTIVES, type TurnEffect, type TurnEvent } from "../kernel/index.js";
-
-import type { PluginStates, TurnJournal } from "./journal.js";
 import { runCode } from "./run-code.js";
 import { isSuspended } from "./suspension.js";
 import { protocolHost, replayIssue, type TurnScope } from "./turn-scope.js";
@@ -32,9 +30,8 @@ export async function runTurnCode(
       callIds: `code-${turnId}-${scope.state.step}`,
       runTool: (call, stop) => runCalls(scope, { calls: [call], brokenArgs: {} }, stop),
     });
-  if (scope.journal === undefined) return { type: "code_done", ...(await execute()) };
   try {
-    return { type: "code_done", ...(await codeOnce(scope, scope.journal, { language, code }, execute)) };
+    return { type: "code_done", ...(await codeOnce(scope, { language, code }, execute)) };
   } catch (error) {
     const issue = replayIssue(error);
     const result = { observations: [], error: issue.message, toolCalls: [], durationMs: 0 };
@@ -42,39 +39,33 @@ export async function runTurnCode(
   }
 }
 
-/** Code that ran is not run again: what it left behind, in its executor and in plugins, is kept with its result. */
-async function codeOnce(
-  scope: TurnScope,
-  journal: TurnJournal,
-  envelope: { readonly language: string; readonly code: string },
-  execute: () => ReturnType<typeof runCode>,
-): ReturnType<typeof runCode> {
-  const { session } = scope;
-  const key = `code:${scope.state.step}`;
-  const found = journal.find<RecordedCode>(key, envelope);
-  if (found !== undefined) {
-    const { execution, state, ...ran } = found.value;
-    journal.restoreState(session.hooks, state, found.sequence);
-    if (execution !== undefined) await session.protocol.restoreExecution(execution);
-    return ran;
-  }
-  const unsettled = journal.settled();
-  if (unsettled !== undefined) await unsettled;
-  const ran = await execute();
-  // Cut off by closing it has not ended: it runs again when the turn goes on, and finds the calls it had finished.
-  if (isSuspended(scope.request.signal)) throw scope.request.signal.reason;
-  // The commit tries again, and says what is wrong with it.
-  const execution = await session.protocol.captureExecution().catch(ignore);
-  const state = ran.result.toolCalls.length === 0 ? undefined : await session.hooks.unsavedState();
-  await journal.record(key, envelope, {
-    ...ran,
-    ...(execution instanceof Uint8Array || execution === null ? { execution } : {}),
-    ...(state && { state }),
-  } satisfies RecordedCode);
-  return ran;
-}
+type CodeRan = Awaited<ReturnType<typeof runCode>>;
+type RecordedCode = CodeRan & { readonly execution?: Uint8Array | null };
 
-type RecordedCode = Awaited<ReturnType<typeof runCode>> & {
-  readonly execution?: Uint8Array | null;
-  readonly state?: PluginStates;
-};
+/** Code that ran is not run again: what it left behind, in its executor and in plugins, is kept with its result. */
+function codeOnce(
+  { session, journal, state, request: { signal } }: TurnScope,
+  envelope: { readonly language: string; readonly code: string },
+  execute: () => Promise<CodeRan>,
+): CodeRan | Promise<CodeRan> {
+  return journal.once<CodeRan, RecordedCode>({
+    key: `code:${state.step}`,
+    envelope: () => envelope,
+    run: async () => {
+      const ran = await execute();
+      // Cut off by closing it has not ended: it runs again when the turn goes on, and finds the calls it had finished.
+      if (isSuspended(signal)) throw signal.reason;
+      return ran;
+    },
+    keep: async (ran) => {
+      // The commit tries again, and says what is wrong with it.
+      const execution = await session.protocol.captureExecution().catch(ignore);
+      return { ...ran, ...(execution instanceof Uint8Array || execution === null ? { execution } : {}) };
+    },
+    changes: ({ result }) => (result.toolCalls.length === 0 ? [] : "all"),
+    found: async ({ execution, ...ran }) => {
+      if (execution !== undefined) await session.protocol.restoreExecution(execution);
+      return ran;
+    },
+  });
+}

@@ -18,7 +18,7 @@ import {
 import type { TurnFacts } from "../plugin/index.js";
 import type { Admitted } from "./admission.js";
 import { issueOf, orRefused, settleOrIssue } from "./issues.js";
-import { TurnJournal, type TurnStart, type UnfinishedTurn } from "./journal.js";
+import { NO_JOURNAL, StoredJournal, type TurnJournal } from "./journal.js";
 import { NO_PLUGIN_OPTIONS, type TurnExtras } from "./protocol.js";
 import { readFrameSwitch } from "./read-protocol.js";
 import type { Session } from "./session.js";
@@ -32,6 +32,7 @@ import type { TurnKey } from "./turn-keys.js";
 import { TurnModel } from "./turn-model.js";
 import { protocolHost, siteDirectives, type TurnScope } from "./turn-scope.js";
 import { runTools } from "./turn-tools.js";
+import type { TurnStart, UnfinishedTurn } from "./unfinished-turn.js";
 
 /** Runs one turn: asks the machine what to do, does it, tells the machine what came of it. */
 export async function runOneTurn(
@@ -44,7 +45,7 @@ export async function runOneTurn(
   const run = new TurnRun(session, request, { ...beginning, history });
   // A turn that had its worker killed before may do so again: it is counted before it can.
   if (beginning.unfinished !== undefined) await run.resume(beginning.unfinished);
-  else if (session.services.journals) {
+  else {
     const begun = run.begin(beginning);
     if (request.again === true) await begun;
   }
@@ -83,7 +84,7 @@ class TurnRun implements RunningTurn, TurnScope {
   readonly #name: TurnKey | undefined;
   readonly #before: readonly TurnResult[] | undefined;
   readonly #poisoned: boolean;
-  readonly journal: TurnJournal | undefined;
+  readonly journal: TurnJournal;
   readonly #checkpoints = new TurnCheckpoints(this);
   readonly #model: TurnModel;
   #state: TurnState;
@@ -104,8 +105,14 @@ class TurnRun implements RunningTurn, TurnScope {
     this.#poisoned = poisoned;
     this.facts = { sessionId: session.id, turnId: turnIdOf(turnIndex), turnIndex };
     this.context = new TurnContext(session, this.facts, request, history);
-    if (session.services.journals)
-      this.journal = new TurnJournal(this.facts, (entry) => session.stored.record(entry), unfinished);
+    this.journal = session.services.journals
+      ? new StoredJournal({
+          ...this.facts,
+          write: (entry) => session.stored.record(entry),
+          hooks: session.hooks,
+          unfinished,
+        })
+      : NO_JOURNAL;
     const first = startTurn({
       ...this.facts,
       input: parts,
@@ -121,22 +128,22 @@ class TurnRun implements RunningTurn, TurnScope {
 
   /** Writes down what is begun, so that it can be begun again. */
   begin({ parts, stopped, name, before }: Omit<TurnBeginning, "history">): Promise<unknown> | undefined {
-    const { input, extras, call, inputIds = [] } = this.request;
-    const blobs = this.session.blobs.encode().map(({ bytes }) => bytes);
-    const { pluginOptions } = this.session;
-    const start: TurnStart = {
-      call,
-      input,
-      parts,
-      extras: plainExtras(extras),
-      blobs,
-      inputIds,
-      stopped,
-      ...(name && { name }),
-      ...(before && { before }),
-      ...(pluginOptions !== NO_PLUGIN_OPTIONS && { pluginOptions }),
-    };
-    const written = this.journal?.begin(start);
+    const written = this.journal.begin((): TurnStart => {
+      const { input, extras, call, inputIds = [] } = this.request;
+      const { pluginOptions, blobs } = this.session;
+      return {
+        call,
+        input,
+        parts,
+        extras: plainExtras(extras),
+        blobs: blobs.encode().map(({ bytes }) => bytes),
+        inputIds,
+        stopped,
+        ...(name && { name }),
+        ...(before && { before }),
+        ...(pluginOptions !== NO_PLUGIN_OPTIONS && { pluginOptions }),
+      };
+    });
     // What is recorded next fails for the same reason, and is waited for.
     written?.catch(ignore);
     return written;
@@ -147,7 +154,7 @@ class TurnRun implements RunningTurn, TurnScope {
     const { signal } = this.request;
     const past = strikes === 0 ? ignore : await this.session.services.suspects.alone(signal);
     if (endsHere(signal)) throw signal.reason;
-    await this.journal?.resume(resumed, past).catch((error: unknown) => {
+    await this.journal.resume(resumed, past).catch((error: unknown) => {
       past();
       throw error;
     });
@@ -156,12 +163,12 @@ class TurnRun implements RunningTurn, TurnScope {
   /** Left as its journal has it: the runtime closes. */
   async leave(): Promise<void> {
     this.session.life.suspend();
-    await this.journal?.left();
+    await this.journal.left();
   }
 
   /** Nobody else has to wait for it. */
   ended(): void {
-    this.journal?.ended();
+    this.journal.ended();
   }
 
   get state(): TurnState {

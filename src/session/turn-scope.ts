@@ -28,7 +28,7 @@ export interface TurnScope {
   readonly request: TurnRequest;
   readonly facts: TurnFacts;
   readonly context: TurnContext;
-  readonly journal: TurnJournal | undefined;
+  readonly journal: TurnJournal;
   /** The machine's, as it is now. */
   readonly state: TurnState;
 }

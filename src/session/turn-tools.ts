@@ -1,5 +1,6 @@
 import { NO_DIRECTIVES, type TurnEffect, type TurnEvent, toolFailure } from "../kernel/index.js";
-import { runToolBatch, type ToolBatch, type ToolBatchResult } from "./tool-calls.js";
+import type { ToolBatch } from "./tool-attempts.js";
+import { runToolBatch, type ToolBatchResult } from "./tool-calls.js";
 import { replayIssue, type TurnScope } from "./turn-scope.js";
 
 /** The calls of one answer of the model. */
@@ -33,6 +34,7 @@ export function runCalls(
     brokenArgs,
     signal,
     emit,
-    ...(scope.journal && { journal: { entries: scope.journal, batch: `tools:${step}` } }),
+    journal: scope.journal,
+    step,
   });
 }
