@@ -1,6 +1,6 @@
 import { ignore } from "../async/index.js";
 import { admitInput, checkSessionId, checkTurnInput } from "../kernel/index.js";
-import type { RelayAnswers, RelayCall } from "../session/index.js";
+import type { RelayAnswers, RelayCall, UsageNote } from "../session/index.js";
 import { ChildTurns } from "./child-turns.js";
 import { type Residence, sessionBusy } from "./directory.js";
 import { childId, makeSession } from "./making.js";
@@ -70,7 +70,7 @@ export class Relay {
         onUsage: (model, usage) => {
           const { directory } = this.#runtime;
           const bill = async ({ worker }: Residence) =>
-            this.#runtime.worker(worker).usage([from, { source, model, usage }]);
+            this.#runtime.worker(worker).lane?.note("usage", [from, { source, model, usage }] satisfies UsageNote);
           const payer = directory.find(from);
           if (payer?.moving !== undefined && !payer.closing) directory.use(from, bill).catch(ignore);
           else if (payer !== undefined) void bill(payer);

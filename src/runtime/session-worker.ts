@@ -4,7 +4,6 @@ import {
   type ActivityNote,
   type AnswerOf,
   type ArgumentOf,
-  type CancelNote,
   type HostToolCall,
   type ObservedNote,
   type PluginSetup,
@@ -13,9 +12,6 @@ import {
   type SessionMethod,
   type SessionWorkerService,
   type TraceEvent,
-  type TurnCall,
-  type TurnReply,
-  type UsageNote,
 } from "../session/index.js";
 import { runHere } from "../tools/index.js";
 import { type CallOptions, Lane, type ServedCall, workerLost } from "../wire/index.js";
@@ -24,8 +20,6 @@ import { Thread } from "./threads.js";
 
 const PAUSE_MS = 50;
 const MAX_FAILED_STARTS = 5;
-/** More often than a worker takes up a turn that kills it: by then it has ended that turn. */
-const MAX_AGAIN = 8;
 const CLOSE_GRACE_MS = 5_000;
 
 export interface SessionWorkerParts {
@@ -54,10 +48,6 @@ export class SessionWorker {
   /** Pending while the worker is being (re)started. */
   #ready: Promise<void> = Promise.resolve();
   #closed = false;
-  /** Turns that wait for the worker, by key. */
-  readonly #unsent = new Map<number, { cancelled?: string; listened?: true }>();
-  /** What the callers of journaled turns want, by key, for whoever takes them up again. */
-  readonly #wishes = new Map<number, { listened: boolean; cancelled?: string }>();
   #received = 0;
   restarts = 0;
   /** How many threads its place has had before this one's, because they were full. */
@@ -168,59 +158,22 @@ export class SessionWorker {
     return lane;
   }
 
-  turn(call: TurnCall): Promise<TurnReply> {
-    if (this.#parts.options.journal) return this.#turnToTheEnd(call);
-    return this.#send(call);
+  /** Undefined while the worker restarts. */
+  get lane(): Lane | undefined {
+    return this.#lane;
   }
 
-  #send(call: TurnCall): Promise<TurnReply> {
-    if (this.#lane !== undefined) return this.#lane.call<TurnReply>("turn", call);
-    return this.#turnWhenReady(call);
+  async ready(): Promise<Lane> {
+    await this.#whenReady();
+    return this.#liveLane();
   }
 
-  /** What a lost worker was doing is written down: its successor is asked for the same turn, and takes it up again. */
-  async #turnToTheEnd([key, sessionId, input, listen, extras]: TurnCall): Promise<TurnReply> {
-    const wishes: { listened: boolean; cancelled?: string } = { listened: listen };
-    this.#wishes.set(key, wishes);
-    try {
-      for (let again = 0; ; again++) {
-        try {
-          const sent = this.#send([key, sessionId, input, wishes.listened, extras, again > 0]);
-          if (again > 0 && wishes.cancelled !== undefined) this.#tellCancelled(key, wishes.cancelled);
-          return await sent;
-        } catch (error) {
-          const lost = error instanceof TroupeError && error.code === "worker_lost";
-          if (!lost || this.#closed || again >= MAX_AGAIN) throw error;
-        }
-      }
-    } finally {
-      this.#wishes.delete(key);
-    }
+  get closed(): boolean {
+    return this.#closed;
   }
 
-  listen(key: number): void {
-    const wishes = this.#wishes.get(key);
-    if (wishes !== undefined) wishes.listened = true;
-    const waiting = this.#unsent.get(key);
-    if (waiting === undefined) this.#lane?.note("listen", key);
-    else waiting.listened = true;
-  }
-
-  cancel(key: number, reason: string): void {
-    const wishes = this.#wishes.get(key);
-    if (wishes !== undefined) wishes.cancelled ??= reason;
-    this.#tellCancelled(key, reason);
-  }
-
-  #tellCancelled(key: number, reason: string): void {
-    const waiting = this.#unsent.get(key);
-    if (waiting === undefined) this.#lane?.note("cancel", [key, reason] satisfies CancelNote);
-    else waiting.cancelled ??= reason;
-  }
-
-  /** Usage of a session's child, for its ledger. */
-  usage(note: UsageNote): void {
-    this.#lane?.note("usage", note);
+  get journals(): boolean {
+    return this.#parts.options.journal;
   }
 
   /**
@@ -233,8 +186,8 @@ export class SessionWorker {
       return this.#liveThread().caller.call<AnswerOf<M>>(method, argument, options);
     }
     await undefined;
-    if (this.#lane === undefined) await this.#whenReady();
-    return this.#liveLane().call<AnswerOf<M>>(method, argument, options);
+    const lane = this.#lane ?? (await this.ready());
+    return lane.call<AnswerOf<M>>(method, argument, options);
   }
 
   /** For calls about the worker itself. */
@@ -282,22 +235,6 @@ export class SessionWorker {
         );
       }
     }
-  }
-
-  /** A turn asked for while the worker restarts: it is sent, and if need be cancelled, as soon as there is a lane. */
-  async #turnWhenReady(call: TurnCall): Promise<TurnReply> {
-    const [key] = call;
-    const unsent: { cancelled?: string; listened?: true } = {};
-    this.#unsent.set(key, unsent);
-    try {
-      await this.#whenReady();
-    } finally {
-      this.#unsent.delete(key);
-    }
-    const result = this.#liveLane().call<TurnReply>("turn", call);
-    if (unsent.listened) this.listen(key);
-    if (unsent.cancelled !== undefined) this.cancel(key, unsent.cancelled);
-    return result;
   }
 
   async #whenReady(): Promise<void> {

@@ -3,7 +3,7 @@ import { type Activity, ActivityBuffer, joinDeltas, type TroupeError, type TurnR
 /** What a turn needs of the runtime: start it once, and talk to it while it runs. */
 export interface TurnDriver {
   /** Called once, a microtask after the turn was asked for: by then it is known whether somebody listens. */
-  start(listen: boolean): Promise<TurnResult>;
+  start(): Promise<TurnResult>;
   listen(): void;
   cancel(reason: string): void;
 }
@@ -23,18 +23,11 @@ export class Turn implements PromiseLike<TurnResult>, AsyncIterable<Activity> {
   readonly #driver: TurnDriver;
   readonly #result: Promise<TurnResult>;
   #listeners: Listener[] = [];
-  #started = false;
-  #cancelled: string | undefined;
   #settled: { readonly error: TroupeError | undefined; readonly result: TurnResult | undefined } | undefined;
 
   constructor(driver: TurnDriver) {
     this.#driver = driver;
-    this.#result = Promise.resolve().then(() => {
-      this.#started = true;
-      const result = driver.start(this.#listeners.length > 0);
-      if (this.#cancelled !== undefined) driver.cancel(this.#cancelled);
-      return result;
-    });
+    this.#result = Promise.resolve().then(() => driver.start());
     this.#result.then(
       (result) => this.#settle(undefined, result),
       (error: TroupeError) => this.#settle(error, undefined),
@@ -59,8 +52,7 @@ export class Turn implements PromiseLike<TurnResult>, AsyncIterable<Activity> {
 
   /** Asks the turn to stop: it ends with outcome `cancelled`, unless it has already finished. */
   cancel(reason = "The host cancelled the turn."): void {
-    if (this.#started) this.#driver.cancel(reason);
-    else this.#cancelled ??= reason;
+    this.#driver.cancel(reason);
   }
 
   /**
@@ -77,9 +69,8 @@ export class Turn implements PromiseLike<TurnResult>, AsyncIterable<Activity> {
       listener.end(error);
       return listener;
     }
-    const first = this.#listeners.length === 0;
     this.#listeners.push(listener);
-    if (first && this.#started) this.#driver.listen();
+    this.#driver.listen();
     return listener;
   }
 

@@ -31,8 +31,8 @@ function startTurn() {
     fail = reject;
   });
   const turn = new Turn({
-    start(listen) {
-      asked.push(`start ${listen ? "listening" : "silent"}`);
+    start() {
+      asked.push("start");
       return result;
     },
     listen: () => asked.push("listen"),
@@ -109,36 +109,26 @@ describe("awaiting a turn", () => {
 });
 
 describe("a turn is started", () => {
-  it("once, silently when nobody iterates", async () => {
+  it("once, and not made to speak when nobody iterates", async () => {
     const { turn, asked, finish } = startTurn();
     finish(RESULT);
     await turn;
     await turn;
-    expect(asked).toEqual(["start silent"]);
+    expect(asked).toEqual(["start"]);
   });
 
-  it("listening when somebody iterates in the same tick", async () => {
+  it("after somebody who iterates in the same tick has asked to listen", async () => {
     const { turn, asked, finish } = startTurn();
     const reading = read(turn);
     finish(RESULT);
     await reading;
-    expect(asked).toEqual(["start listening"]);
-  });
-
-  it("silently, and made to speak once, when somebody iterates later", async () => {
-    const { turn, asked, finish } = startTurn();
-    await settled();
-    const readings = [read(turn), read(turn)];
-    expect(asked).toEqual(["start silent", "listen"]);
-    finish(RESULT);
-    await Promise.all(readings);
-    expect(asked).toEqual(["start silent", "listen"]);
+    expect(asked).toEqual(["listen", "start"]);
   });
 
   it("even when nobody awaits or iterates it", async () => {
     const { asked } = startTurn();
     await settled();
-    expect(asked).toEqual(["start silent"]);
+    expect(asked).toEqual(["start"]);
   });
 });
 
@@ -296,7 +286,7 @@ describe("iterating a turn", () => {
     finish(RESULT);
     expect(await turn).toBe(RESULT);
     expect(await other).toEqual([STARTED, FINISHED]);
-    expect(asked).toEqual(["start listening"]);
+    expect(asked).toEqual(["listen", "listen", "start"]);
   });
 
   it("after its end gives its last activity", async () => {
@@ -305,7 +295,7 @@ describe("iterating a turn", () => {
     await turn;
     expect(await read(turn)).toEqual([FINISHED]);
     expect(await read(turn)).toEqual([FINISHED]);
-    expect(asked).toEqual(["start silent"]);
+    expect(asked).toEqual(["start"]);
   });
 
   it("gives what came before an error, then the error, then the end", async () => {
@@ -353,15 +343,6 @@ describe("cancelling a turn", () => {
     await settled();
     turn.cancel("The user left.");
     turn.cancel();
-    expect(asked).toEqual(["start silent", "cancel: The user left.", "cancel: The host cancelled the turn."]);
-  });
-
-  it("before it was started starts it and cancels it at once", async () => {
-    const { turn, asked } = startTurn();
-    turn.cancel("first");
-    turn.cancel("second");
-    expect(asked).toEqual([]);
-    await settled();
-    expect(asked).toEqual(["start silent", "cancel: first"]);
+    expect(asked).toEqual(["start", "cancel: The user left.", "cancel: The host cancelled the turn."]);
   });
 });
