@@ -2,7 +2,7 @@ import { type Part, TroupeError, type TurnConfig } from "../kernel/index.js";
 import type { Model } from "../model/index.js";
 import { storedParts } from "./blobs.js";
 import type { TurnExtras } from "./protocol.js";
-import type { Session } from "./session.js";
+import type { TurnSession } from "./turn-session.js";
 
 /** A turn that was asked for with a text and nothing else. */
 export const NO_EXTRAS: TurnExtras = Object.freeze({});
@@ -16,7 +16,7 @@ export interface Admitted {
 }
 
 /** Checks what a turn was asked for with. Throws for what only a program gets wrong; what a user sent is recorded. */
-export async function admit(session: Session, input: string, extras: TurnExtras): Promise<Admitted> {
+export async function admit(session: TurnSession, input: string, extras: TurnExtras): Promise<Admitted> {
   const model = session.modelNamed(extras.model);
   for (const pluginId of Object.keys(extras.pluginInputs ?? {})) session.hooks.of(pluginId);
   if (extras.extension !== undefined) await session.protocol.validateTurnExtension(extras.extension);

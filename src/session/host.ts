@@ -117,6 +117,7 @@ export class SessionHost {
       config: setup.config,
       mailboxLimit: setup.mailboxLimit,
       limits: new ToolLimits(),
+      host: (call) => this.#callHost(call),
       relay: (method, argument) => this.#lane.call("relay", [method, argument]),
       journals: setup.journals,
       suspects: new Suspects(),

@@ -1,5 +1,5 @@
 import { asTroupeError, TroupeError, type TurnIssue } from "../kernel/index.js";
-import type { Session } from "./session.js";
+import type { TurnSession } from "./turn-session.js";
 
 /** What went wrong without being the end of it. */
 export function issueOf(kind: TurnIssue["kind"], code: string, error: unknown): TurnIssue {
@@ -9,7 +9,7 @@ export function issueOf(kind: TurnIssue["kind"], code: string, error: unknown): 
 }
 
 /** What was done is stored; that what its hooks changed afterwards is not is an issue of it. */
-export async function settleOrIssue(session: Session): Promise<TurnIssue[]> {
+export async function settleOrIssue(session: TurnSession): Promise<TurnIssue[]> {
   try {
     await session.settle();
     return [];

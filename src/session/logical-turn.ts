@@ -2,10 +2,10 @@ import { asTroupeError, frameTaskOf, type TurnConfig, type TurnResult } from "..
 import { type Admitted, admit, NO_EXTRAS, textParts } from "./admission.js";
 import { attachedTo } from "./blobs.js";
 import { issueOf } from "./issues.js";
-import type { Session } from "./session.js";
 import type { TurnRequest } from "./turn-context.js";
 import { turnKeyOf } from "./turn-keys.js";
 import { runOneTurn, type TurnBeginning } from "./turn-run.js";
+import type { TurnSession } from "./turn-session.js";
 import { MAX_IDLE, MAX_STRIKES, type UnfinishedTurn } from "./unfinished-turn.js";
 
 /** How often what a host asked for may move to another frame. */
@@ -15,7 +15,7 @@ export const MAX_FRAME_SWITCHES = 16;
  * Runs what a host asked for: one turn, or several when a turn leaves its frame with a task for the next. The last one's
  * result is the answer, with those before it. A turn that was asked for by a key before is answered and not run.
  */
-export async function runTurn(session: Session, request: TurnRequest): Promise<TurnResult> {
+export async function runTurn(session: TurnSession, request: TurnRequest): Promise<TurnResult> {
   const admitted = await admit(session, request.input, request.extras);
   if (request.extras.items === undefined) return runAdmitted(session, request, admitted);
   try {
@@ -26,7 +26,7 @@ export async function runTurn(session: Session, request: TurnRequest): Promise<T
   }
 }
 
-async function runAdmitted(session: Session, request: TurnRequest, admitted: Admitted): Promise<TurnResult> {
+async function runAdmitted(session: TurnSession, request: TurnRequest, admitted: Admitted): Promise<TurnResult> {
   const { extras, inputIds } = request;
   // What a crash kept a named turn from doing in its next frame is still that turn.
   const left = inputIds === undefined ? undefined : await session.turnKeys.leftOff(inputIds);
@@ -42,7 +42,7 @@ async function runAdmitted(session: Session, request: TurnRequest, admitted: Adm
 
 /** Takes a turn up again that a crash left behind: it runs as it did then, and does nothing twice that it had done. */
 export async function resumeTurn(
-  session: Session,
+  session: TurnSession,
   unfinished: UnfinishedTurn,
   { emit, signal }: Pick<TurnRequest, "emit" | "signal">,
 ): Promise<TurnResult> {
@@ -68,7 +68,7 @@ export async function resumeTurn(
 
 /** A turn whose worker died with it again and again is what killed it, and one whose model is gone cannot go on. */
 function modelOrEnd(
-  session: Session,
+  session: TurnSession,
   { start, strikes, idle }: UnfinishedTurn,
 ): Pick<TurnBeginning, "model"> &
   Partial<Pick<TurnBeginning, "poisoned">> & { stopped?: NonNullable<TurnConfig["stopped"]> } {
@@ -89,14 +89,14 @@ function modelOrEnd(
 
 type Beginning = Omit<TurnBeginning, "history">;
 
-async function runInFrames(session: Session, request: TurnRequest, beginning: Beginning): Promise<TurnResult> {
+async function runInFrames(session: TurnSession, request: TurnRequest, beginning: Beginning): Promise<TurnResult> {
   const result = withBefore(await runOneTurn(session, request, beginning), beginning.before);
   return goOnInFrames(session, request, beginning, result);
 }
 
 /** Does what a turn left to be done in another frame, and what that leaves, until a turn stays where it is. */
 async function goOnInFrames(
-  session: Session,
+  session: TurnSession,
   request: TurnRequest,
   { model, name }: Pick<Beginning, "model" | "name">,
   first: TurnResult,

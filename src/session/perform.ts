@@ -12,11 +12,13 @@ import {
 } from "../kernel/index.js";
 import type { SessionHandle } from "../plugin/index.js";
 import type { TraceEvent } from "./host-relay.js";
-import type { Session } from "./session.js";
-import { visibleSession } from "./visibility.js";
+import { type ParentSession, visibleSession } from "./visibility.js";
 
 /** Directives that are done when they are met, in order. The first session that cannot be made ends it. */
-export async function performDirectives(session: Session, directives: readonly Owned<Directive>[]): Promise<void> {
+export async function performDirectives(
+  session: ParentSession,
+  directives: readonly Owned<Directive>[],
+): Promise<void> {
   for (const { pluginId, value } of directives) {
     if (value.kind === "emit_trace") trace(session, pluginId, value);
     else if (value.kind === "create_session") await createFor(session, pluginId, value.request);
@@ -28,7 +30,7 @@ export async function performDirectives(session: Session, directives: readonly O
  * counts. Nothing to do is the usual case and costs no promise.
  */
 export function performAtTool<D extends Directive>(
-  session: Session,
+  session: ParentSession,
   directives: readonly Owned<D>[],
 ): readonly Owned<D>[] | Promise<readonly Owned<D>[]> {
   if (!directives.some(({ value }) => value.kind === "create_session" || value.kind === "emit_trace"))
@@ -37,7 +39,7 @@ export function performAtTool<D extends Directive>(
 }
 
 async function performEach<D extends Directive>(
-  session: Session,
+  session: ParentSession,
   directives: readonly Owned<D>[],
 ): Promise<readonly Owned<D>[]> {
   const performed: Owned<D>[] = [];
@@ -57,7 +59,7 @@ async function performEach<D extends Directive>(
 
 /** A trace in a plugin's name; the session's id is always the session's own. */
 export function trace(
-  session: Session,
+  session: ParentSession,
   pluginId: string,
   { name, payload = null, context = {} }: { name: string; payload?: TraceEvent["payload"]; context?: JsonObject },
 ): void {
@@ -69,7 +71,7 @@ export function trace(
   });
 }
 
-async function createFor(session: Session, pluginId: string, request: SessionCreateRequest): Promise<void> {
+async function createFor(session: ParentSession, pluginId: string, request: SessionCreateRequest): Promise<void> {
   try {
     await createSessionFrom(session, request);
   } catch (error) {
@@ -83,7 +85,7 @@ async function createFor(session: Session, pluginId: string, request: SessionCre
 }
 
 /** Makes a session for another one, checked before anything leaves the worker. */
-export async function createSessionFrom(session: Session, asked: SessionCreateRequest): Promise<SessionHandle> {
+export async function createSessionFrom(session: ParentSession, asked: SessionCreateRequest): Promise<SessionHandle> {
   const request = checkCreateRequest(asked);
   const { sessionId, start, initialNodes } = request;
   if (sessionId !== undefined) checkSessionId(sessionId);

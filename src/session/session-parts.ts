@@ -17,7 +17,7 @@ import type { Model } from "../model/index.js";
 import type { StoreClient } from "../store/index.js";
 import type { SessionTools, ToolHomes, ToolLimits } from "../tools/index.js";
 import type { HostRelay, TraceSink } from "./host-relay.js";
-import type { PluginSlot } from "./plugin-link.js";
+import type { HostGate, PluginSlot } from "./plugin-link.js";
 import type { SessionPluginOptions } from "./protocol.js";
 import type { SessionInputs } from "./session-inputs.js";
 import type { LifeChart } from "./session-life.js";
@@ -42,6 +42,8 @@ export interface SessionServices {
   readonly config: SessionConfig;
   readonly mailboxLimit: number;
   readonly limits: ToolLimits;
+  /** Answers host services about the sessions of this worker. */
+  readonly host: HostGate;
   /** To other sessions and the host, by way of the main thread. */
   readonly relay: HostRelay;
   readonly trace: TraceSink;

@@ -15,10 +15,10 @@ import {
 import type { PendingTool, TurnFacts } from "../plugin/index.js";
 import { executeTool, type ToolExecution, type ToolLookup } from "../tools/index.js";
 import type { TurnJournal } from "./journal.js";
-import type { Session } from "./session.js";
+import type { TurnSession } from "./turn-session.js";
 
 export interface ToolBatch {
-  readonly session: Session;
+  readonly session: TurnSession;
   readonly facts: TurnFacts;
   /** The tools this turn has. */
   readonly catalog: ToolLookup;

@@ -15,7 +15,7 @@ import type { TurnCatalog } from "./catalog.js";
 import { issueOf } from "./issues.js";
 import type { TurnExtras } from "./protocol.js";
 import { readContributions, readPrepared } from "./read-answers.js";
-import type { Session } from "./session.js";
+import type { TurnSession } from "./turn-session.js";
 
 export interface TurnRequest {
   /** The text of it. */
@@ -40,7 +40,7 @@ export class TurnContext {
   /** What the model reads before the messages of the turn. */
   messages: readonly Message[];
   system = "";
-  readonly #session: Session;
+  readonly #session: TurnSession;
   readonly #facts: TurnFacts;
   readonly #request: TurnRequest;
   readonly #layers: readonly PromptLayer[];
@@ -48,7 +48,7 @@ export class TurnContext {
   #contributions: readonly PromptContribution[] = NO_CONTRIBUTIONS;
   #catalog: TurnCatalog | undefined;
 
-  constructor(session: Session, facts: TurnFacts, request: TurnRequest, history: readonly Message[]) {
+  constructor(session: TurnSession, facts: TurnFacts, request: TurnRequest, history: readonly Message[]) {
     this.#session = session;
     this.#facts = facts;
     this.#request = request;

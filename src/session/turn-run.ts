@@ -21,7 +21,6 @@ import { issueOf, orRefused, settleOrIssue } from "./issues.js";
 import { NO_JOURNAL, StoredJournal, type TurnJournal } from "./journal.js";
 import { NO_PLUGIN_OPTIONS, type TurnExtras } from "./protocol.js";
 import { readFrameSwitch } from "./read-protocol.js";
-import type { Session } from "./session.js";
 import type { RunningTurn } from "./session-life.js";
 import { endsHere, isSuspended } from "./suspension.js";
 import { TurnCheckpoints } from "./turn-checkpoints.js";
@@ -31,12 +30,13 @@ import { TurnContext, type TurnRequest } from "./turn-context.js";
 import type { TurnKey } from "./turn-keys.js";
 import { TurnModel } from "./turn-model.js";
 import { protocolHost, siteDirectives, type TurnScope } from "./turn-scope.js";
+import type { TurnSession } from "./turn-session.js";
 import { runTools } from "./turn-tools.js";
 import type { TurnStart, UnfinishedTurn } from "./unfinished-turn.js";
 
 /** Runs one turn: asks the machine what to do, does it, tells the machine what came of it. */
 export async function runOneTurn(
-  session: Session,
+  session: TurnSession,
   request: TurnRequest,
   beginning: Omit<TurnBeginning, "history">,
 ): Promise<TurnResult> {
@@ -77,7 +77,7 @@ export interface TurnBeginning extends Admitted {
 }
 
 class TurnRun implements RunningTurn, TurnScope {
-  readonly session: Session;
+  readonly session: TurnSession;
   readonly request: TurnRequest;
   readonly facts: TurnFacts;
   readonly context: TurnContext;
@@ -91,7 +91,7 @@ class TurnRun implements RunningTurn, TurnScope {
   #effects: readonly TurnEffect[];
 
   constructor(
-    session: Session,
+    session: TurnSession,
     request: TurnRequest,
     { model, parts, stopped, name, before, poisoned = false, unfinished, history }: TurnBeginning,
   ) {

@@ -15,16 +15,15 @@ import {
   type RuntimeSessionHost,
   type TurnFacts,
 } from "../plugin/index.js";
-import { callHost } from "./host-services.js";
 import type { TurnJournal } from "./journal.js";
 import { performDirectives } from "./perform.js";
 import type { HookOptions } from "./plugin-link.js";
-import type { Session } from "./session.js";
 import type { TurnContext, TurnRequest } from "./turn-context.js";
+import type { TurnSession } from "./turn-session.js";
 
 /** A running turn, as what is done for it sees it. */
 export interface TurnScope {
-  readonly session: Session;
+  readonly session: TurnSession;
   readonly request: TurnRequest;
   readonly facts: TurnFacts;
   readonly context: TurnContext;
@@ -48,8 +47,8 @@ export async function siteDirectives<S extends "before_turn" | "checkpoint" | "a
 
 /** The host services of the protocol: it is part of the turn and may do what the runtime may. */
 export function protocolHost({ session, request: { signal } }: TurnScope, pluginId: string): RuntimeSessionHost {
-  const request = { pluginId, granted: RUNTIME_SESSION_HOST, signal };
-  const host = hostFacade(RUNTIME_SESSION_HOST, (method, args) => callHost(session, { ...request, method, args }));
+  const request = { sessionId: session.id, pluginId, granted: RUNTIME_SESSION_HOST, signal };
+  const host = hostFacade(RUNTIME_SESSION_HOST, (method, args) => session.services.host({ ...request, method, args }));
   // The facade has the methods of every interface it was given.
   return host as RuntimeSessionHost;
 }

@@ -1,15 +1,23 @@
 import { TroupeError } from "../kernel/index.js";
-import type { Session } from "./session.js";
+import type { SessionServices } from "./session-parts.js";
 
 /** A chain of forks longer than this is not followed. */
 const MAX_DEPTH = 64;
+
+/** A session that makes others and may see them. */
+export interface ParentSession {
+  readonly id: string;
+  /** Sessions this one's plugins made: it may see them, whatever their relation. */
+  readonly created: Set<string>;
+  readonly services: Pick<SessionServices, "store" | "relay" | "trace">;
+}
 
 /**
  * The id of a session another one may ask about: itself, its descendants, and what it made. Any other is refused
  * without a word on whether it exists. With `missing: "pass"` a session nobody knows gives undefined.
  */
 export async function visibleSession(
-  session: Session,
+  session: ParentSession,
   sessionId: unknown,
   options: { readonly missing?: "refuse" | "pass" } = {},
 ): Promise<string | undefined> {

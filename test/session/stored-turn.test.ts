@@ -70,6 +70,7 @@ async function services(failing: number): Promise<SessionServices> {
     config: DEFAULT_CONFIG,
     mailboxLimit: 4,
     limits: new ToolLimits(),
+    host: () => Promise.reject(new Error("Nobody asks for host services here.")),
     relay: {} as SessionServices["relay"],
     trace: { listening: false, emit: () => undefined },
   };
