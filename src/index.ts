@@ -71,6 +71,8 @@ export {
   type OperationOptions,
   type Permissions,
   type PluginEntry,
+  type PluginIdOf,
+  type PluginRemote,
   PluginStack,
   type PoolToolEntry,
   type RaceResult,

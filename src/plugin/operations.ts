@@ -8,6 +8,12 @@ import type { InferSchema, Schema } from "./schema.js";
  */
 export type OperationKind = "query" | "command" | "task" | "action";
 
+/** An operation as a caller names it: one of a kind, or one of a plugin whatever its kind. */
+export type NamedOperation = { readonly name: string } & (
+  | { readonly kind: OperationKind }
+  | { readonly pluginId: string }
+);
+
 /** Must, may or must not a session be named? One that is forbidden runs on a session, but is not about it. */
 export type SessionParam = "required" | "optional" | "forbidden";
 
@@ -109,6 +115,23 @@ export function operationSession(
     throw new TroupeError("operation_missing_session", `${spec.name} is about a session; name one.`);
   }
   return effective;
+}
+
+/** Does an operation need the session to itself? */
+export function needsItsTurn({ kind, acts }: Pick<OperationSpec, "kind" | "acts">): boolean {
+  return kind === "action" ? acts === "command" : kind !== "query";
+}
+
+/** `owner` is the plugin that has an operation of this name, `operations` are the names the asked one has. */
+export function notOfPlugin(
+  { name, pluginId }: { readonly name: string; readonly pluginId: string },
+  { owner, operations }: { readonly owner: string | undefined; readonly operations: readonly string[] },
+): TroupeError {
+  const whose = owner === undefined ? "" : ` ${name} is an operation of plugin ${owner}.`;
+  const others = operations.length === 0 ? "It has none in this session." : `It has: ${operations.join(", ")}.`;
+  return new TroupeError("operation_unknown", `Plugin ${pluginId} has no operation ${name}.${whose} ${others}`, {
+    details: { name, pluginId, operations },
+  });
 }
 
 export function unknownOperation(kind: OperationKind, name: string): TroupeError {

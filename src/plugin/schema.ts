@@ -16,6 +16,14 @@ export type InferSchema<S> = S extends StandardSchemaV1
     ? JsonObject
     : Json;
 
+/**
+ * What a caller may pass: as {@link InferSchema}, but before defaults and transformations.
+ *
+ * @example
+ * type Args = SchemaInput<typeof search>; // search = z.object({ limit: z.number().default(3) }) → { limit?: number }
+ */
+export type SchemaInput<S> = S extends StandardSchemaV1 ? StandardSchemaV1.InferInput<S> : InferSchema<S>;
+
 /** A parsed value, or why it does not fit, one line per problem. */
 export type Parsed<T = unknown> =
   | { readonly ok: true; readonly value: T }

@@ -17,7 +17,7 @@ import {
   TroupeError,
   type TurnInput,
 } from "../kernel/index.js";
-import type { OperationKind, SessionView } from "../plugin/index.js";
+import type { NamedOperation, SessionView } from "../plugin/index.js";
 import type {
   AnswerOf,
   ConfigReceipt,
@@ -33,6 +33,7 @@ import type {
 import type { CallOptions } from "../wire/index.js";
 import type { Residence } from "./directory.js";
 import { type ForkOptions, fork } from "./making.js";
+import { type OperationOptions, type PluginIdOf, type PluginRemote, pluginRemote } from "./plugin-remote.js";
 import type { Runtime } from "./runtime.js";
 import type { Turn } from "./turn.js";
 import { extrasOf, type TurnOptions } from "./turn-options.js";
@@ -43,14 +44,6 @@ export interface SteerOptions {
   readonly key?: string;
   /** `after_work` (default): from the next checkpoint on. `before_completion`: when the model has its answer. */
   readonly boundary?: CheckpointKind;
-}
-
-export interface OperationOptions {
-  /** The session the operation is about, when it is not the one it is called on. */
-  readonly sessionId?: string;
-  /** Names the call: asked again under the same key, a command or task is answered, not repeated. */
-  readonly key?: string;
-  readonly signal?: AbortSignal;
 }
 
 /** What a session handle needs of the runtime. */
@@ -265,24 +258,38 @@ export class Session {
    * const notes = await session.query("notes.list", { tag: "travel" });
    */
   async query<T = unknown>(name: string, args: unknown = {}, options: OperationOptions = {}): Promise<T> {
-    const { output } = await this.#operate("query", { name, args }, options);
+    const { output } = await this.#operate({ kind: "query", name, args }, options);
     return output as T;
   }
 
   /** Has a plugin do something between turns; its state is stored before this resolves. */
   command(name: string, args: unknown = {}, options: OperationOptions = {}): Promise<OperationReceipt> {
-    return this.#operate("command", { name, args }, options);
+    return this.#operate({ kind: "command", name, args }, options);
   }
 
   /** A command that may take long. Cancelling is asking: a task that ignores the signal finishes, and it counts. */
   task(name: string, args: unknown = {}, options: OperationOptions = {}): Promise<OperationReceipt> {
-    return this.#operate("task", { name, args }, options);
+    return this.#operate({ kind: "task", name, args }, options);
   }
 
   /** The older form of an operation: never fails as a call, its output says how it went. */
   async action(name: string, args: unknown = {}, options: OperationOptions = {}): Promise<ToolOutput> {
-    const { output } = await this.#operate("action", { name, args }, options);
+    const { output } = await this.#operate({ kind: "action", name, args }, options);
     return output as ToolOutput;
+  }
+
+  /**
+   * A plugin's operations as methods, typed by the plugin: `remote["notes.add"](args, signal?)`, and by its parts
+   * `remote.notes.add(…)`. A call goes where `query`, `command`, `task` and `action` go and keeps its place among them;
+   * it resolves to the output, `remote.receipt("notes.add", args, options?)` to the whole receipt.
+   *
+   * @example
+   * import type notes from "./notes.js"; // export default definePlugin({ id: "acme.notes", … })
+   * const remote = session.plugin<typeof notes>("acme.notes");
+   * const travel = await remote.notes.list({ tag: "travel" });
+   */
+  plugin<P = unknown>(id: PluginIdOf<P>): PluginRemote<P> {
+    return pluginRemote((name, args, options) => this.#operate({ pluginId: id, name, args }, options));
   }
 
   /** Asking a parked session does not bring it back. */
@@ -331,13 +338,13 @@ export class Session {
     return this.#ask("addInput", { text, items, key, boundary });
   }
 
-  /** Cancelling a task is asking it, and so it is still waited for. */
+  /** Cancelling a task is asking it, and so it is still waited for. Only the worker knows what a plugin's operation is. */
   async #operate(
-    kind: OperationKind,
-    call: { readonly name: string; readonly args: unknown },
+    call: NamedOperation & { readonly args: unknown },
     { sessionId: about, key, signal }: OperationOptions,
   ): Promise<OperationReceipt> {
     if (about !== undefined) checkSessionId(about);
-    return this.#ask("operate", { kind, ...call, about, key }, { signal, cooperative: kind === "task" });
+    const cooperative = !("kind" in call) || call.kind === "task";
+    return this.#ask("operate", { ...call, about, key }, { signal, cooperative });
   }
 }

@@ -11,12 +11,13 @@ import {
   TroupeError,
   type TurnResult,
 } from "../kernel/index.js";
+import { needsItsTurn } from "../plugin/index.js";
 import type { ActiveTurn } from "./active-turns.js";
 import { NO_EXTRAS } from "./admission.js";
 import { compactSession } from "./compact.js";
 import { configureSession } from "./configure.js";
 import { resumeTurn, runTurn } from "./logical-turn.js";
-import { needsItsTurn, type OperationRequest, runOperation } from "./operations.js";
+import { type OperationRequest, runOperation } from "./operations.js";
 import type { ConfigReceipt, OperationReceipt, SessionInfo, SessionState, TurnExtras } from "./protocol.js";
 import { ResumedTurn } from "./resumed-turn.js";
 import type { Session } from "./session.js";
@@ -223,12 +224,17 @@ export class SessionActor {
 
   /** Runs an operation: a query at once, also while a turn runs; a command or task in its place. */
   async operate(request: OperationRequest): Promise<OperationReceipt> {
-    // A command or task takes its place at once. What an action is, only the open session knows.
-    if (request.kind === "query" || request.kind === "action") {
-      const opened = await this.#opened;
-      if (!needsItsTurn(opened, request)) return this.#answer(opened, request);
-    }
-    const { receipt, repeated } = await this.#post((session) => runOperation(session, request));
+    const isPlaced = (session: Session) => needsItsTurn(session.hooks.operation(request).spec);
+    if (this.session !== undefined && !isPlaced(this.session)) return this.#answer(this.session, request);
+    if ("kind" in request && request.kind === "query") return this.#answer(await this.#opened, request);
+    // Only the open session knows what an action is, or what a plugin has under a name. Until then a place is kept, so
+    // that what is asked for next stays behind it; nothing is done there when it turns out not to be needed.
+    const place = this.#post(async (session) => (isPlaced(session) ? runOperation(session, request) : undefined));
+    place.catch(ignore);
+    const opened = await this.#opened;
+    const done = isPlaced(opened) ? await place : undefined;
+    if (done === undefined) return this.#answer(opened, request);
+    const { receipt, repeated } = done;
     if (repeated) return receipt;
     for (const input of receipt.turns)
       this.#stoppable((signal) => this.turn(input, { emit: ignore, signal })).catch(ignore);

@@ -49,9 +49,10 @@ export class HookTable {
     for (const kind of SINGLETON_KINDS) this.#checkSingle(kind);
   }
 
-  /** Every operation, by name. */
-  operations(): OperationSpec[] {
-    const specs = [...this.#operations.values()].map(({ spec }) => spec);
+  /** Every operation, or every one of a plugin, by name. */
+  operations(pluginId?: string): OperationSpec[] {
+    const found = [...this.#operations.values()];
+    const specs = found.flatMap(({ index, spec }) => ([undefined, this.#idOf(index)].includes(pluginId) ? spec : []));
     return specs.sort((a, b) => (a.name < b.name ? -1 : 1));
   }
 

@@ -3,7 +3,8 @@ import { messageOf, type Owned, TroupeError, type TurnIssue } from "../kernel/in
 import {
   type HookFacts,
   type HookKind,
-  type OperationKind,
+  type NamedOperation,
+  notOfPlugin,
   type OperationSpec,
   snapshotFingerprint,
   unknownOperation,
@@ -256,10 +257,17 @@ export class SessionHooks {
   }
 
   /** An operation, with the plugin that has it and this session's slot there. */
-  operation(kind: OperationKind, name: string): { link: PluginLink; slot: PluginSlot; spec: OperationSpec } {
-    const found = this.#table.operation(name);
+  operation(named: NamedOperation): { link: PluginLink; slot: PluginSlot; spec: OperationSpec } {
+    const found = this.#table.operation(named.name);
+    if ("pluginId" in named) {
+      const plugin = this.of(named.pluginId);
+      const owner = found && this.#table.links[found.index];
+      if (found !== undefined && owner === plugin.link) return { ...plugin, spec: found.spec };
+      const operations = this.#table.operations(named.pluginId).map(({ name }) => name);
+      throw notOfPlugin(named, { owner: owner?.manifest.id, operations });
+    }
     // The wrong kind is as unknown as the wrong name.
-    if (found === undefined || found.spec.kind !== kind) throw unknownOperation(kind, name);
+    if (found === undefined || found.spec.kind !== named.kind) throw unknownOperation(named.kind, named.name);
     const { index, spec } = found;
     return { link: this.#table.links[index] as PluginLink, slot: this.slots[index] as PluginSlot, spec };
   }

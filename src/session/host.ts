@@ -1,5 +1,6 @@
 import { threadId } from "node:worker_threads";
-import { TroupeError, toolIdOf } from "../kernel/index.js";
+import { onAbort } from "../async/index.js";
+import { aborted, TroupeError, toolIdOf } from "../kernel/index.js";
 import type { OperationSpec, PluginManifest } from "../plugin/index.js";
 import { StoreClient } from "../store/index.js";
 import { type ToolHome, ToolLimits, ToolPool } from "../tools/index.js";
@@ -217,10 +218,19 @@ export class SessionHost {
     return this.#start(sessionId, (chart) => adoptSession(this.#services, sessionId, { chart, snapshot, making }));
   }
 
+  /**
+   * A caller that named the kind knows whether an abort ends its wait. For one that named the plugin it does here, except
+   * for a task that has begun.
+   */
   operate({ sessionId, ...request }: ArgumentOf<"operate">, given: AbortSignal): Promise<OperationReceipt> {
-    return this.#stoppable({ sessionId, given }, (signal) =>
-      this.hold(sessionId, (actor) => actor.operate({ ...request, signal })),
-    );
+    return new Promise((resolve, reject) => {
+      const letGo = onAbort("kind" in request ? undefined : given, () => reject(aborted(given)));
+      this.#stoppable({ sessionId, given }, (signal) =>
+        this.hold(sessionId, (actor) => actor.operate({ ...request, signal, onTask: letGo })),
+      )
+        .then(resolve, reject)
+        .finally(letGo);
+    });
   }
 
   observe(sessionId: string, reader: number, cursor: string | undefined): string {

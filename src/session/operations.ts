@@ -1,25 +1,19 @@
 import { type AppendNode, aborted, asTroupeError, TroupeError } from "../kernel/index.js";
-import { type OperationKind, operationSession } from "../plugin/index.js";
+import { type NamedOperation, needsItsTurn, operationSession } from "../plugin/index.js";
 import type { OperationReceipt } from "./protocol.js";
 import { readOutcome } from "./read-answers.js";
 import type { Session } from "./session.js";
 
-export interface OperationRequest {
-  readonly kind: OperationKind;
-  readonly name: string;
+export type OperationRequest = NamedOperation & {
   readonly args: unknown;
   /** A session named by the caller; by default the operation is about the one it is called on. */
   readonly about: string | undefined;
   /** Names the call: asked again under the same key, a command is answered and not repeated. */
   readonly key: string | undefined;
   readonly signal: AbortSignal;
-}
-
-/** Does an operation need the session to itself? */
-export function needsItsTurn(session: Session, { kind, name }: Pick<OperationRequest, "kind" | "name">): boolean {
-  if (kind !== "action") return kind !== "query";
-  return session.hooks.operation(kind, name).spec.acts === "command";
-}
+  /** Told when a task has begun: an abort then asks it to stop, and the caller waits for its answer. */
+  readonly onTask?: () => void;
+};
 
 export interface OperationDone {
   readonly receipt: OperationReceipt;
@@ -32,13 +26,14 @@ export interface OperationDone {
  * is answered; a query changes nothing, so it needs no place in the mailbox. An action has no effects beyond state.
  */
 export async function runOperation(session: Session, request: OperationRequest): Promise<OperationDone> {
-  const { kind, name, args, about, key, signal } = request;
-  const { link, slot, spec } = session.hooks.operation(kind, name);
+  const { name, args, about, key, signal } = request;
+  const { link, slot, spec } = session.hooks.operation(request);
   const sessionId = operationSession(spec, about, session.id);
   const done = key === undefined ? undefined : await session.receipts.operation(key, name);
   if (done !== undefined) return { receipt: done, repeated: true };
   // Given up while it waited for its place.
   if (signal.aborted) throw aborted(signal);
+  if (spec.kind === "task") request.onTask?.();
   let answer: unknown;
   try {
     answer = await link.operation(slot, { name, args, sessionId, signal });
@@ -52,7 +47,7 @@ export async function runOperation(session: Session, request: OperationRequest):
     events: events.map((value) => ({ pluginId, value })),
     turns: directives.map(({ input }) => input),
   };
-  if (!needsItsTurn(session, request)) return { receipt, repeated: false };
+  if (!needsItsTurn(spec)) return { receipt, repeated: false };
   if (key !== undefined) await session.receipts.keepOperation(key, name, receipt);
   const nodes = events.map(
     (event): AppendNode => ({ kind: "plugin", pluginType: `event.${event.name}`, body: event.payload ?? null }),

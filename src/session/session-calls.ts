@@ -13,7 +13,7 @@ import type {
 } from "../kernel/index.js";
 import type {
   HostMethod,
-  OperationKind,
+  NamedOperation,
   OperationSpec,
   PluginManifest,
   SessionHandle,
@@ -103,7 +103,7 @@ export const SESSION_CALLS = {
   /** Runs an operation of a plugin on a session. */
   operate: lane<
     OperationReceipt,
-    { kind: OperationKind; name: string; args: unknown; about: string | undefined; key: string | undefined }
+    NamedOperation & { args: unknown; about: string | undefined; key: string | undefined }
   >(),
   /** Finishes the session's queued turns, stores it and forgets it. */
   release: control<void>(),

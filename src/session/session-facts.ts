@@ -42,8 +42,8 @@ export interface SessionInfo {
 }
 
 /** What came of an operation, as the host gets it. */
-export interface OperationReceipt {
-  readonly output: unknown;
+export interface OperationReceipt<Output = unknown> {
+  readonly output: Output;
   readonly events: readonly Owned<PluginEvent>[];
   /** Inputs of turns the operation asked for. */
   readonly turns: readonly string[];
