@@ -1,5 +1,6 @@
 import { availableParallelism } from "node:os";
 import { MessageChannel, Worker } from "node:worker_threads";
+import { systemClock } from "../src/async/index.js";
 import { permissionFlags } from "../src/runtime/permissions.js";
 import { Thread } from "../src/runtime/threads.js";
 import type { PluginWorkerService } from "../src/session/index.js";
@@ -56,6 +57,7 @@ async function measure({ quick, progress }: BenchRun): Promise<Measured> {
   // As `runtime/plugin-worker.ts` starts it.
   const pluginThread = new Thread<PluginWorkerService>({
     kind: "plugin",
+    clock: systemClock,
     name: "Plugin worker",
     env: {},
     execArgv: permissionFlags(module, {}),

@@ -1,3 +1,4 @@
+import { systemClock } from "../src/async/index.js";
 import type { Message, ModelEvent, ModelRequest } from "../src/kernel/index.js";
 import { createScriptedModel, type Script } from "../src/model/index.js";
 
@@ -20,7 +21,7 @@ export function lookUp({ city }: { readonly [key: string]: unknown }): { city: u
 
 /** Only what the turn is about: the model is asked, the tool is run, the model is asked again. */
 export function bareTurns(): (sessionId: string) => Promise<string> {
-  const model = createScriptedModel(SCRIPT);
+  const model = createScriptedModel(SCRIPT, systemClock);
   const { signal } = new AbortController();
   return async (sessionId) => {
     const turn: Message[] = [{ id: "t1.0", role: "user", parts: [{ type: "text", text: INPUT }] }];

@@ -1,4 +1,5 @@
 import { parentPort } from "node:worker_threads";
+import { systemClock } from "../src/async/index.js";
 import { storeService } from "../src/store/index.js";
 import { serve } from "../src/wire/index.js";
 
@@ -6,4 +7,4 @@ if (parentPort === null) throw new Error("workers/store.js is the entry of a wor
 const port = parentPort;
 
 // With its port closed nothing keeps the thread alive; the answer to `close` has left by the next turn.
-serve(port, storeService({ onClosed: () => setImmediate(() => port.close()) }));
+serve(port, storeService({ clock: systemClock, onClosed: () => systemClock.soon(() => port.close()) }));

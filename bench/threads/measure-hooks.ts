@@ -1,6 +1,7 @@
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import * as Comlink from "comlink";
 import nodeEndpoint from "comlink/dist/esm/node-adapter.mjs";
+import { systemClock } from "../../src/async/index.js";
 import { type LoadedPlugin, loadPlugin, type PluginManifest } from "../../src/plugin/index.js";
 import { HookTable } from "../../src/session/hook-table.js";
 import { SessionHooks } from "../../src/session/hooks.js";
@@ -126,7 +127,7 @@ function comlinkCalls(port: MessagePort): Call {
 function hookCalls(link: PluginLink, sessions: number): Call {
   const table = new HookTable([link], [link.manifest.contributions], "sequential");
   const all = Array.from({ length: sessions }, (_, n) => ({
-    hooks: new SessionHooks(table, [new PluginSlot(`session-${n}`)]),
+    hooks: new SessionHooks(table, [new PluginSlot(`session-${n}`, { number: n })]),
     signal: new AbortController().signal,
   }));
   return (facts, index) => {
@@ -144,6 +145,7 @@ function hookCalls(link: PluginLink, sessions: number): Call {
 
 /** What a link needs that no hook of the bench asks for. */
 const LINK_PARTS = {
+  clock: systemClock,
   deadlineMs: DEADLINE_MS,
   optionalInChildren: false,
   development: false,

@@ -1,5 +1,4 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import { performance } from "node:perf_hooks";
 
 /**
  * Everything that time and chance come by. Each thread is made with one clock and hands it to whatever it makes, so

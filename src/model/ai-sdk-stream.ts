@@ -1,4 +1,5 @@
 import type { LanguageModelV3StreamPart } from "@ai-sdk/provider";
+import type { Clock } from "../async/index.js";
 import { type ModelEvent, type ProviderMetadata, TroupeError } from "../kernel/index.js";
 import { finishEvent, type ResponseMetadata, toolCallEvent } from "./ai-sdk-parts.js";
 import { modelError, streamCut } from "./errors.js";
@@ -6,7 +7,7 @@ import { modelError, streamCut } from "./errors.js";
 type StreamPart<T extends LanguageModelV3StreamPart["type"]> = Extract<LanguageModelV3StreamPart, { type: T }>;
 
 /** Turns the parts of an AI SDK stream into model events. Stops after `finish`; throws when the parts end without one. */
-export async function* modelEvents(parts: AsyncIterable<unknown>): AsyncGenerator<ModelEvent> {
+export async function* modelEvents(parts: AsyncIterable<unknown>, clock: Clock): AsyncGenerator<ModelEvent> {
   const blocks = new Blocks();
   const calls = new ToolCalls();
   let response: ResponseMetadata | undefined;
@@ -56,7 +57,7 @@ export async function* modelEvents(parts: AsyncIterable<unknown>): AsyncGenerato
         response = part;
         break;
       case "error":
-        throw modelError(part.error, "streaming");
+        throw modelError(part.error, { moment: "streaming", clock });
       default: // Sources, files, raw chunks and provider-executed results are not part of a turn.
     }
   }

@@ -1,6 +1,6 @@
 import type { ReadableStream, ReadableStreamDefaultReader } from "node:stream/web";
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
-import { abortWith, ignore, onAbort, untilAborted } from "../async/index.js";
+import { abortWith, type Clock, ignore, onAbort, untilAborted } from "../async/index.js";
 import type { ModelEvent, ModelRequest } from "../kernel/index.js";
 import { aborted, TroupeError } from "../kernel/index.js";
 import { generatedEvents } from "./ai-sdk-generate.js";
@@ -58,9 +58,9 @@ function canGenerate(model: Partial<AiSdkLanguageModel>): model is Generating {
  *
  * @example
  * import { createAnthropic } from "@ai-sdk/anthropic";
- * const model = createAiSdkModel(createAnthropic()("claude-sonnet-4-5"));
+ * const model = createAiSdkModel(createAnthropic()("claude-sonnet-4-5"), clock);
  */
-export function createAiSdkModel(model: AiSdkLanguageModel, options: AiSdkModelOptions = {}): Model {
+export function createAiSdkModel(model: AiSdkLanguageModel, clock: Clock, options: AiSdkModelOptions = {}): Model {
   const id = `${model.provider}:${model.modelId}`;
   const route = aiSdkRoute(model);
   const { stream = canStream(model) } = options;
@@ -68,14 +68,15 @@ export function createAiSdkModel(model: AiSdkLanguageModel, options: AiSdkModelO
     return {
       id,
       route,
-      stream: (request, signal, onReplayDropped) => streamed(model, { request, signal, route, onReplayDropped }),
+      stream: (request, signal, onReplayDropped) => streamed(model, { request, signal, route, onReplayDropped, clock }),
     };
   }
   if (!stream && canGenerate(model)) {
     return {
       id,
       route,
-      stream: (request, signal, onReplayDropped) => generated(model, { request, signal, route, onReplayDropped }),
+      stream: (request, signal, onReplayDropped) =>
+        generated(model, { request, signal, route, onReplayDropped, clock }),
     };
   }
   const missing = stream ? "doStream()" : "doGenerate()";
@@ -88,9 +89,10 @@ interface Call {
   readonly signal: AbortSignal;
   readonly route: string;
   readonly onReplayDropped: ReportReplayDrops | undefined;
+  readonly clock: Clock;
 }
 
-async function* generated(model: Generating, { request, signal, ...replay }: Call): AsyncGenerator<ModelEvent> {
+async function* generated(model: Generating, { request, signal, clock, ...replay }: Call): AsyncGenerator<ModelEvent> {
   if (signal.aborted) throw aborted(signal);
   try {
     const generating = (async () =>
@@ -100,11 +102,11 @@ async function* generated(model: Generating, { request, signal, ...replay }: Cal
       yield event;
     }
   } catch (thrown) {
-    throw signal.aborted ? aborted(signal) : modelError(thrown, "opening");
+    throw signal.aborted ? aborted(signal) : modelError(thrown, { moment: "opening", clock });
   }
 }
 
-async function* streamed(model: Streaming, { request, signal, ...replay }: Call): AsyncGenerator<ModelEvent> {
+async function* streamed(model: Streaming, { request, signal, clock, ...replay }: Call): AsyncGenerator<ModelEvent> {
   if (signal.aborted) throw aborted(signal);
   // Our own controller: aborting it is the only way to free a connection a provider opened and then gave up on.
   const call = new AbortController();
@@ -115,15 +117,15 @@ async function* streamed(model: Streaming, { request, signal, ...replay }: Call)
   try {
     reader = (await open(model, callOptions(request, { ...replay, abortSignal: call.signal }))).getReader();
     moment = "streaming";
-    for await (const event of modelEvents(partsOf(reader, signal))) {
+    for await (const event of modelEvents(partsOf(reader, signal), clock)) {
       finished = event.type === "finish";
       yield event;
     }
   } catch (thrown) {
-    throw signal.aborted ? aborted(signal) : modelError(thrown, moment);
+    throw signal.aborted ? aborted(signal) : modelError(thrown, { moment, clock });
   } finally {
     letGo();
-    if (finished && reader) void drain(reader, call);
+    if (finished && reader) void drain(reader, call, clock);
     else drop(reader, call);
   }
 }
@@ -156,14 +158,14 @@ async function* partsOf(reader: ReadableStreamDefaultReader<unknown>, signal: Ab
 }
 
 /** Reads a finished response to its end, so that its connection can be used again. */
-async function drain(reader: ReadableStreamDefaultReader<unknown>, call: AbortController): Promise<void> {
-  const timer = setTimeout(() => drop(reader, call), DRAIN_MS).unref();
+async function drain(reader: ReadableStreamDefaultReader<unknown>, call: AbortController, clock: Clock): Promise<void> {
+  const timer = clock.timeout(DRAIN_MS, () => drop(reader, call)).unref();
   try {
     while (!(await reader.read()).done);
   } catch {
     // The answer is already complete.
   } finally {
-    clearTimeout(timer);
+    timer.cancel();
   }
 }
 

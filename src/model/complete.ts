@@ -15,7 +15,7 @@ type OptionalFields = "step" | "history" | "tools";
  * const { parts, usage } = await completeOnce(
  *   model,
  *   { sessionId, turnId, system: "Name the topic.", turn: messages, direct: { source: "titles" } },
- *   { signal },
+ *   { signal, clock },
  * );
  */
 export async function completeOnce(

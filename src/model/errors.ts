@@ -1,3 +1,4 @@
+import type { Clock } from "../async/index.js";
 import { messageOf, TroupeError } from "../kernel/index.js";
 
 /** Did the provider answer before it failed? Decides between `model_unreachable` and `model_stream_cut`. */
@@ -40,7 +41,10 @@ interface Failure {
 }
 
 /** The typed form of whatever an AI SDK model threw or put into its stream; the original stays as the cause. */
-export function modelError(thrown: unknown, moment: Moment): TroupeError {
+export function modelError(
+  thrown: unknown,
+  { moment, clock }: { readonly moment: Moment; readonly clock: Clock },
+): TroupeError {
   if (thrown instanceof TroupeError) return thrown;
   const failure: Failure = typeof thrown === "object" && thrown !== null ? thrown : {};
   const status = statusOf(failure);
@@ -49,7 +53,7 @@ export function modelError(thrown: unknown, moment: Moment): TroupeError {
   if (failure.name === "AI_LoadAPIKeyError") {
     return new TroupeError("model_auth_failed", `The model has no API key: ${wordsOf(thrown)}`, { cause: thrown });
   }
-  if (status !== undefined && status >= 300) return refused(status, failure);
+  if (status !== undefined && status >= 300) return refused(status, failure, clock);
   if (causes(failure).some(isMalformed)) return malformed(thrown);
   const answered = moment === "streaming" || status !== undefined;
   if (isCut(failure) || (answered && isTransport(failure))) return streamCut(thrown);
@@ -81,7 +85,7 @@ export function codeOfStatus(status: number): { readonly code: string; readonly 
 }
 
 /** How long the provider asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date. */
-export function retryAfterMs(headers: Readonly<Record<string, string>>, now = Date.now()): number | undefined {
+export function retryAfterMs(headers: Readonly<Record<string, string>>, now: number): number | undefined {
   const header = (name: string) =>
     Object.entries(headers)
       .find(([key]) => key.toLowerCase() === name)?.[1]
@@ -95,10 +99,10 @@ export function retryAfterMs(headers: Readonly<Record<string, string>>, now = Da
   return Number.isNaN(date) ? undefined : Math.max(0, date - now);
 }
 
-function refused(status: number, failure: Failure): TroupeError {
+function refused(status: number, failure: Failure, clock: Clock): TroupeError {
   const { code, retryable } = codeOfStatus(status);
   const overflows = code === "model_request_invalid" && isOverflow(failure);
-  const wait = isHeaders(failure.responseHeaders) ? retryAfterMs(failure.responseHeaders) : undefined;
+  const wait = isHeaders(failure.responseHeaders) ? retryAfterMs(failure.responseHeaders, clock.wallNow()) : undefined;
   return new TroupeError(
     overflows ? "context_overflow" : code,
     `The model's provider answered ${status}: ${wordsOf(failure)}`,

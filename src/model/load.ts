@@ -1,3 +1,4 @@
+import type { Clock } from "../async/index.js";
 import { messageOf, TroupeError } from "../kernel/index.js";
 import { importDefault } from "../wire/index.js";
 import { type AiSdkModelOptions, createAiSdkModel, isAiSdkLanguageModel } from "./ai-sdk.js";
@@ -16,14 +17,14 @@ type ModelWithOptions = { readonly model: unknown } & Required<AiSdkModelOptions
  * Throws `model_module_not_found`, `model_module_invalid` or `invalid_script`.
  *
  * @example
- * const model = await loadModel({ kind: "module", url: new URL("./model.js", import.meta.url).href });
+ * const model = await loadModel({ kind: "module", url: new URL("./model.js", import.meta.url).href }, clock);
  */
-export async function loadModel(source: ModelSource = defaultModel): Promise<Model> {
+export async function loadModel(source: ModelSource = defaultModel, clock: Clock): Promise<Model> {
   switch (source.kind) {
     case "scripted":
-      return createScriptedModel(source.script);
+      return createScriptedModel(source.script, clock);
     case "module":
-      return modelOf(await exportedBy(source.url), source.url);
+      return modelOf(await exportedBy(source.url), source.url, clock);
     default:
       source satisfies never;
       throw new TroupeError("model_module_invalid", "A model source has the kind 'scripted' or 'module'.");
@@ -44,16 +45,16 @@ async function exportedBy(url: string): Promise<unknown> {
   }
 }
 
-function modelOf(exported: unknown, url: string): Model {
-  if (isAiSdkLanguageModel(exported)) return createAiSdkModel(exported);
-  if (isWithOptions(exported)) return modelWithOptions(exported, url);
+function modelOf(exported: unknown, url: string, clock: Clock): Model {
+  if (isAiSdkLanguageModel(exported)) return createAiSdkModel(exported, clock);
+  if (isWithOptions(exported)) return modelWithOptions(exported, url, clock);
   if (isModel(exported)) return exported;
-  if (isScripted(exported)) return createScriptedModel(exported.script);
+  if (isScripted(exported)) return createScriptedModel(exported.script, clock);
   throw invalid(url, whyNot(exported));
 }
 
 /** Only an AI SDK model leaves a choice between its calls. */
-function modelWithOptions({ model, stream }: ModelWithOptions, url: string): Model {
+function modelWithOptions({ model, stream }: ModelWithOptions, url: string, clock: Clock): Model {
   if (!isAiSdkLanguageModel(model)) {
     throw invalid(
       url,
@@ -61,7 +62,7 @@ function modelWithOptions({ model, stream }: ModelWithOptions, url: string): Mod
     );
   }
   try {
-    return createAiSdkModel(model, { stream });
+    return createAiSdkModel(model, clock, { stream });
   } catch (cause) {
     throw invalid(url, messageOf(cause), cause);
   }

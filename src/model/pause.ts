@@ -1,10 +1,10 @@
-import { setTimeout as timer } from "node:timers/promises";
+import { type Clock, sleep } from "../async/index.js";
 import { aborted } from "../kernel/index.js";
 
 /** Waits, unless the signal says otherwise: then rejects at once. */
-export async function pause(ms: number, signal: AbortSignal): Promise<void> {
+export async function pause(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
   try {
-    await timer(ms, undefined, { signal });
+    await sleep(clock, ms, { signal });
   } catch {
     throw aborted(signal);
   }

@@ -1,3 +1,4 @@
+import type { Clock } from "../async/index.js";
 import {
   type AttemptRecord,
   aborted,
@@ -28,6 +29,7 @@ export interface RetryNotice {
 
 export interface RetryOptions {
   readonly signal: AbortSignal;
+  readonly clock: Clock;
   readonly onRetry?: (notice: RetryNotice) => void;
   /** Told of every attempt when it is over. */
   readonly onAttempt?: (record: AttemptRecord) => void;
@@ -35,8 +37,6 @@ export interface RetryOptions {
   readonly onReplayDropped?: ReportReplayDrops;
   /** The first attempt included. Default 4. */
   readonly maxAttempts?: number;
-  /** Default: a timer that the signal wakes. */
-  readonly sleep?: (ms: number, signal: AbortSignal) => Promise<void>;
 }
 
 /**
@@ -46,18 +46,18 @@ export interface RetryOptions {
  * a failure is passed on without secrets.
  *
  * @example
- * for await (const event of streamWithRetry(model, request, { signal, onRetry: (notice) => report(notice) })) {
+ * for await (const event of streamWithRetry(model, request, { signal, clock, onRetry: (notice) => report(notice) })) {
  *   collect(event);
  * }
  */
 export async function* streamWithRetry(
   model: Model,
   request: ModelRequest,
-  { signal, onRetry, onAttempt, onReplayDropped, maxAttempts = 4, sleep = pause }: RetryOptions,
+  { signal, clock, onRetry, onAttempt, onReplayDropped, maxAttempts = 4 }: RetryOptions,
 ): AsyncGenerator<ModelEvent> {
   const ladder = new Ladder(maxAttempts);
   for (let attempt = 1; ; attempt++) {
-    const watch = new Attempt(attempt);
+    const watch = new Attempt(attempt, clock);
     let left = true;
     try {
       for await (const event of model.stream(request, signal, onReplayDropped)) {
@@ -78,7 +78,7 @@ export async function* streamWithRetry(
       if (retry === undefined) throw error;
       const { delayMs } = retry;
       onRetry?.({ attempt, delayMs, error });
-      await sleep(delayMs, signal);
+      await pause(clock, delayMs, signal);
       if (signal.aborted) throw aborted(signal);
     } finally {
       // The reader stopped in the middle: a hook ended the stream.
@@ -92,12 +92,15 @@ type Retry = NonNullable<AttemptRecord["retry"]>;
 /** One attempt while it runs. */
 class Attempt {
   readonly #attempt: number;
-  readonly #started = performance.now();
+  readonly #clock: Clock;
+  readonly #started: number;
   #finish: Extract<ModelEvent, { type: "finish" }> | undefined;
   outputStarted = false;
 
-  constructor(attempt: number) {
+  constructor(attempt: number, clock: Clock) {
     this.#attempt = attempt;
+    this.#clock = clock;
+    this.#started = clock.now();
   }
 
   saw(event: ModelEvent): void {
@@ -109,7 +112,7 @@ class Attempt {
     const record: { -readonly [K in keyof AttemptRecord]: AttemptRecord[K] } = {
       attempt: this.#attempt,
       outcome,
-      durationMs: performance.now() - this.#started,
+      durationMs: this.#clock.now() - this.#started,
       outputStarted: this.outputStarted,
     };
     const { usage, evidence } = this.#finish ?? {};

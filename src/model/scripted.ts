@@ -1,3 +1,4 @@
+import type { Clock } from "../async/index.js";
 import type { Message, ModelEvent, ModelRequest } from "../kernel/index.js";
 import { aborted } from "../kernel/index.js";
 import type { Model, ModelSource } from "./model.js";
@@ -31,10 +32,10 @@ export const defaultModel: ModelSource = scriptedModel([{ text: "You said: {inpu
  * The running form of a script.
  *
  * @example
- * const model = createScriptedModel({ turns: [[{ text: "Hello" }]] });
+ * const model = createScriptedModel({ turns: [[{ text: "Hello" }]] }, clock);
  * for await (const event of model.stream(request, signal)) console.log(event);
  */
-export function createScriptedModel(script: Script): Model {
+export function createScriptedModel(script: Script, clock: Clock): Model {
   const { turns, direct = [], chunkSize = DEFAULT_CHUNK_SIZE } = checkScript(script);
   const compiled = turns.map((steps) => steps.map((step) => compileStep(step, chunkSize)));
   const done = compileStep({ text: "done" }, chunkSize);
@@ -52,7 +53,7 @@ export function createScriptedModel(script: Script): Model {
     id: "scripted",
     stream(request, signal) {
       const step = stepOf(request);
-      return play(step, { request, signal, fails: attempts.fails(step, request) });
+      return play(step, { request, signal, clock, fails: attempts.fails(step, request) });
     },
   };
 }
@@ -60,16 +61,17 @@ export function createScriptedModel(script: Script): Model {
 interface Performance {
   readonly request: ModelRequest;
   readonly signal: AbortSignal;
+  readonly clock: Clock;
   readonly fails: boolean;
 }
 
-async function* play(step: CompiledStep, { request, signal, fails }: Performance): AsyncGenerator<ModelEvent> {
+async function* play(step: CompiledStep, { request, signal, clock, fails }: Performance): AsyncGenerator<ModelEvent> {
   if (signal.aborted) throw aborted(signal);
-  if (step.delayMs > 0) await pause(step.delayMs, signal);
+  if (step.delayMs > 0) await pause(clock, step.delayMs, signal);
   const deltas = step.deltas(request);
   const heard = fails ? deltas.slice(0, step.failure?.afterChunks ?? 0) : deltas;
   for (const [index, delta] of heard.entries()) {
-    if (index > 0 && step.chunkDelayMs > 0) await pause(step.chunkDelayMs, signal);
+    if (index > 0 && step.chunkDelayMs > 0) await pause(clock, step.chunkDelayMs, signal);
     if (signal.aborted) throw aborted(signal);
     yield delta;
   }

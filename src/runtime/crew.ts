@@ -39,10 +39,14 @@ export class Crew {
   }
 
   async start(): Promise<void> {
-    this.#store = await StoreWorker.start(this.#options.store, this.#events.onStoreLost);
+    const { clock, store } = this.#options;
+    this.#store = await StoreWorker.start(store, { clock, onLost: this.#events.onStoreLost });
     this.#options.plugins.forEach((plugin, index) => {
       if (plugin.tier === "worker")
-        this.#pluginWorkers.set(index, new PluginWorker(index, plugin, () => this.#everyone()));
+        this.#pluginWorkers.set(
+          index,
+          new PluginWorker(index, plugin, { clock, sessionWorkers: () => this.#everyone() }),
+        );
     });
     await all([...this.#pluginWorkers.values()].map((worker) => worker.start()));
     for (let index = 0; index < this.#options.sessionWorkers; index++) {

@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import type { Clock } from "../async/index.js";
 import { type Authority, type CatalogOverlay, checkSessionId, narrowingProblem, TroupeError } from "../kernel/index.js";
 import type { SessionHandle } from "../plugin/index.js";
 import type { SessionMaking } from "../session/index.js";
@@ -28,7 +28,13 @@ export interface ForkOptions {
 /** A fork, as a host asks for it. */
 export async function fork(runtime: Runtime, parentId: string, options: ForkOptions): Promise<Residence> {
   runtime.checkOpen();
-  const { at = "leaf", pluginState = "current", authority, catalog, id = childId(parentId) } = options;
+  const {
+    at = "leaf",
+    pluginState = "current",
+    authority,
+    catalog,
+    id = childId(parentId, runtime.options.clock),
+  } = options;
   if (typeof at !== "string") throw new TroupeError("invalid_fork", 'A fork starts at "leaf" or at a node.');
   if (pluginState !== "current" && pluginState !== "fresh")
     throw new TroupeError("invalid_fork", 'pluginState is "current" or "fresh".');
@@ -74,6 +80,6 @@ export async function makeSession(
   return { residence, made: made as unknown as SessionHandle };
 }
 
-export function childId(parentId: string): string {
-  return `${parentId.slice(0, 200)}/${randomUUID().slice(0, 8)}`;
+export function childId(parentId: string, clock: Clock): string {
+  return `${parentId.slice(0, 200)}/${clock.uuid().slice(0, 8)}`;
 }

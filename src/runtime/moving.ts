@@ -1,5 +1,4 @@
-import { setTimeout as sleep } from "node:timers/promises";
-import { Serial } from "../async/index.js";
+import { Serial, sleep } from "../async/index.js";
 import { messageOf, TroupeError } from "../kernel/index.js";
 import { unknownWorker } from "./crew.js";
 import type { Residence } from "./directory.js";
@@ -86,7 +85,7 @@ export class Moving {
           if (!busy) this.#leaveBehind(residence, old);
         });
       });
-      if (busy) await sleep(BUSY_MS, undefined, { ref: false });
+      if (busy) await sleep(this.#runtime.options.clock, BUSY_MS, { ref: false });
     }
   }
 

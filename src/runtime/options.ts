@@ -1,7 +1,7 @@
-import { randomUUID } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { isAbsolute, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import type { Clock } from "../async/index.js";
 import {
   type AttachmentPolicy,
   COMMIT_BUDGET,
@@ -147,6 +147,7 @@ export interface ResolvedOptions {
   readonly journal: boolean;
   readonly runtimeId: string;
   readonly hookDispatch: "sequential" | "concurrent";
+  readonly clock: Clock;
   readonly standardProtocol: boolean;
   readonly onTrace: ((event: TraceEvent) => void) | undefined;
   readonly development: boolean;
@@ -158,7 +159,7 @@ export interface ResolvedOptions {
   readonly drainMs: number;
 }
 
-export function resolveOptions(options: TroupeOptions): ResolvedOptions {
+export function resolveOptions(options: TroupeOptions, clock: Clock): ResolvedOptions {
   if (typeof options !== "object" || options === null) throw invalid("createTroupe takes an options object");
   const hookDeadlineMs = positive(options.hookDeadlineMs, 5_000, "hookDeadlineMs");
   const tools = resolveTools(options.tools ?? {});
@@ -184,7 +185,8 @@ export function resolveOptions(options: TroupeOptions): ResolvedOptions {
     ...tools,
     store,
     journal,
-    runtimeId: randomUUID(),
+    clock,
+    runtimeId: clock.uuid(),
     hookDispatch: resolveDispatch(options.hookDispatch),
     config: checkConfig({
       ...DEFAULT_CONFIG,

@@ -1,4 +1,5 @@
 import { MessageChannel } from "node:worker_threads";
+import { type Clock, persist, type Timer } from "../async/index.js";
 import { asTroupeError, TroupeError } from "../kernel/index.js";
 import type { PluginManifest } from "../plugin/index.js";
 import type { PluginWorkerService } from "../session/index.js";
@@ -20,6 +21,7 @@ const MAX_FAILED_STARTS = 5;
 export class PluginWorker {
   readonly index: number;
   readonly #entry: ResolvedPlugin;
+  readonly #clock: Clock;
   readonly #sessionWorkers: () => readonly SessionWorker[];
   #thread: Thread<PluginWorkerService> | undefined;
   /** The thread once its plugin is loaded, until it dies. */
@@ -27,18 +29,21 @@ export class PluginWorker {
   /** Which plugin thread each session worker's thread has a lane to. */
   readonly #connected = new WeakMap<object, object>();
   #manifest: PluginManifest | undefined;
-  #closed = false;
-  /** The pause before a replacement, so that closing need not wait for it. */
-  #pause: { timer: NodeJS.Timeout; wake: () => void } | undefined;
+  readonly #closed = new AbortController();
   #replacing: Promise<void> | undefined;
   readonly #backoff = new Backoff();
   /** What session workers are told of a plugin that was given up, also those that start later. */
   #failed: { readonly plugin: number; readonly code: string; readonly message: string } | undefined;
   restarts = 0;
 
-  constructor(index: number, entry: ResolvedPlugin, sessionWorkers: () => readonly SessionWorker[]) {
+  constructor(
+    index: number,
+    entry: ResolvedPlugin,
+    { clock, sessionWorkers }: { readonly clock: Clock; readonly sessionWorkers: () => readonly SessionWorker[] },
+  ) {
     this.index = index;
     this.#entry = entry;
+    this.#clock = clock;
     this.#sessionWorkers = sessionWorkers;
   }
 
@@ -93,9 +98,7 @@ export class PluginWorker {
   }
 
   async close(): Promise<void> {
-    this.#closed = true;
-    clearTimeout(this.#pause?.timer);
-    this.#pause?.wake();
+    this.#closed.abort();
     await this.#thread?.terminate();
     await this.#replacing;
   }
@@ -103,6 +106,7 @@ export class PluginWorker {
   async #load(): Promise<void> {
     const thread = new Thread<PluginWorkerService>({
       kind: "plugin",
+      clock: this.#clock,
       name: `Plugin worker ${this.index} (${this.#manifest?.id ?? this.#entry.module})`,
       // A plugin gets nothing of the host's environment.
       env: {},
@@ -120,9 +124,9 @@ export class PluginWorker {
     this.#loaded = thread;
     const pulse = this.#watchPulse(thread, beat);
     thread.exited.then(() => {
-      clearInterval(pulse);
+      pulse.cancel();
       this.#loaded = undefined;
-      if (!this.#closed) this.#replacing = this.#replace();
+      if (!this.#closed.signal.aborted) this.#replacing = this.#replace();
     });
   }
 
@@ -130,30 +134,27 @@ export class PluginWorker {
    * A thread whose heartbeat stands still is blocked: it is stopped, and with it only the call it was at is lost. Looks
    * are counted, not time: when this thread was busy itself, the next look finds the beat gone on.
    */
-  #watchPulse(thread: Thread<PluginWorkerService>, beat: Int32Array): NodeJS.Timeout {
+  #watchPulse(thread: Thread<PluginWorkerService>, beat: Int32Array): Timer {
     const looks = Math.max(2, Math.ceil(this.#entry.blockedMs / LOOK_MS));
     let last = Atomics.load(beat, 0);
     let still = 0;
-    const pulse = setInterval(() => {
+    const look = () => {
       const now = Atomics.load(beat, 0);
       still = now === last ? still + 1 : 0;
       last = now;
       if (still >= looks) void thread.terminate();
-    }, LOOK_MS);
-    return pulse.unref();
+    };
+    return this.#clock.interval(LOOK_MS, look).unref();
   }
 
   async #replace(): Promise<void> {
-    for (let failures = 1; ; failures++) {
-      await this.#wait(this.#backoff.pauseAfterDeath(performance.now()));
-      if (this.#closed) return;
-      try {
-        await this.#load();
-        break;
-      } catch (error) {
-        if (this.#closed) return;
-        if (failures >= MAX_FAILED_STARTS) return this.#giveUp(error);
-      }
+    const clock = this.#clock;
+    const { signal } = this.#closed;
+    const pauseMs = () => this.#backoff.pauseAfterDeath(clock.now());
+    try {
+      await persist(() => this.#load(), { clock, attempts: MAX_FAILED_STARTS, pauseMs, signal });
+    } catch (error) {
+      return signal.aborted ? undefined : this.#giveUp(error);
     }
     this.restarts++;
     // A thread that dies from here on has its own replacement under way.
@@ -164,11 +165,5 @@ export class PluginWorker {
     const message = `Plugin ${this.manifest.id} could not be restarted: ${asTroupeError(error, "plugin_failed").message}`;
     this.#failed = { plugin: this.index, code: "plugin_unavailable", message };
     await Promise.allSettled(this.#sessionWorkers().map((worker) => this.connect(worker)));
-  }
-
-  #wait(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      this.#pause = { timer: setTimeout(resolve, ms), wake: resolve };
-    });
   }
 }

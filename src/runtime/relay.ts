@@ -33,7 +33,7 @@ export class Relay {
     create: async ({ from, request }) => {
       const { directory } = this.#runtime;
       this.#runtime.checkOpen();
-      const { sessionId: id = childId(from), usageSource, start, ...making } = request;
+      const { sessionId: id = childId(from, this.#runtime.options.clock), usageSource, start, ...making } = request;
       checkSessionId(id);
       // The session that asks is in the middle of a call and so cannot be closed: it is not waited for.
       const { made } =

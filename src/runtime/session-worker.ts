@@ -82,7 +82,8 @@ export class SessionWorker {
   /** Starts and configures the thread; throws what is wrong with the configuration. */
   async start(): Promise<void> {
     const { options, index } = this.#parts;
-    const thread = new Thread<SessionWorkerService>({ kind: "session", name: `Session worker ${index}` });
+    const { clock } = options;
+    const thread = new Thread<SessionWorkerService>({ kind: "session", name: `Session worker ${index}`, clock });
     this.#thread = thread;
     const { port1: mainPort, port2: workerPort } = new MessageChannel();
     const lane = this.#newLane(mainPort, thread);
@@ -134,6 +135,7 @@ export class SessionWorker {
     });
     const lane = new Lane(port, {
       name: thread.name,
+      clock: this.#parts.options.clock,
       serve: (method, payload, call) =>
         method === "relay" ? this.#parts.relay(payload as RelayCall) : this.#runHostTool(payload as HostToolCall, call),
       onNote: (topic, payload) => {

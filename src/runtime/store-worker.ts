@@ -1,5 +1,5 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort } from "node:worker_threads";
-import { ignore } from "../async/index.js";
+import { type Clock, within } from "../async/index.js";
 import { messageOf, TroupeError } from "../kernel/index.js";
 import {
   acquireStoreLock,
@@ -24,13 +24,21 @@ import { NO_DEADLINE_MS, Thread } from "./threads.js";
 
 const CLOSE_MS = 10_000;
 
+interface StoreWorkerParts {
+  readonly clock: Clock;
+  readonly onLost: (error: TroupeError) => void;
+}
+
 /** The store's thread. It is asked to end, never stopped: a write cut in the middle would take the process with it. */
 export class StoreWorker {
+  readonly #clock: Clock;
   readonly #thread: Thread<StoreService>;
   readonly #lock: StoreLock | undefined;
   #closing = false;
 
-  private constructor(thread: Thread<StoreService>, lock: StoreLock | undefined, onLost: (error: TroupeError) => void) {
+  private constructor({ clock, onLost }: StoreWorkerParts, lock: StoreLock | undefined) {
+    this.#clock = clock;
+    const thread = new Thread<StoreService>({ kind: "store", name: "Store worker", clock });
     this.#thread = thread;
     this.#lock = lock;
     void thread.exited.then(({ error }) => {
@@ -38,9 +46,9 @@ export class StoreWorker {
     });
   }
 
-  static async start(options: StoreOptions, onLost: (error: TroupeError) => void): Promise<StoreWorker> {
-    const lock = "path" in options ? acquireStoreLock(options.path) : undefined;
-    const worker = new StoreWorker(new Thread<StoreService>({ kind: "store", name: "Store worker" }), lock, onLost);
+  static async start(options: StoreOptions, parts: StoreWorkerParts): Promise<StoreWorker> {
+    const lock = "path" in options ? acquireStoreLock(options.path, parts.clock) : undefined;
+    const worker = new StoreWorker(parts, lock);
     try {
       await worker.#thread.caller.to.open(options);
       return worker;
@@ -107,13 +115,8 @@ export class StoreWorker {
 
   async close(): Promise<void> {
     this.#closing = true;
-    let timer: NodeJS.Timeout | undefined;
-    const patience = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, CLOSE_MS);
-    });
     const ended = this.#thread.caller.to.close(undefined, { deadlineMs: CLOSE_MS }).then(() => this.#thread.exited);
-    await Promise.race([ended.catch(ignore), patience]);
-    clearTimeout(timer);
+    await within(this.#clock, CLOSE_MS, ended);
     this.#thread.abandon();
     this.#lock?.release();
   }

@@ -1,4 +1,5 @@
 import { Worker, type WorkerOptions } from "node:worker_threads";
+import { type Clock, within } from "../async/index.js";
 import { TroupeError } from "../kernel/index.js";
 import { Caller, type Service } from "../wire/index.js";
 
@@ -14,6 +15,7 @@ export interface ThreadOptions {
   readonly kind: ThreadKind;
   /** Names the thread in errors: "Session worker 1". */
   readonly name: string;
+  readonly clock: Clock;
   readonly env?: WorkerOptions["env"];
   readonly execArgv?: readonly string[];
   readonly resourceLimits?: WorkerOptions["resourceLimits"];
@@ -34,6 +36,7 @@ export class Thread<S extends Service> {
   readonly caller: Caller<S>;
   /** Resolves when the thread has ended, whatever the cause. Never rejects. */
   readonly exited: Promise<ThreadExit>;
+  readonly #clock: Clock;
   readonly #worker: Worker;
   #error: unknown;
   /** Messages this thread sent to the main thread by Comlink. */
@@ -41,6 +44,7 @@ export class Thread<S extends Service> {
 
   constructor(options: ThreadOptions) {
     this.name = options.name;
+    this.#clock = options.clock;
     // The published layout is the built one: dist/src/runtime beside dist/workers.
     this.#worker = new Worker(new URL(`../../workers/${options.kind}.js`, import.meta.url), {
       name: `troupe:${options.name}`,
@@ -48,7 +52,11 @@ export class Thread<S extends Service> {
       ...(options.execArgv !== undefined && { execArgv: [...options.execArgv] }),
       ...(options.resourceLimits !== undefined && { resourceLimits: options.resourceLimits }),
     });
-    this.caller = new Caller<S>(this.#worker, { name: this.name, deadlineMs: CONTROL_DEADLINE_MS });
+    this.caller = new Caller<S>(this.#worker, {
+      name: this.name,
+      deadlineMs: CONTROL_DEADLINE_MS,
+      clock: options.clock,
+    });
     this.#worker.on("message", () => {
       this.messages++;
     });
@@ -76,12 +84,7 @@ export class Thread<S extends Service> {
    * left behind, unable to keep the process alive.
    */
   async terminate(): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const patience = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, TERMINATE_MS);
-    });
-    await Promise.race([this.#worker.terminate(), patience]);
-    clearTimeout(timer);
+    await within(this.#clock, TERMINATE_MS, this.#worker.terminate());
     this.abandon();
   }
 

@@ -1,4 +1,4 @@
-import { ignore } from "../async/index.js";
+import { ignore, systemClock, within } from "../async/index.js";
 import {
   asTroupeError,
   checkSessionId,
@@ -39,7 +39,7 @@ import { type DeleteOptions, Upkeep } from "./upkeep.js";
  * console.log((await session.turn("Hello")).text);
  */
 export async function createTroupe(options: TroupeOptions = {}): Promise<Troupe> {
-  const troupe = new Troupe(resolveOptions(options));
+  const troupe = new Troupe(resolveOptions(options, systemClock));
   try {
     await troupe.start();
     return troupe;
@@ -290,16 +290,11 @@ export class Troupe implements AsyncDisposable {
    * of the time is for turns that only the workers know of: those that waiting inputs began.
    */
   async #drain(): Promise<number> {
-    const { drainMs } = this.#runtime.options;
+    const { clock, drainMs } = this.#runtime.options;
     const underWay = [...this.#turns.underWay(), ...this.#runtime.directory.moves()];
     if (underWay.length === 0) return drainMs;
-    const started = performance.now();
-    let timer: NodeJS.Timeout | undefined;
-    const enough = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, drainMs);
-    });
-    await Promise.race([Promise.allSettled(underWay), enough]);
-    clearTimeout(timer);
-    return Math.max(0, drainMs - (performance.now() - started));
+    const started = clock.now();
+    await within(clock, drainMs, Promise.allSettled(underWay));
+    return Math.max(0, drainMs - (clock.now() - started));
   }
 }

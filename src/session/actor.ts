@@ -1,4 +1,5 @@
 import { createActor } from "xstate";
+import type { Clock } from "../async/index.js";
 import {
   type Activity,
   type AppendRequest,
@@ -36,6 +37,7 @@ export interface SessionActorOptions {
   readonly onActivity: (activity: Activity) => void;
   /** Something was done, and nothing else is to be. */
   readonly onRest: () => void;
+  readonly clock: Clock;
   /** Parked, closed or failed: the next message needs another actor. Told before anything else can happen. */
   readonly onEnded: () => void;
   /** Runs what no caller can cancel, with a signal that aborts when the runtime closes. */
@@ -45,8 +47,9 @@ export interface SessionActorOptions {
 /** Our own reference to a session's actor; nothing outside this file and the machine's knows XState. */
 export class SessionActor {
   readonly id: string;
-  /** When it last had something to do (`performance.now()`). */
-  restedAt = performance.now();
+  /** When it last had something to do, by the worker's clock. */
+  restedAt: number;
+  readonly #clock: Clock;
   readonly #actor;
   readonly #mailboxLimit: number;
   readonly #onActivity: (activity: Activity) => void;
@@ -62,6 +65,8 @@ export class SessionActor {
   /** `open` makes the session: from the store, or from a fork's snapshot. */
   constructor(id: string, options: SessionActorOptions) {
     this.id = id;
+    this.#clock = options.clock;
+    this.restedAt = options.clock.now();
     this.#mailboxLimit = options.mailboxLimit;
     this.#onActivity = options.onActivity;
     this.#stoppable = options.stoppable;
@@ -259,7 +264,7 @@ export class SessionActor {
 
   /** Behind what is being done now, and what others ask for meanwhile. */
   #takeInputsSoon(): void {
-    setImmediate(() => this.#takeInputs());
+    this.#clock.soon(() => this.#takeInputs());
   }
 
   /** Begins a turn with what waits, unless something else comes first. A turn that fails leaves it waiting. */
@@ -358,7 +363,7 @@ export class SessionActor {
     this.#stay.park = this.#parkers.length > 0 ? "host" : undefined;
     // What was added while it was being stored found nobody idle.
     this.#takeInputsSoon();
-    if (this.#stay.park !== undefined) setImmediate(() => this.#actor.send({ type: "park" }));
+    if (this.#stay.park !== undefined) this.#clock.soon(() => this.#actor.send({ type: "park" }));
   }
 
   /** It finishes what is queued, and nothing more. */

@@ -1,9 +1,7 @@
 import { ignore, onAbort } from "../async/index.js";
 import { completionKeyOf, type ToolCall, type ToolOutput, TroupeError, toolFailure } from "../kernel/index.js";
 import type { PendingTool, TurnFacts } from "../plugin/index.js";
-import { Deadlines } from "../wire/index.js";
-
-const deadlines = new Deadlines();
+import type { Deadlines } from "../wire/index.js";
 
 /** The calls of a step while they run. */
 interface RunningCalls {
@@ -22,6 +20,11 @@ export class Completions {
   readonly #expected = new Set<string>();
   /** Keys whose answer is being kept. */
   readonly #answering = new Set<string>();
+  readonly #deadlines: Deadlines;
+
+  constructor(deadlines: Deadlines) {
+    this.#deadlines = deadlines;
+  }
 
   /** From now on these calls may be answered: whoever a tool told its key may be quicker than the tool. */
   begin(calls: RunningCalls): void {
@@ -52,12 +55,12 @@ export class Completions {
       const end = (output: ToolOutput) => {
         this.#waiting.delete(key);
         this.#ended.set(key, output);
-        if (deadline !== undefined) deadlines.cancel(deadline);
+        if (deadline !== undefined) this.#deadlines.cancel(deadline);
         letGo();
         resolve(output);
       };
       const late = () => end(timeout(toolName, deadlineMs as number, onTimeout === "fail_turn"));
-      const deadline = deadlineMs === undefined ? undefined : deadlines.add(deadlineMs, late);
+      const deadline = deadlineMs === undefined ? undefined : this.#deadlines.add(deadlineMs, late);
       this.#waiting.set(key, { toolName, end });
       if (onCancel !== "wait") letGo = onAbort(signal, () => end(cancelled(toolName)));
     });

@@ -32,7 +32,7 @@ export interface HeapWatchOptions {
   readonly makeRoom: () => void;
   /** The heap is full, and nothing here can be done about it. */
   readonly onFull: (share: number) => void;
-  readonly heap?: Heap;
+  readonly heap: Heap;
 }
 
 /** Looks after which a collection, or saying it, is tried again. */
@@ -53,7 +53,7 @@ export class HeapWatch {
 
   constructor(options: HeapWatchOptions) {
     this.#options = options;
-    this.#heap = options.heap ?? threadHeap;
+    this.#heap = options.heap;
     this.#atFirst = this.#heap.share();
   }
 

@@ -9,7 +9,6 @@ import {
   snapshotFingerprint,
   unknownOperation,
 } from "../plugin/index.js";
-import { recordSince } from "../trace/index.js";
 import type { HookTable, RegisteredHook } from "./hook-table.js";
 import { type HookOptions, type PluginLink, type PluginSlot, revisionOf } from "./plugin-link.js";
 import { type DirectiveSite, type DirectivesAt, readDirectives } from "./read-answers.js";
@@ -50,13 +49,13 @@ export class SessionHooks {
     // Measured here and not by #call: one promise less for each hook, and this is the hot path.
     for (const hook of registered) {
       const link = this.#table.links[hook.index] as PluginLink;
-      const started = performance.now();
+      const started = link.probes.now();
       let answer: unknown;
       try {
         answer = this.#start(hook, facts(link.manifest.id), options);
         if (answer instanceof Promise) answer = await answer;
       } finally {
-        recordSince(link.probes.get(kind), started);
+        link.probes.record(kind, started);
       }
       read(answer, link.manifest.id);
     }
@@ -71,21 +70,20 @@ export class SessionHooks {
 
   /** One hook, measured. */
   #call(hook: RegisteredHook, facts: object, options: HookOptions): unknown {
-    const link = this.#table.links[hook.index] as PluginLink;
-    const histogram = link.probes.get(hook.kind);
-    const started = performance.now();
+    const { probes } = this.#table.links[hook.index] as PluginLink;
+    const started = probes.now();
     let answer: unknown;
     try {
       answer = this.#start(hook, facts, options);
     } catch (error) {
-      recordSince(histogram, started);
+      probes.record(hook.kind, started);
       throw error;
     }
     if (!(answer instanceof Promise)) {
-      recordSince(histogram, started);
+      probes.record(hook.kind, started);
       return answer;
     }
-    return answer.finally(() => recordSince(histogram, started));
+    return answer.finally(() => probes.record(hook.kind, started));
   }
 
   #idOf({ index }: RegisteredHook): string {

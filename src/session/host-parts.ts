@@ -1,3 +1,4 @@
+import type { Clock } from "../async/index.js";
 import { TroupeError } from "../kernel/index.js";
 import { loadModel } from "../model/index.js";
 import { type LoadedPlugin, loadPlugin } from "../plugin/index.js";
@@ -24,6 +25,7 @@ export function checkPluginIds(links: readonly PluginLink[]): void {
 }
 
 interface LinkParts {
+  readonly clock: Clock;
   readonly probe: PhaseProbe;
   readonly host: HostGate;
   readonly development: boolean;
@@ -54,9 +56,12 @@ function inlineLink(
   return new InlineLink({ plugin, deadlineMs, optionalInChildren, ...parts });
 }
 
-export async function loadModels({ model, models }: SessionWorkerSetup): Promise<SessionServices["models"]> {
-  const loaded = new Map([["", await loadModel(model)]]);
-  for (const [name, source] of Object.entries(models)) loaded.set(name, await loadModel(source));
+export async function loadModels(
+  { model, models }: SessionWorkerSetup,
+  clock: Clock,
+): Promise<SessionServices["models"]> {
+  const loaded = new Map([["", await loadModel(model, clock)]]);
+  for (const [name, source] of Object.entries(models)) loaded.set(name, await loadModel(source, clock));
   return loaded;
 }
 

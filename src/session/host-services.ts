@@ -240,7 +240,7 @@ function tasks(method: HostMethod): unknown {
 
 async function complete(session: Session, request: HostCallRequest, args: readonly unknown[]): Promise<unknown> {
   const [asked, source] = args;
-  const { signal = NEVER } = request;
+  const { signal = new AbortController().signal } = request;
   session.spending.check();
   if (typeof source !== "string" || source.trim() === "")
     throw invalid(request.method, "say under which source its usage is to be counted");
@@ -256,7 +256,7 @@ async function complete(session: Session, request: HostCallRequest, args: readon
       turn,
       direct: { source, ...(output !== undefined && { output }) },
     },
-    { signal },
+    { signal, clock: session.services.clock },
   ).catch((error: unknown) => {
     if (signal.aborted) throw aborted(signal);
     const cause = asTroupeError(error, "model_failed");
@@ -293,8 +293,6 @@ function wholeMessages(messages: unknown): readonly Message[] | undefined {
   }
   return messages;
 }
-
-const NEVER = new AbortController().signal;
 
 function names(method: HostMethod, value: unknown): readonly string[] {
   if (Array.isArray(value) && value.every((name) => typeof name === "string")) return value;

@@ -1,16 +1,16 @@
 import { threadId } from "node:worker_threads";
-import { onAbort } from "../async/index.js";
+import { abortWith, type Clock, ignore, loopTurn, onAbort } from "../async/index.js";
 import { aborted, TroupeError, toolIdOf } from "../kernel/index.js";
 import type { OperationSpec, PluginManifest } from "../plugin/index.js";
 import { StoreClient } from "../store/index.js";
 import { type ToolHome, ToolLimits, ToolPool } from "../tools/index.js";
 import { PhaseProbe } from "../trace/index.js";
-import { encode, Lane, type Served } from "../wire/index.js";
+import { Deadlines, encode, Lane, type Served } from "../wire/index.js";
 import { ActiveTurn } from "./active-turns.js";
 import { SessionActor, type SessionActorOptions } from "./actor.js";
 import { NO_EXTRAS } from "./admission.js";
 import { snapshotOf, treeMessage } from "./fork-point.js";
-import { threadHeap } from "./heap.js";
+import type { Heap } from "./heap.js";
 import { checkPluginIds, loadModels, makeLinks, otherTools } from "./host-parts.js";
 import { callHost } from "./host-services.js";
 import { Observations } from "./observations.js";
@@ -47,6 +47,14 @@ import { suspension } from "./suspension.js";
 import { packResult, type TurnReply } from "./turn-reply.js";
 import { WorkerLink } from "./worker-link.js";
 
+/** What a session worker is made of, beside what it is told to be. */
+export interface WorkerParts {
+  readonly toolEntry: URL;
+  readonly clock: Clock;
+  readonly heap: Heap;
+  readonly service: Served<SessionWorkerService>;
+}
+
 /** The sessions of a worker, and what they share. */
 export class SessionHost {
   readonly #services: SessionServices;
@@ -55,7 +63,9 @@ export class SessionHost {
   readonly #lane: Lane;
   readonly #probe: PhaseProbe;
   readonly #pool: ToolPool;
+  readonly #heap: Heap;
   readonly #sessions: Residency;
+  readonly #observations: Observations;
   readonly #turns = new Map<number, ActiveTurn>();
   /** Operations, host services and turns nobody holds, by session: told to stop when the runtime closes. */
   readonly #stops = new Map<AbortController, string>();
@@ -64,19 +74,19 @@ export class SessionHost {
 
   static async create(
     setup: SessionWorkerSetup,
-    { toolEntry, service }: { readonly toolEntry: URL; readonly service: Served<SessionWorkerService> },
+    { toolEntry, clock, heap, service }: WorkerParts,
   ): Promise<SessionHost> {
-    const pool = new ToolPool({ entry: toolEntry, maxThreads: setup.pool.maxThreads });
+    const pool = new ToolPool({ entry: toolEntry, maxThreads: setup.pool.maxThreads, clock });
     try {
       const probe = new PhaseProbe();
-      const models = await loadModels(setup);
+      const models = await loadModels(setup, clock);
       // Plugins can ask for services only once there are sessions, and so a host.
       let host: SessionHost | undefined;
       const gate: HostGate = (call) => (host as SessionHost).#callHost(call);
-      const links = await makeLinks(setup, { probe, host: gate, development: setup.development });
+      const links = await makeLinks(setup, { clock, probe, host: gate, development: setup.development });
       checkPluginIds(links);
       const surfaces = new Surfaces(links, await otherTools(setup, pool), setup.hookDispatch);
-      host = new SessionHost({ setup, pool, probe, models, surfaces, service });
+      host = new SessionHost({ setup, clock, heap, pool, probe, models, surfaces, service });
       return host;
     } catch (error) {
       await pool.close();
@@ -86,20 +96,32 @@ export class SessionHost {
 
   private constructor(parts: {
     readonly setup: SessionWorkerSetup;
+    readonly clock: Clock;
+    readonly heap: Heap;
     readonly pool: ToolPool;
     readonly probe: PhaseProbe;
     readonly models: SessionServices["models"];
     readonly surfaces: Surfaces;
     readonly service: Served<SessionWorkerService>;
   }) {
-    const { setup, surfaces } = parts;
+    const { setup, clock, heap, surfaces } = parts;
     this.#setup = setup;
-    this.#sessions = new Residency(setup.residency, (share) => this.#lane.note("full", share satisfies FullNote));
+    this.#heap = heap;
+    this.#sessions = new Residency(setup.residency, {
+      clock,
+      heap,
+      onFull: (share) => this.#lane.note("full", share satisfies FullNote),
+    });
+    this.#observations = new Observations(
+      (reader, observed) => this.#lane.note("observed", [reader, observed] satisfies ObservedNote),
+      clock,
+    );
     this.#pool = parts.pool;
     this.#probe = parts.probe;
     this.#links = surfaces.links;
     this.#lane = new Lane(setup.mainPort, {
       name: "The main thread",
+      clock,
       serve: (method, payload, call) => {
         if (method === "turn") return this.#turn(payload as TurnCall);
         // Both sides of the lane are typed by SESSION_CALLS.
@@ -108,7 +130,9 @@ export class SessionHost {
       onNote: (topic, payload) => this.#note(topic, payload),
     });
     this.#services = {
-      store: new StoreClient({ ...setup.store, onLost: (error) => this.#storeLost(error) }),
+      clock,
+      deadlines: new Deadlines(clock),
+      store: new StoreClient({ ...setup.store, clock, onLost: (error) => this.#storeLost(error) }),
       models: parts.models,
       prompt: setup.prompt,
       budget: setup.budget,
@@ -292,7 +316,7 @@ export class SessionHost {
     return {
       sessions: resident,
       parked,
-      heapShare: threadHeap.share(),
+      heapShare: this.#heap.share(),
       turns: this.#finished,
       hookMessages,
       histograms: this.#probe.entries(),
@@ -304,19 +328,19 @@ export class SessionHost {
     this.#sessions.close();
     const actors = this.#sessions.actors();
     for (const actor of actors) actor.leave();
-    const hurry = setTimeout(() => {
+    const hurry = this.#services.clock.timeout(drainMs, () => {
       // With a journal a turn is not lost by closing: it goes on when its session is next opened.
       if (!this.#setup.journals) for (const turn of this.#turns.values()) turn.cancel("The runtime is closing.");
       this.#stopAll({ turns: suspension(), others: new TroupeError("closed", "The runtime is closing.") });
-    }, drainMs);
+    });
     await Promise.all(actors.map((actor) => actor.ended()));
-    clearTimeout(hurry);
+    hurry.cancel();
     this.#observations.close();
     await this.#pool.close();
     for (const link of this.#links) link.close();
     this.#services.store.close();
     // Answers to the last turns are still on their way into the lane; it closes behind them, and only then are we done.
-    await new Promise((resolve) => setImmediate(resolve));
+    await loopTurn(this.#services.clock);
     this.#lane.close();
   }
 
@@ -342,6 +366,7 @@ export class SessionHost {
     this.#checkIntake();
     const actor = new SessionActor(sessionId, {
       open,
+      clock: this.#services.clock,
       mailboxLimit: this.#services.mailboxLimit,
       onActivity: (activity) => this.#observations.tell(sessionId, activity),
       onRest: () => this.#sessions.rested(actor),
@@ -367,17 +392,14 @@ export class SessionHost {
     { sessionId, given }: { readonly sessionId: string; readonly given?: AbortSignal | undefined },
     run: (signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
-    // Not AbortSignal.any: what it makes is kept as long as the signals it was made of.
     const stop = new AbortController();
-    const onAbort = () => stop.abort(given?.reason);
-    if (given?.aborted) onAbort();
-    given?.addEventListener("abort", onAbort, { once: true });
+    const letGo = abortWith(stop, given);
     this.#stops.set(stop, sessionId);
     try {
       return await run(stop.signal);
     } finally {
       this.#stops.delete(stop);
-      given?.removeEventListener("abort", onAbort);
+      letGo();
     }
   }
 
@@ -409,10 +431,6 @@ export class SessionHost {
     }
   }
 
-  readonly #observations = new Observations((reader, observed) =>
-    this.#lane.note("observed", [reader, observed] satisfies ObservedNote),
-  );
-
   readonly #hostHome: ToolHome = {
     run: (tool, args, { sessionId, turnId, callId, signal, cancelGraceMs: graceMs }) => {
       const call: HostToolCall = [tool.spec.name, args, { sessionId, turnId, callId }];
@@ -435,5 +453,3 @@ export class SessionHost {
 function busy(sessionId: string): TroupeError {
   return new TroupeError("session_busy", `Session ${sessionId} has a turn running.`, { retryable: true });
 }
-
-function ignore(): void {}

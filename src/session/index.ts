@@ -1,3 +1,4 @@
+export { threadHeap } from "./heap.js";
 export { joinEvents, type ObservationGap, type Observed, type ObservedEvent } from "./observed.js";
 export type { PluginWorkerService } from "./plugin-protocol.js";
 export { servePlugin } from "./plugin-thread.js";

@@ -1,4 +1,4 @@
-import { ignore, onAbort, untilAborted } from "../async/index.js";
+import { type Clock, ignore, onAbort, untilAborted } from "../async/index.js";
 import { aborted, asTroupeError, TroupeError } from "../kernel/index.js";
 import type { Contributions, LoadedPlugin, PluginManifest, Protocol, ToolContext } from "../plugin/index.js";
 import { runHere } from "../tools/index.js";
@@ -17,6 +17,7 @@ import {
 } from "./plugin-link.js";
 
 export interface InlineLinkOptions {
+  readonly clock: Clock;
   readonly plugin: LoadedPlugin;
   readonly deadlineMs: number;
   readonly probe: PhaseProbe;
@@ -40,12 +41,13 @@ export class InlineLink implements PluginLink {
   readonly probes: HookProbes;
   readonly optionalInChildren: boolean;
   readonly #options: InlineLinkOptions;
-  readonly #deadlines = new Deadlines();
+  readonly #deadlines: Deadlines;
   readonly #instances = new Map<string, PluginInstance>();
 
   constructor(options: InlineLinkOptions) {
     this.manifest = options.plugin.manifest;
-    this.probes = new HookProbes(this.manifest.id, options.probe);
+    this.probes = new HookProbes(this.manifest.id, options);
+    this.#deadlines = new Deadlines(options.clock);
     this.optionalInChildren = options.optionalInChildren;
     this.#options = options;
   }

@@ -1,4 +1,4 @@
-import { ignore } from "../async/index.js";
+import { type Clock, ignore } from "../async/index.js";
 import { type JournalRow, type Json, replayMismatch } from "../kernel/index.js";
 import type { TurnFacts } from "../plugin/index.js";
 import { sealEnvelope } from "../store/index.js";
@@ -59,6 +59,7 @@ export const NO_JOURNAL: TurnJournal = {
 };
 
 export interface StoredJournalParts extends Pick<TurnFacts, "sessionId" | "turnId"> {
+  readonly clock: Clock;
   readonly write: JournalWriter;
   readonly hooks: SessionHooks;
   readonly unfinished: UnfinishedTurn | undefined;
@@ -87,7 +88,7 @@ export class StoredJournal implements TurnJournal {
   async resume(n: number, past: () => void): Promise<void> {
     await this.#record(`${RESUMED}:${n}`, null, null);
     this.#note = (what) => this.#put(`${what}:${n}`, null, null);
-    this.#trial = new Trial({ note: this.#note, past });
+    this.#trial = new Trial({ clock: this.#parts.clock, note: this.#note, past });
   }
 
   waits(): void {

@@ -1,4 +1,4 @@
-import { setImmediate as loopTurn } from "node:timers/promises";
+import { type Clock, loopTurn } from "../async/index.js";
 import {
   type Activity,
   type AttemptRecord,
@@ -25,6 +25,7 @@ import { StreamPump } from "./stream.js";
 
 /** One call of the model in a turn, with everything it passes through on its way to the history. */
 export interface ModelCall {
+  readonly clock: Clock;
   readonly model: Model;
   readonly request: ModelRequest;
   /** Where the attachments of the conversation are, when it has any. */
@@ -143,7 +144,7 @@ function keepPartial(attempts: AttemptRecord[], { response }: StreamPump): void 
 }
 
 async function stream(
-  { model, request, facts, emit, signal: turn }: ModelCall,
+  { clock, model, request, facts, emit, signal: turn }: ModelCall,
   { pump, log, stop }: { readonly pump: StreamPump; readonly log: CallLog; readonly stop: AbortSignal | undefined },
 ): Promise<{ response: ModelResponse; aborted: boolean }> {
   const { step, turnId } = facts;
@@ -151,6 +152,7 @@ async function stream(
   try {
     const events = streamWithRetry(model, request, {
       signal,
+      clock,
       onRetry: ({ attempt, delayMs, error: { code } }) =>
         emit({ type: "model_retry", modelCallId: modelCallIdOf(turnId, step), step, attempt, code, delayMs }),
       onAttempt: (attempt) => log.attempts.push(attempt),
@@ -163,7 +165,7 @@ async function stream(
       pump.push(event);
       if (++burst < BURST) continue;
       burst = 0;
-      await loopTurn();
+      await loopTurn(clock);
       if (signal.aborted) throw aborted(signal);
     }
     await pump.drain();

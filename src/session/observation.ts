@@ -1,4 +1,4 @@
-import { randomBytes } from "node:crypto";
+import type { Clock } from "../async/index.js";
 import { ActivityBuffer, TroupeError } from "../kernel/index.js";
 import { joinEvents, type ObservationGap, type Observed, type ObservedEvent } from "./observed.js";
 
@@ -12,7 +12,7 @@ const KEPT = 2_048;
 export class Observation {
   readonly #sessionId: string;
   /** Another one for every life: places of different lives cannot be mixed up. */
-  readonly #incarnation = randomBytes(6).toString("base64url");
+  readonly #incarnation: string;
   /** Neighbouring deltas that nobody has seen are kept as one: how text was cut means nothing. */
   readonly #events = new ActivityBuffer<{ readonly position: number; readonly event: ObservedEvent }>({
     join: (last, { position, event }) => {
@@ -26,8 +26,9 @@ export class Observation {
   #told = 0;
   readonly #readers = new Set<(observed: Observed) => void>();
 
-  constructor(sessionId: string) {
+  constructor(sessionId: string, clock: Clock) {
     this.#sessionId = sessionId;
+    this.#incarnation = clock.randomBytes(6).toString("base64url");
   }
 
   get readers(): number {

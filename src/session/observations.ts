@@ -1,3 +1,4 @@
+import type { Clock, Timer } from "../async/index.js";
 import type { Activity } from "../kernel/index.js";
 import { Observation } from "./observation.js";
 import type { Observed } from "./observed.js";
@@ -10,23 +11,25 @@ interface Watched {
   readonly leave: Map<number, () => void>;
   /** The turn that is running, as its activities say. */
   turnId: string;
-  forget: NodeJS.Timeout | undefined;
+  forget: Timer | undefined;
 }
 
 /** The sessions of a worker that somebody watches. A session nobody has watched costs one look-up per activity. */
 export class Observations {
   readonly #watched = new Map<string, Watched>();
+  readonly #clock: Clock;
   readonly #send: (reader: number, observed: Observed) => void;
 
-  constructor(send: (reader: number, observed: Observed) => void) {
+  constructor(send: (reader: number, observed: Observed) => void, clock: Clock) {
     this.#send = send;
+    this.#clock = clock;
   }
 
   /** Lets a reader in behind its cursor, and says where it is then; a reader that was there goes on from the new one. */
   observe(sessionId: string, reader: number, cursor: string | undefined): string {
     const known = this.#watched.get(sessionId);
     const watched = known ?? {
-      observation: new Observation(sessionId),
+      observation: new Observation(sessionId, this.#clock),
       leave: new Map(),
       turnId: "",
       forget: undefined,
@@ -37,7 +40,7 @@ export class Observations {
       watched.observation.subscribe(cursor, (observed) => this.#send(reader, observed)),
     );
     this.#watched.set(sessionId, watched);
-    clearTimeout(watched.forget);
+    watched.forget?.cancel();
     return watched.observation.cursor;
   }
 
@@ -46,8 +49,7 @@ export class Observations {
     watched?.leave.get(reader)?.();
     watched?.leave.delete(reader);
     if (watched === undefined || watched.leave.size > 0) return;
-    watched.forget = setTimeout(() => this.#watched.delete(sessionId), KEPT_MS);
-    watched.forget.unref();
+    watched.forget = this.#clock.timeout(KEPT_MS, () => this.#watched.delete(sessionId)).unref();
   }
 
   /** Something happened in a session's turn. */
@@ -63,7 +65,7 @@ export class Observations {
   }
 
   close(): void {
-    for (const { forget } of this.#watched.values()) clearTimeout(forget);
+    for (const { forget } of this.#watched.values()) forget?.cancel();
     this.#watched.clear();
   }
 }

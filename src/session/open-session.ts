@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import {
   type Authority,
@@ -133,7 +132,7 @@ async function planChild(services: SessionServices, id: string, snapshot: Sessio
     ...(counted !== undefined && { messageCount: counted + messages.filter(isConversation).length }),
     usage: NO_USAGE,
     components,
-    operation: `create:${createdBy}:${randomUUID()}`,
+    operation: `create:${createdBy}:${services.clock.uuid()}`,
     ...(relation === "child" && { parent: { sessionId: createdBy, leaf } }),
   };
   return { head, bytes, segment: nodes.length === 0 ? undefined : { id: first, bytes: encode(segment) } };
@@ -325,7 +324,12 @@ async function openSlot(
         fresh: head === undefined,
       }
     : undefined;
-  const slot = new PluginSlot(id, { component: pluginComponent(manifest.id), captured, init });
+  const slot = new PluginSlot(id, {
+    number: services.surfaces.nextSlot(),
+    component: pluginComponent(manifest.id),
+    captured,
+    init,
+  });
   slot.stateful = manifest.stateful;
   return slot;
 }

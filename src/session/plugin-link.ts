@@ -1,13 +1,19 @@
 import type { RecordableHistogram } from "node:perf_hooks";
+import type { Clock } from "../async/index.js";
 import { TroupeError } from "../kernel/index.js";
 import type { Contributions, HookKind, HostInterface, HostMethod, PluginManifest, Protocol } from "../plugin/index.js";
 import type { HomeContext } from "../tools/index.js";
-import { hookPhase, type PhaseProbe } from "../trace/index.js";
+import { hookPhase, type PhaseProbe, recordMs } from "../trace/index.js";
 import { contentHash } from "../wire/index.js";
 import { describeCaptured } from "./plugin-instance.js";
 import type { Captured, InstanceInit } from "./plugin-protocol.js";
 
-let nextSlot = 1;
+interface PluginSlotParts {
+  readonly number: number;
+  readonly component?: string;
+  readonly captured?: Uint8Array | undefined;
+  readonly init?: InstanceInit | undefined;
+}
 
 /**
  * A session's share of one plugin: what was captured last and whether the plugin may have changed it since. Captured
@@ -17,8 +23,8 @@ export class PluginSlot {
   readonly sessionId: string;
   /** Of the component that keeps the state. */
   readonly name: string;
-  /** Names this slot on the hook lane; never given twice in a thread. */
-  readonly number = nextSlot++;
+  /** Names this slot on the hook lane; never given twice on a worker. */
+  readonly number: number;
   /** For a plugin that registers. */
   readonly init: InstanceInit | undefined;
   /** The plugin keeps something for this session. One that registers says so when it has. */
@@ -32,15 +38,9 @@ export class PluginSlot {
   #captured: Uint8Array | undefined;
   #dirty = false;
 
-  constructor(
-    sessionId: string,
-    {
-      component = "",
-      captured,
-      init,
-    }: { component?: string; captured?: Uint8Array | undefined; init?: InstanceInit | undefined } = {},
-  ) {
+  constructor(sessionId: string, { number, component = "", captured, init }: PluginSlotParts) {
     this.sessionId = sessionId;
+    this.number = number;
     this.name = component;
     this.init = init;
     this.#captured = captured;
@@ -139,14 +139,25 @@ export interface PluginLink {
 export class HookProbes {
   readonly #pluginId: string;
   readonly #probe: PhaseProbe;
+  readonly #clock: Clock;
   readonly #byKind = new Map<HookKind, RecordableHistogram>();
 
-  constructor(pluginId: string, probe: PhaseProbe) {
+  constructor(pluginId: string, { probe, clock }: { readonly probe: PhaseProbe; readonly clock: Clock }) {
     this.#pluginId = pluginId;
     this.#probe = probe;
+    this.#clock = clock;
   }
 
-  get(kind: HookKind): RecordableHistogram {
+  now(): number {
+    return this.#clock.now();
+  }
+
+  /** Counts a call that began at `started`. */
+  record(kind: HookKind, started: number): void {
+    recordMs(this.#of(kind), this.#clock.now() - started);
+  }
+
+  #of(kind: HookKind): RecordableHistogram {
     let histogram = this.#byKind.get(kind);
     if (histogram === undefined) {
       histogram = this.#probe.phase(hookPhase(kind, this.#pluginId));

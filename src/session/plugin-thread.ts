@@ -1,4 +1,5 @@
 import type { MessagePort } from "node:worker_threads";
+import type { Clock } from "../async/index.js";
 import { asTroupeError, TroupeError } from "../kernel/index.js";
 import { type LoadedPlugin, loadPlugin, pluginInvalid } from "../plugin/index.js";
 import { runHere } from "../tools/index.js";
@@ -24,7 +25,7 @@ import {
 const BEAT_MS = 50;
 
 /** The plugin's side: one plugin module, one instance per session, a lane to every session worker. */
-export function servePlugin(parentPort: MessagePort): void {
+export function servePlugin(parentPort: MessagePort, clock: Clock): void {
   let plugin: LoadedPlugin | undefined;
   let development = false;
   const service: PluginWorkerService = {
@@ -35,12 +36,12 @@ export function servePlugin(parentPort: MessagePort): void {
         throw pluginInvalid(module, 'it has a protocol, which is part of every turn. Give it the tier "inline"');
       }
       // A thread whose event loop is blocked does not count on; that is how it is found.
-      setInterval(() => Atomics.add(beat, 0, 1), BEAT_MS);
+      clock.interval(BEAT_MS, () => Atomics.add(beat, 0, 1));
       return plugin.manifest;
     },
     attach(lane) {
       if (plugin === undefined) throw new TroupeError("plugin_not_loaded", "This thread has no plugin yet.");
-      openHookLane(plugin, lane, development);
+      openHookLane(plugin, lane, { development, clock });
     },
   };
   serve(parentPort, service satisfies Service);
@@ -56,9 +57,9 @@ function tryCapture(instance: PluginInstance, mode: CaptureMode): Captured | und
 }
 
 /** Host services across the thread: the session worker knows the call and so what it was granted. */
-function hostAccess({ hostPort, name }: Parameters<PluginWorkerService["attach"]>[0]): HostAccess {
+function hostAccess({ hostPort, name }: Parameters<PluginWorkerService["attach"]>[0], clock: Clock): HostAccess {
   // No deadline of its own: the call it is made in has one.
-  const caller = new Caller<HostService>(hostPort, { name, deadlineMs: Number.POSITIVE_INFINITY });
+  const caller = new Caller<HostService>(hostPort, { name, clock, deadlineMs: Number.POSITIVE_INFINITY });
   hostPort.on("close", () => caller.lose());
   hostPort.on("messageerror", (error) => caller.lose(error));
   return {
@@ -70,10 +71,10 @@ function hostAccess({ hostPort, name }: Parameters<PluginWorkerService["attach"]
 function openHookLane(
   plugin: LoadedPlugin,
   lane: Parameters<PluginWorkerService["attach"]>[0],
-  development: boolean,
+  { development, clock }: { readonly development: boolean; readonly clock: Clock },
 ): void {
   const { id } = plugin.manifest;
-  const host = hostAccess(lane);
+  const host = hostAccess(lane, clock);
   /** By the session's number. One whose state could not be made or restored fails each of its calls with the reason. */
   const sessions = new Map<number, OpenSession>();
 
@@ -119,6 +120,7 @@ function openHookLane(
 
   new Lane(lane.port, {
     name: lane.name,
+    clock,
     stage: lane.stage,
     methods: HOOK_LANE_METHODS,
     serve(method, payload, call) {

@@ -1,5 +1,6 @@
+import type { Clock, Timer } from "../async/index.js";
 import type { SessionActor } from "./actor.js";
-import { HeapWatch, threadHeap } from "./heap.js";
+import { type Heap, HeapWatch } from "./heap.js";
 import { NO_PLUGIN_OPTIONS, type Remnant, type ResidencyLimits } from "./protocol.js";
 import type { Session } from "./session.js";
 
@@ -10,6 +11,13 @@ const SWEEP_MS = { least: 20, most: 5_000 };
 /** Of the sessions in memory, how many are parked at once when memory is short. */
 const PRESSED_SHARE = 4;
 
+export interface ResidencyParts {
+  readonly clock: Clock;
+  readonly heap: Heap;
+  /** The heap stays full whatever is parked. */
+  readonly onFull: (share: number) => void;
+}
+
 /**
  * Which sessions of a worker are in memory, the longest idle first, and when one leaves it. A session leaves by itself
  * only: what its actor is asked to do here it does when nobody needs it.
@@ -18,20 +26,22 @@ export class Residency {
   readonly #limits: ResidencyLimits;
   readonly #resident = new Map<string, SessionActor>();
   readonly #parked = new Map<string, Remnant>();
-  readonly #sweep: NodeJS.Timeout | undefined;
-  readonly #heap: HeapWatch;
+  readonly #sweep: Timer | undefined;
+  readonly #clock: Clock;
+  readonly #heap: Heap;
+  readonly #watch: HeapWatch;
   #roomWanted = false;
 
-  /** `onFull`: the heap stays full whatever is parked. */
-  constructor(limits: ResidencyLimits, onFull: (share: number) => void) {
+  constructor(limits: ResidencyLimits, { clock, heap, onFull }: ResidencyParts) {
     this.#limits = limits;
+    this.#clock = clock;
+    this.#heap = heap;
     const makeRoom = () => this.#park(this.#resident.size);
-    this.#heap = new HeapWatch({ limit: limits.recycleHeapShare, makeRoom, onFull });
+    this.#watch = new HeapWatch({ heap, limit: limits.recycleHeapShare, makeRoom, onFull });
     const watches = limits.heapShare < 1 || limits.recycleHeapShare !== null;
     if (!Number.isFinite(limits.parkAfterMs) && !watches) return;
     const every = Math.min(Math.max(limits.parkAfterMs / 4, SWEEP_MS.least), SWEEP_MS.most);
-    this.#sweep = setInterval(() => this.#parkIdle(), every);
-    this.#sweep.unref();
+    this.#sweep = clock.interval(every, () => this.#parkIdle()).unref();
   }
 
   get(sessionId: string): SessionActor | undefined {
@@ -73,7 +83,7 @@ export class Residency {
   /** A session has nothing to do. */
   rested(actor: SessionActor): void {
     if (this.#resident.get(actor.id) !== actor) return;
-    actor.restedAt = performance.now();
+    actor.restedAt = this.#clock.now();
     if (this.#limits.parkAfterMs === 0) {
       actor.park();
       return;
@@ -84,14 +94,14 @@ export class Residency {
   }
 
   close(): void {
-    clearInterval(this.#sweep);
+    this.#sweep?.cancel();
   }
 
   /** When what is being done now is done: by then somebody who was busy may be idle. */
   #makeRoomSoon(): void {
     if (this.#roomWanted) return;
     this.#roomWanted = true;
-    setImmediate(() => {
+    this.#clock.soon(() => {
       this.#roomWanted = false;
       this.#park(this.#resident.size - this.#limits.maxResident);
     });
@@ -99,10 +109,10 @@ export class Residency {
 
   #parkIdle(): void {
     const { parkAfterMs, heapShare } = this.#limits;
-    const since = performance.now() - parkAfterMs;
+    const since = this.#clock.now() - parkAfterMs;
     for (const actor of this.#resident.values()) if (actor.restedAt <= since && actor.state === "idle") actor.park();
-    if (threadHeap.share() > heapShare) this.#park(Math.ceil(this.#resident.size / PRESSED_SHARE));
-    void this.#heap.look();
+    if (this.#heap.share() > heapShare) this.#park(Math.ceil(this.#resident.size / PRESSED_SHARE));
+    void this.#watch.look();
   }
 
   #park(count: number): void {

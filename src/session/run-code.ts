@@ -1,4 +1,4 @@
-import { untilAborted } from "../async/index.js";
+import { type Clock, untilAborted } from "../async/index.js";
 import {
   asTroupeError,
   type CodeResult,
@@ -17,6 +17,7 @@ import type { ToolBatchResult } from "./tool-calls.js";
 export interface CodeRun {
   readonly executor: CodeExecutor | undefined;
   /** Whose executor it is. */
+  readonly clock: Clock;
   readonly pluginId: string;
   readonly request: ExecRequest;
   readonly context: Omit<ExecutionContext, "callTool">;
@@ -30,7 +31,7 @@ export interface CodeRun {
  * the turn, or a tool hook that aborts it, ends the code whether it listens or not.
  */
 export async function runCode(run: CodeRun): Promise<{ result: CodeResult; directives: TurnDirectives }> {
-  const started = performance.now();
+  const started = run.clock.now();
   const stop = new AbortController();
   const signal = AbortSignal.any([run.context.signal, stop.signal]);
   const batches: Promise<ToolBatchResult>[] = [];
@@ -54,7 +55,7 @@ export async function runCode(run: CodeRun): Promise<{ result: CodeResult; direc
   const answer = await execute(run, { ...run.context, signal, callTool });
   ended = true;
   const results = await Promise.all(batches);
-  const { observations = [], error, terminalFinish, durationMs = performance.now() - started } = answer;
+  const { observations = [], error, terminalFinish, durationMs = run.clock.now() - started } = answer;
   return {
     result: {
       observations,

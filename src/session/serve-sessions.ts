@@ -1,14 +1,14 @@
 import { type MessagePort, threadId } from "node:worker_threads";
 import { TroupeError } from "../kernel/index.js";
 import { decode, moving, type Served, serve } from "../wire/index.js";
-import { SessionHost } from "./host.js";
+import { SessionHost, type WorkerParts } from "./host.js";
 import { serveHostCall } from "./host-services.js";
 import type { SessionSurface, SessionWorkerService } from "./protocol.js";
 import type { Session } from "./session.js";
 import { cancelInput } from "./session-intake.js";
 
 /** The session worker's side of everything the main thread asks of it. */
-export function serveSessions(parentPort: MessagePort, options: { readonly toolEntry: URL }): void {
+export function serveSessions(parentPort: MessagePort, parts: Omit<WorkerParts, "service">): void {
   let host: SessionHost | undefined;
   const configured = (): SessionHost => {
     if (host === undefined)
@@ -17,7 +17,7 @@ export function serveSessions(parentPort: MessagePort, options: { readonly toolE
   };
   const service = {
     async configure(setup) {
-      host = await SessionHost.create(setup, { toolEntry: options.toolEntry, service });
+      host = await SessionHost.create(setup, { ...parts, service });
       return { threadId, inline: host.inlineManifests };
     },
     attachPlugin: (lane) => configured().workerLink(lane.plugin)?.attach(lane),

@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import type { Part, PendingInput } from "../kernel/index.js";
 import { attachedTo, storedParts } from "./blobs.js";
 import { COMPONENT } from "./components.js";
@@ -31,7 +30,7 @@ async function addParts(
   const waitsFor: PendingInput["waitsFor"] =
     boundary === undefined || turnId === undefined ? { kind: "next_turn" } : { kind: "active_turn", turnId, boundary };
   const input = inputs.add({
-    id: randomUUID(),
+    id: session.services.clock.uuid(),
     text,
     waitsFor,
     ...(parts !== undefined && { parts }),

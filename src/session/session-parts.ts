@@ -1,3 +1,4 @@
+import type { Clock } from "../async/index.js";
 import type {
   AppendNode,
   Authority,
@@ -16,6 +17,7 @@ import type {
 import type { Model } from "../model/index.js";
 import type { StoreClient } from "../store/index.js";
 import type { SessionTools, ToolHomes, ToolLimits } from "../tools/index.js";
+import type { Deadlines } from "../wire/index.js";
 import type { HostRelay, TraceSink } from "./host-relay.js";
 import type { HostGate, PluginSlot } from "./plugin-link.js";
 import type { SessionPluginOptions } from "./protocol.js";
@@ -28,6 +30,9 @@ import type { TurnKey } from "./turn-keys.js";
 
 /** What every session of a worker shares. */
 export interface SessionServices {
+  readonly clock: Clock;
+  /** Of every call that waits for somebody outside the worker. */
+  readonly deadlines: Deadlines;
   readonly store: StoreClient;
   /** The host's models by name; what it gave as `model` is under "". */
   readonly models: ReadonlyMap<string, Model>;

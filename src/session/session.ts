@@ -61,7 +61,7 @@ export class Session {
   readonly blobs: Blobs;
   readonly spending: Spending;
   /** Tool calls whose answer comes from outside. */
-  readonly completions = new Completions();
+  readonly completions: Completions;
   /** Tokens the last model call read. */
   promptTokens: number | null = null;
   /** Sessions this one's plugins made: it may see them, whatever their relation. */
@@ -81,6 +81,7 @@ export class Session {
     this.id = parts.id;
     this.life = new SessionLife(parts.chart);
     this.services = parts.services;
+    this.completions = new Completions(parts.services.deadlines);
     this.surface = parts.surface;
     this.hooks = new SessionHooks(parts.surface.table, parts.slots);
     this.tools = parts.tools;
@@ -94,6 +95,7 @@ export class Session {
     this.blobs = new Blobs(store);
     this.stored = new StoredSession({
       id: parts.id,
+      clock: parts.services.clock,
       store,
       head: parts.head,
       blobs: this.blobs,

@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import type { Clock } from "../async/index.js";
 import {
   addLedgers,
   type Commit,
@@ -21,6 +21,7 @@ import { UnwrittenUsage } from "./unwritten-usage.js";
 
 export interface StoredParts {
   readonly id: string;
+  readonly clock: Clock;
   readonly store: StoreClient;
   readonly head: Head | undefined;
   readonly blobs: Blobs;
@@ -176,7 +177,7 @@ export class StoredSession {
     const planned = plan(previous, revision);
     if (planned === undefined) return previous as Head;
     const { segment, head: changes, clearsJournal = false, spent = [], adopted } = planned;
-    const { exactOperation = `${planned.operation}:${randomUUID()}` } = planned;
+    const { exactOperation = `${planned.operation}:${this.#parts.clock.uuid()}` } = planned;
     const components = this.changes();
     const attached = blobs.encode();
     const usage = this.usage.encode();

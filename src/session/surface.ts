@@ -22,6 +22,7 @@ export class Surfaces {
   readonly #tools: readonly RegisteredTool[];
   readonly #dispatch: HookDispatch;
   readonly #kept = new Map<string, Surface>();
+  #slots = 0;
 
   /** `tools`: those that are not of plugins. */
   constructor(links: readonly PluginLink[], tools: readonly RegisteredTool[], dispatch: HookDispatch) {
@@ -44,6 +45,11 @@ export class Surfaces {
       this.#kept.set(key, surface);
     }
     return surface;
+  }
+
+  /** A number for a slot, of whichever plugin. */
+  nextSlot(): number {
+    return ++this.#slots;
   }
 
   #build(contributions: readonly Contributions[]): Surface {

@@ -1,4 +1,4 @@
-import { deferred, ignore, untilAborted } from "../async/index.js";
+import { type Clock, deferred, ignore, type Timer, untilAborted } from "../async/index.js";
 
 /** How long a suspect has to show what it is. What kills a worker does so as soon as it is done again. */
 const ALONE_MS = 2_000;
@@ -26,6 +26,14 @@ export class Suspects {
 /** How a turn came through its trial: it waits for somebody, or it has simply gone on for so long. */
 export type Passed = "waits" | "lasted";
 
+interface TrialParts {
+  readonly clock: Clock;
+  /** Writes down how it was passed. */
+  readonly note: (passed: Passed) => Promise<unknown>;
+  /** Lets the next suspect begin. */
+  readonly past: () => void;
+}
+
 /**
  * The time from when a turn is taken up again until it has done something new, has ended, waits for somebody outside or
  * has lasted. A worker that dies before that counts against the turn, and later it does not.
@@ -33,27 +41,27 @@ export type Passed = "waits" | "lasted";
 export class Trial {
   readonly #note: (passed: Passed) => Promise<unknown>;
   readonly #past: () => void;
-  readonly #timer: NodeJS.Timeout;
+  readonly #timer: Timer;
   #over = false;
 
-  constructor({ note, past }: { readonly note: (passed: Passed) => Promise<unknown>; readonly past: () => void }) {
+  constructor({ clock, note, past }: TrialParts) {
     this.#note = note;
     this.#past = past;
-    this.#timer = setTimeout(() => this.pass("lasted"), ALONE_MS);
+    this.#timer = clock.timeout(ALONE_MS, () => this.pass("lasted"));
   }
 
   pass(passed: Passed): void {
     // The next suspect begins when this one's good name is written down.
     if (!this.#over) void this.#note(passed).then(this.#past, this.#past);
     this.#over = true;
-    clearTimeout(this.#timer);
+    this.#timer.cancel();
   }
 
   /** It has something to show, or has ended. */
   end(): void {
     if (this.#over) return;
     this.#over = true;
-    clearTimeout(this.#timer);
+    this.#timer.cancel();
     this.#past();
   }
 }

@@ -1,5 +1,4 @@
-import { setTimeout as sleep } from "node:timers/promises";
-import { ignore } from "../async/index.js";
+import { ignore, sleep } from "../async/index.js";
 import {
   type Activity,
   answerKeyOf,
@@ -49,15 +48,16 @@ export class ToolAttempts {
 
   /** Makes the call, and again when its tool's policy says so; every attempt is reviewed. An answer that comes later ends the ladder. */
   async run(call: ToolCall, review: Review): Promise<ToolOutput> {
-    const { emit, catalog } = this.#batch;
+    const { emit, catalog, session } = this.#batch;
+    const { clock } = session.services;
     const retry = catalog.get(call.toolName)?.retry;
     for (let attempt = 1; ; attempt++) {
-      const started = performance.now();
+      const started = clock.now();
       const { ran, output, pending, at } = await this.#executeOnce(call, attempt);
       // A call that never got to its tool has no result to review.
       if (!ran) return output;
       const answer = pending === undefined ? this.#withFrame(output) : await this.#answered(call, pending, at);
-      const reviewed = await review(answer, performance.now() - started);
+      const reviewed = await review(answer, clock.now() - started);
       const delayMs =
         pending === undefined && !this.#signal.aborted ? delayBeforeRetry(retry, attempt, reviewed) : undefined;
       if (delayMs === undefined || reviewed.status !== "failure") return exhaustedRetries(retry, attempt, reviewed);
@@ -92,28 +92,29 @@ export class ToolAttempts {
 
   /** A pause that was begun before a crash ends when it would have. */
   async #sleep({ callId }: ToolCall, attempt: number, delayMs: number): Promise<void> {
-    const { journal } = this.#batch;
+    const { journal, session } = this.#batch;
+    const { clock } = session.services;
     const begun = await journal.once<number, null>({
       key: `${this.#keyOf(callId, attempt)}:sleep`,
       envelope: () => delayMs,
-      run: () => Date.now(),
+      run: () => clock.wallNow(),
       keep: () => null,
       found: (_, at) => at,
     });
     journal.waits();
     const due = begun + delayMs;
     // A timer counts from when the event loop last looked at the clock, and so may be early.
-    for (let leftMs = due - Date.now(); leftMs > 0 && !this.#signal.aborted; leftMs = due - Date.now())
-      await sleep(leftMs, undefined, { signal: this.#signal }).catch(ignore);
+    for (let leftMs = due - clock.wallNow(); leftMs > 0 && !this.#signal.aborted; leftMs = due - clock.wallNow())
+      await sleep(clock, leftMs, { signal: this.#signal }).catch(ignore);
   }
 
   async #execute(call: ToolCall): Promise<ToolExecution> {
     const { session, facts, catalog } = this.#batch;
     const { sessionId, turnId } = facts;
-    const { homes, limits } = session.services;
+    const { homes, limits, deadlines } = session.services;
     const signal = this.#signal;
     const run = () =>
-      executeTool({ registry: catalog, homes, call, hidden: NOTHING_HIDDEN, sessionId, turnId, signal });
+      executeTool({ registry: catalog, homes, deadlines, call, hidden: NOTHING_HIDDEN, sessionId, turnId, signal });
     const tool = catalog.get(call.toolName);
     if (tool?.maxConcurrent === undefined) return run();
     try {
@@ -148,7 +149,7 @@ export class ToolAttempts {
     const pending =
       deadlineMs === undefined || at === undefined
         ? given
-        : { ...given, deadlineMs: Math.max(1, at + deadlineMs - Date.now()) };
+        : { ...given, deadlineMs: Math.max(1, at + deadlineMs - session.services.clock.wallNow()) };
     const answer = session.completions.wait(key, { toolName, pending, signal: this.#signal });
     journal.waits();
     emit({ type: "tool_call_pending", callId, toolName, key, announcement });

@@ -100,11 +100,12 @@ class BatchRun {
 
   async #finish({ call, decided }: Prepared): Promise<ToolRecord> {
     const { session, emit } = this.#batch;
-    const started = performance.now();
+    const { clock } = session.services;
+    const started = clock.now();
     let output = decided;
     if (output === undefined && this.#aborted) output = CANCELLED;
     output ??= await this.#attempts.run(call, (ran, durationMs) => this.#review(call, ran, durationMs));
-    const durationMs = performance.now() - started;
+    const durationMs = clock.now() - started;
     emit({ type: "tool_call_finished", callId: call.callId, toolName: call.toolName, output, durationMs });
     const record: ToolRecord = { ...call, output, durationMs, completed: this.#completed++ };
     if (!session.hooks.has("tool_result_projector", call.toolName)) return record;

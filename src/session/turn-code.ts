@@ -16,6 +16,7 @@ export async function runTurnCode(
   const pluginId = protocol.ownerOf("codeExecutor");
   const execute = () =>
     runCode({
+      clock: scope.session.services.clock,
       executor: protocol.codeExecutor,
       pluginId,
       request: { language, code, acceptFinish: true },

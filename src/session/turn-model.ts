@@ -39,6 +39,7 @@ export class TurnModel {
     const { messages: history, system } = this.#scope.context;
     this.#scope.context.use(catalog);
     const outcome = await callModel({
+      clock: this.#scope.session.services.clock,
       model: this.#model,
       request: {
         sessionId,

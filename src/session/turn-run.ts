@@ -108,6 +108,7 @@ class TurnRun implements RunningTurn, TurnScope {
     this.journal = session.services.journals
       ? new StoredJournal({
           ...this.facts,
+          clock: session.services.clock,
           write: (entry) => session.stored.record(entry),
           hooks: session.hooks,
           unfinished,

@@ -23,7 +23,7 @@ import type { ParentSession } from "./visibility.js";
  */
 export interface TurnSession extends ParentSession {
   readonly services: ParentSession["services"] &
-    Pick<SessionServices, "journals" | "suspects" | "homes" | "limits" | "host">;
+    Pick<SessionServices, "clock" | "deadlines" | "journals" | "suspects" | "homes" | "limits" | "host">;
   readonly config: SessionConfig;
   /** What it was opened with. */
   readonly pluginOptions: SessionPluginOptions;

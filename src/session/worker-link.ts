@@ -1,5 +1,5 @@
 import type { MessagePort } from "node:worker_threads";
-import { onAbort } from "../async/index.js";
+import { type Clock, onAbort } from "../async/index.js";
 import { aborted, TroupeError } from "../kernel/index.js";
 import {
   type Contributions,
@@ -51,6 +51,7 @@ import type { PluginLane } from "./protocol.js";
 const REPLACEMENT_MS = 10_000;
 
 export interface WorkerLinkOptions {
+  readonly clock: Clock;
   readonly manifest: PluginManifest;
   readonly deadlineMs: number;
   readonly probe: PhaseProbe;
@@ -69,7 +70,8 @@ export class WorkerLink implements PluginLink {
   readonly #registered = new Map<number, Contributions>();
   /** The deadline of every hook call. */
   readonly #within: Required<Pick<LaneCallOptions, "deadlineMs" | "deadlineCode">>;
-  readonly #deadlines = new Deadlines();
+  readonly #clock: Clock;
+  readonly #deadlines: Deadlines;
   #lane: Lane | undefined;
   readonly #past = { sent: 0, received: 0 };
   /** Sessions whose instance exists in the current incarnation. */
@@ -81,7 +83,9 @@ export class WorkerLink implements PluginLink {
 
   constructor(options: WorkerLinkOptions) {
     this.manifest = options.manifest;
-    this.probes = new HookProbes(options.manifest.id, options.probe);
+    this.probes = new HookProbes(options.manifest.id, options);
+    this.#clock = options.clock;
+    this.#deadlines = new Deadlines(options.clock);
     this.optionalInChildren = options.optionalInChildren;
     this.#host = options.host;
     this.#within = {
@@ -104,6 +108,7 @@ export class WorkerLink implements PluginLink {
     this.#opened.clear();
     const lane = new Lane(port, {
       name: `Plugin ${this.manifest.id}`,
+      clock: this.#clock,
       methods: HOOK_LANE_METHODS,
       stage,
       // What the dead thread had not begun waits for the next one: only the calls it was at are lost.

@@ -1,5 +1,5 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
 import type { MessagePort } from "node:worker_threads";
+import { type Clock, loopTurn } from "../async/index.js";
 import type {
   Commit,
   CommitReceipt,
@@ -24,6 +24,7 @@ export interface StoreClientOptions {
   readonly port: MessagePort;
   /** The options the store worker was opened with. */
   readonly options: StoreOptions;
+  readonly clock: Clock;
   /** The store worker is gone, or `close` was called. */
   readonly onLost?: (error: TroupeError) => void;
 }
@@ -33,18 +34,20 @@ export interface StoreClientOptions {
  * this thread, from the memory-mapped file; reads of a memory store go to the store worker as well.
  *
  * @example
- * const store = new StoreClient({ port, options: { path: "./data" } });
+ * const store = new StoreClient({ port, clock, options: { path: "./data" } });
  * const { revision } = await store.commit(commit); // resolves when it is on the disk
  * const messages = await store.history((await store.head("chat-42"))?.leaf ?? null);
  */
 export class StoreClient {
+  readonly #clock: Clock;
   readonly #lane: Lane;
   readonly #path: string | undefined;
   #opened: LmdbReader | undefined;
   #closed = false;
 
-  constructor({ port, options, onLost }: StoreClientOptions) {
-    this.#lane = new Lane(port, { name: "store worker", whenLost: storeLost, ...(onLost && { onLost }) });
+  constructor({ port, options, clock, onLost }: StoreClientOptions) {
+    this.#clock = clock;
+    this.#lane = new Lane(port, { name: "store worker", clock, whenLost: storeLost, ...(onLost && { onLost }) });
     this.#path = "path" in options ? options.path : undefined;
   }
 
@@ -138,7 +141,7 @@ export class StoreClient {
   }
 
   readonly #pause = async (): Promise<void> => {
-    await nextTurn();
+    await loopTurn(this.#clock);
     if (this.#closed) throw storeClosed();
   };
 

@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import {
   existsSync,
   linkSync,
@@ -12,6 +11,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname, join, resolve } from "node:path";
+import type { Clock } from "../async/index.js";
 import { messageOf, TroupeError } from "../kernel/index.js";
 import { isRunning, type Owner, thisProcess } from "./owner.js";
 
@@ -40,17 +40,17 @@ const NAME = /^troupe-owner\.(\d+)$/;
  * starts. Throws `store_path_not_a_directory`, `store_not_writable` or `store_held`.
  *
  * @example
- * const lock = acquireStoreLock("./data");
+ * const lock = acquireStoreLock("./data", clock);
  * try {
  *   await run();
  * } finally {
  *   lock.release();
  * }
  */
-export function acquireStoreLock(path: string): StoreLock {
+export function acquireStoreLock(path: string, clock: Clock): StoreLock {
   const folder = makeFolder(path);
   const own = JSON.stringify(thisProcess());
-  const draft = writeDraft(folder, own);
+  const draft = writeDraft(folder, own, clock);
   try {
     for (;;) {
       const last = latest(folder);
@@ -64,7 +64,7 @@ export function acquireStoreLock(path: string): StoreLock {
         continue;
       }
       removeOlder(folder, number);
-      return { path: folder, release: () => release(folder, file, own) };
+      return { path: folder, release: () => release(folder, file, own, clock) };
     }
   } finally {
     rmSync(draft, { force: true });
@@ -98,8 +98,8 @@ function makeMissing(folder: string): void {
 }
 
 /** Writing is also the only test of being allowed to write that cannot lie. */
-function writeDraft(folder: string, text: string): string {
-  const draft = join(folder, `.troupe-owner-${randomUUID()}`);
+function writeDraft(folder: string, text: string, clock: Clock): string {
+  const draft = join(folder, `.troupe-owner-${clock.uuid()}`);
   try {
     writeFileSync(draft, text, { flag: "wx" });
     return draft;
@@ -140,10 +140,10 @@ function removeOlder(folder: string, number: number): void {
   for (const older of numbersIn(folder)) if (older < number) rmSync(fileOf(folder, older), { force: true });
 }
 
-function release(folder: string, file: string, own: string): void {
+function release(folder: string, file: string, own: string, clock: Clock): void {
   // Released twice, or the folder was deleted meanwhile: not ours any more.
   if (textOf(file) !== own) return;
-  const draft = writeDraft(folder, JSON.stringify({ released: true }));
+  const draft = writeDraft(folder, JSON.stringify({ released: true }), clock);
   renameSync(draft, file);
 }
 

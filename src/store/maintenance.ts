@@ -1,4 +1,4 @@
-import { Serial } from "../async/index.js";
+import { type Clock, Serial } from "../async/index.js";
 import { checkSessionId, type StoreWrite, TroupeError, type WriteReceipt } from "../kernel/index.js";
 import type { StoreBackend } from "./contract.js";
 import { type PrunePolicy, type PruneReport, Pruning, type Suspects } from "./prune.js";
@@ -29,6 +29,7 @@ export interface ImportedSession {
 
 export interface MaintenanceOptions {
   readonly backend: StoreBackend;
+  readonly clock: Clock;
   /** Puts a write into the queue of commits. */
   readonly write: (write: StoreWrite) => Promise<WriteReceipt>;
   /** Lets commits that wait be written; throws once the store closes. */
@@ -61,9 +62,9 @@ export class Maintenance {
 
   prune(policy: PrunePolicy = {}, work: WorkOptions = {}): Promise<PruneReport> {
     return this.#next(work, async (pause) => {
-      const { backend } = this.#options;
+      const { backend, clock } = this.#options;
       checkPolicy(policy);
-      this.#pruning = new Pruning(backend, { policy, suspects: this.#suspects, now: Date.now() });
+      this.#pruning = new Pruning(backend, { policy, suspects: this.#suspects, now: clock.wallNow() });
       try {
         return await this.#pruning.run(pause);
       } finally {

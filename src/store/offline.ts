@@ -1,4 +1,4 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { loopTurn, systemClock } from "../async/index.js";
 import type { StoreWrite, WriteReceipt, WriteResult } from "../kernel/index.js";
 import type { StoreBackend } from "./contract.js";
 import { type ListRequest, listStored, type SessionPage } from "./listing.js";
@@ -85,11 +85,18 @@ async function withStore<T>(
   use: (backend: StoreBackend, maintenance: Maintenance) => T | Promise<T>,
   { create = false }: { readonly create?: boolean } = {},
 ): Promise<T> {
+  // The host's own thread works on a store that no runtime has: so nobody else could bring the clock.
+  const clock = systemClock;
   if (!create) checkThere(path);
-  const lock = acquireStoreLock(path);
+  const lock = acquireStoreLock(path, clock);
   try {
     const backend = openLmdb(path);
-    const maintenance = new Maintenance({ backend, write: async (write) => written(backend, write), pause: nextTurn });
+    const maintenance = new Maintenance({
+      backend,
+      clock,
+      write: async (write) => written(backend, write),
+      pause: () => loopTurn(clock),
+    });
     try {
       return await use(backend, maintenance);
     } finally {

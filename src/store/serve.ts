@@ -1,5 +1,5 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
 import type { MessagePort } from "node:worker_threads";
+import { type Clock, loopTurn, type Timer } from "../async/index.js";
 import {
   type ChangeCount,
   type Commit,
@@ -27,23 +27,26 @@ import { writeFailed } from "./writes.js";
  * disk. While the disk is busy the next batch gathers in the ports, so the busier the store, the fewer syncs per write.
  *
  * @example
- * const server = new StoreServer(openLmdb("./data"));
+ * const server = new StoreServer(openLmdb("./data"), clock);
  * server.attach(port);
  */
 export class StoreServer {
   readonly #backend: StoreBackend;
+  readonly #clock: Clock;
   readonly #lanes = new Set<Lane>();
   #waiting: WaitingWrite[] = [];
-  #scheduled: NodeJS.Immediate | undefined;
+  #scheduled: Timer | undefined;
   readonly #written = { commit: 0, record: 0 };
   #closed: Promise<void> | undefined;
 
   readonly maintenance: Maintenance;
 
-  constructor(backend: StoreBackend) {
+  constructor(backend: StoreBackend, clock: Clock) {
     this.#backend = backend;
+    this.#clock = clock;
     this.maintenance = new Maintenance({
       backend,
+      clock,
       write: (write) => this.#enqueue(write),
       pause: this.#pause,
     });
@@ -53,6 +56,7 @@ export class StoreServer {
     if (this.#closed !== undefined) throw storeClosed();
     const lane: Lane = new Lane(port, {
       name: "session worker",
+      clock: this.#clock,
       serve: (method, payload) => this.#answer(method, payload),
       onLost: () => this.#lanes.delete(lane),
     });
@@ -64,7 +68,7 @@ export class StoreServer {
     const { changed } = await this.#enqueue<ChangeCount>({
       kind: "delete",
       sessionId,
-      at: Date.now(),
+      at: this.#clock.wallNow(),
       ...(expectedRevision !== undefined && { expectedRevision }),
     });
     return changed > 0;
@@ -93,14 +97,14 @@ export class StoreServer {
     this.#flush();
     await this.maintenance.ended();
     // The answers must leave before their lanes close.
-    await nextTurn();
+    await loopTurn(this.#clock);
     for (const lane of [...this.#lanes]) lane.close();
     this.#backend.close();
   }
 
   /** For work that takes long: whoever else waits has its turn. */
   readonly #pause = async (): Promise<void> => {
-    await nextTurn();
+    await loopTurn(this.#clock);
     if (this.#closed !== undefined) throw storeClosed();
   };
 
@@ -112,7 +116,11 @@ export class StoreServer {
       case "clearJournal":
         return this.#enqueue<JournalReceipt>({ kind: "clear", ...(payload as JournalClearing) });
       case "record":
-        return this.#enqueue<JournalReceipt>({ kind: "record", entry: payload as JournalEntry, at: Date.now() });
+        return this.#enqueue<JournalReceipt>({
+          kind: "record",
+          entry: payload as JournalEntry,
+          at: this.#clock.wallNow(),
+        });
       case "delete":
         return this.deleteSession(payload as DeleteRequest);
     }
@@ -131,12 +139,12 @@ export class StoreServer {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ write, resolve: resolve as WaitingWrite["resolve"], reject });
       // Immediates run after the ports of this tick have been read, so every lane's writes are in by then.
-      this.#scheduled ??= setImmediate(() => this.#flush());
+      this.#scheduled ??= this.#clock.soon(() => this.#flush());
     });
   }
 
   #flush(): void {
-    clearImmediate(this.#scheduled);
+    this.#scheduled?.cancel();
     this.#scheduled = undefined;
     const waiting = this.#waiting;
     if (waiting.length === 0) return;

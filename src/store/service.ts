@@ -1,3 +1,4 @@
+import type { Clock } from "../async/index.js";
 import { TroupeError } from "../kernel/index.js";
 import { moving, type Served } from "../wire/index.js";
 import type { StoreBackend, StoreOptions } from "./contract.js";
@@ -16,9 +17,15 @@ export function openBackend(options: StoreOptions): StoreBackend {
  * What the store worker serves to the main thread.
  *
  * @example
- * serve(parentPort, storeService({ onClosed: () => parentPort.close() }));
+ * serve(parentPort, storeService({ clock, onClosed: () => parentPort.close() }));
  */
-export function storeService({ onClosed }: { readonly onClosed: () => void }): Served<StoreService> {
+export function storeService({
+  clock,
+  onClosed,
+}: {
+  readonly clock: Clock;
+  readonly onClosed: () => void;
+}): Served<StoreService> {
   let server: StoreServer | undefined;
   const opened = (): StoreServer => {
     if (server === undefined) throw new TroupeError("store_not_open", "Open the store before using it.");
@@ -27,7 +34,7 @@ export function storeService({ onClosed }: { readonly onClosed: () => void }): S
   return {
     open(options) {
       if (server !== undefined) throw new TroupeError("store_already_open", "This store worker has a store already.");
-      server = new StoreServer(openBackend(options));
+      server = new StoreServer(openBackend(options), clock);
     },
     attach: ({ port }) => opened().attach(port),
     stats: () => opened().stats(),
@@ -44,7 +51,7 @@ export function storeService({ onClosed }: { readonly onClosed: () => void }): S
     backup: (request, signal) => opened().maintenance.backup(request, { signal }),
     crash() {
       // On a turn of its own: between two writes, and not as the failure of this call.
-      setImmediate(() => {
+      clock.soon(() => {
         throw new Error("The store's thread was told to crash.");
       });
     },

@@ -8,7 +8,7 @@ import {
   toolFailure,
 } from "../kernel/index.js";
 import { type PendingTool, readAnswer, type ToolContext, validateArgs } from "../plugin/index.js";
-import { Deadlines } from "../wire/index.js";
+import type { Deadlines } from "../wire/index.js";
 import { failureOf } from "./failure.js";
 import type { RegisteredTool, ToolHomeRef } from "./registry.js";
 import { plainResult } from "./result.js";
@@ -43,6 +43,8 @@ export interface ToolLookup {
 export interface ToolRequest {
   readonly registry: ToolLookup;
   readonly homes: ToolHomes;
+  /** One of the thread: limits repeat across sessions, so a few timers serve every call. */
+  readonly deadlines: Deadlines;
   readonly call: ToolCall;
   /** Names the session may not call, whatever is registered. */
   readonly hidden: ReadonlySet<string>;
@@ -60,15 +62,12 @@ export interface ToolExecution {
   readonly ran: boolean;
 }
 
-/** One per thread: limits repeat across sessions, so a few timers serve every call. */
-const deadlines = new Deadlines();
-
 /**
  * Runs one call at its tool's home and says how it ended. Never rejects: whatever a tool or its home does becomes an
  * output the model can read.
  *
  * @example
- * const { output } = await executeTool({ registry, homes, call, hidden, sessionId, turnId, signal });
+ * const { output } = await executeTool({ registry, homes, deadlines, call, hidden, sessionId, turnId, signal });
  * if (output.status === "failure") output.failure.code; // "tool_timeout"
  */
 export function executeTool(request: ToolRequest): Promise<ToolExecution> {
@@ -115,7 +114,7 @@ function problemWith({ shownSchema, spec }: RegisteredTool, args: Json): string 
 function settled(
   answer: PromiseLike<unknown>,
   {
-    request: { call, signal },
+    request: { call, signal, deadlines },
     tool: { timeoutMs, cancelGraceMs },
     stop,
   }: { request: ToolRequest; tool: RegisteredTool; stop: Stop },

@@ -6,9 +6,14 @@ import { type PoolAnswer, type PoolTask, STOP_CELL } from "./pool-protocol.js";
 import { runHere } from "./run-here.js";
 
 /** A pool thread's side: imports the tool's module and runs it. Errors leave as data, so that their codes survive. */
-export async function runPoolTask(task: PoolTask): Promise<PoolAnswer> {
+export function poolThread(): (task: PoolTask) => Promise<PoolAnswer> {
+  const loaded = new Map<string, ToolDefinition>();
+  return (task) => runPoolTask(task, loaded);
+}
+
+async function runPoolTask(task: PoolTask, loaded: Map<string, ToolDefinition>): Promise<PoolAnswer> {
   try {
-    const definition = await load(task.module);
+    const definition = await load(task.module, loaded);
     const value =
       task.kind === "describe"
         ? describeTool(`tool module ${task.module}`, definition)
@@ -21,9 +26,7 @@ export async function runPoolTask(task: PoolTask): Promise<PoolAnswer> {
   }
 }
 
-const loaded = new Map<string, ToolDefinition>();
-
-async function load(module: string): Promise<ToolDefinition> {
+async function load(module: string, loaded: Map<string, ToolDefinition>): Promise<ToolDefinition> {
   const known = loaded.get(module);
   if (known !== undefined) return known;
   const exported = await importDefault(module, "tool");

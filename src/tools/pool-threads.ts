@@ -1,5 +1,6 @@
 import type { ResourceLimits, Worker } from "node:worker_threads";
 import type { Piscina } from "piscina";
+import { type Clock, within } from "../async/index.js";
 import { aborted, messageOf, TroupeError } from "../kernel/index.js";
 
 import type { PoolAnswer, PoolTask } from "./pool-protocol.js";
@@ -8,6 +9,7 @@ export interface PoolThreadsOptions {
   readonly entry: URL;
   readonly maxThreads: number;
   readonly resourceLimits: ResourceLimits;
+  readonly clock: Clock;
 }
 
 const IDLE_MS = 10_000;
@@ -20,6 +22,7 @@ const STOP_MS = 5_000;
  */
 export class PoolThreads {
   readonly #piscina: Piscina<PoolTask, PoolAnswer>;
+  readonly #clock: Clock;
   /** Every thread that has not exited yet; Piscina forgets those it is still stopping. */
   readonly #alive = new Set<Worker>();
   #inFlight = 0;
@@ -27,15 +30,16 @@ export class PoolThreads {
   #fault: unknown;
   #broken = false;
 
-  private constructor(piscina: Piscina<PoolTask, PoolAnswer>) {
+  private constructor(piscina: Piscina<PoolTask, PoolAnswer>, clock: Clock) {
     this.#piscina = piscina;
+    this.#clock = clock;
     // Without a listener, a thread that dies with no task to blame would end this thread too.
     piscina.on("error", (fault) => {
       this.#fault = fault;
     });
   }
 
-  static async start({ entry, maxThreads, resourceLimits }: PoolThreadsOptions): Promise<PoolThreads> {
+  static async start({ entry, maxThreads, resourceLimits, clock }: PoolThreadsOptions): Promise<PoolThreads> {
     // Loaded here, because every thread that runs tools imports this room and few have a pool.
     const { Piscina } = await import("piscina");
     const piscina = new Piscina<PoolTask, PoolAnswer>({
@@ -49,7 +53,7 @@ export class PoolThreads {
       resourceLimits,
       recordTiming: false,
     });
-    return new PoolThreads(piscina);
+    return new PoolThreads(piscina, clock);
   }
 
   /** Threads that exist, also those being stopped. */
@@ -79,12 +83,7 @@ export class PoolThreads {
   async stop(): Promise<void> {
     const exits = [...this.#alive].map((thread) => new Promise((resolve) => thread.once("exit", resolve)));
     const destroyed = this.#piscina.destroy();
-    let timer: NodeJS.Timeout | undefined;
-    const enough = new Promise((resolve) => {
-      timer = setTimeout(resolve, STOP_MS);
-    });
-    await Promise.race([Promise.all([destroyed, ...exits]), enough]);
-    clearTimeout(timer);
+    await within(this.#clock, STOP_MS, Promise.all([destroyed, ...exits]));
     // Whatever is left must not keep the host from ending.
     for (const thread of this.#alive) thread.unref();
   }
@@ -95,7 +94,7 @@ export class PoolThreads {
     thread.once("exit", () => {
       this.#alive.delete(thread);
       // After Piscina told the task it knew to be on the thread.
-      setImmediate(() => this.#failStranded());
+      this.#clock.soon(() => this.#failStranded());
     });
   }
 

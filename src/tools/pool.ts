@@ -1,5 +1,5 @@
 import type { ResourceLimits } from "node:worker_threads";
-import { onAbort } from "../async/index.js";
+import { type Clock, onAbort } from "../async/index.js";
 import { aborted, type Json, TroupeError } from "../kernel/index.js";
 import { type Deadline, Deadlines, decodeError } from "../wire/index.js";
 import type { ToolDescription } from "./describe.js";
@@ -13,6 +13,7 @@ export interface ToolPoolOptions {
   /** The built thread entry, `dist/workers/tool.js`. */
   readonly entry: URL;
   readonly maxThreads: number;
+  readonly clock: Clock;
   /** Per thread; default 256 MB of old generation. */
   readonly resourceLimits?: ResourceLimits;
 }
@@ -43,14 +44,14 @@ const DEFAULT_LIMITS: ResourceLimits = { maxOldGenerationSizeMb: 256 };
  * A thread is not a sandbox: it keeps a tool's crash, loop or memory away from others, not its malice.
  *
  * @example
- * const pool = new ToolPool({ entry: new URL("../workers/tool.js", import.meta.url), maxThreads: 4 });
+ * const pool = new ToolPool({ entry: new URL("../workers/tool.js", import.meta.url), maxThreads: 4, clock });
  * const tool = registerTool("weather", await pool.describe(url), { kind: "pool", module: url });
  * await pool.close();
  */
 export class ToolPool implements ToolHome, AsyncDisposable {
   readonly #options: ToolPoolOptions;
   readonly #slots: Slots;
-  readonly #deadlines = new Deadlines();
+  readonly #deadlines: Deadlines;
   #starting: Promise<PoolThreads> | undefined;
   #threads: PoolThreads | undefined;
   #closing: Promise<void> | undefined;
@@ -59,6 +60,7 @@ export class ToolPool implements ToolHome, AsyncDisposable {
 
   constructor(options: ToolPoolOptions) {
     this.#options = options;
+    this.#deadlines = new Deadlines(options.clock);
     this.#slots = new Slots(options.maxThreads);
   }
 

@@ -1,1 +1,1 @@
-export { hookPhase, PhaseProbe, type PhaseStats, recordSince } from "./probe.js";
+export { hookPhase, PhaseProbe, type PhaseStats, recordMs } from "./probe.js";

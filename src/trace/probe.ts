@@ -45,9 +45,9 @@ export function hookPhase(kind: string, pluginId: string): string {
   return `plugin_hook.${kind}.${pluginId}`;
 }
 
-/** Records the time since `startedMs` (of `performance.now()`); a histogram counts whole nanoseconds from 1. */
-export function recordSince(histogram: RecordableHistogram, startedMs: number): void {
-  histogram.record(Math.max(1, Math.round((performance.now() - startedMs) * 1e6)));
+/** Records a duration; a histogram counts whole nanoseconds from 1. */
+export function recordMs(histogram: RecordableHistogram, durationMs: number): void {
+  histogram.record(Math.max(1, Math.round(durationMs * 1e6)));
 }
 
 function statsOf(histogram: RecordableHistogram): PhaseStats {

@@ -1,6 +1,6 @@
 import * as Comlink from "comlink";
 import nodeEndpoint from "comlink/dist/esm/node-adapter.mjs";
-import { ignore, onAbort } from "../async/index.js";
+import { type Clock, ignore, onAbort } from "../async/index.js";
 import { aborted, TroupeError } from "../kernel/index.js";
 import { Deadlines } from "./deadlines.js";
 import { decodeError, type ErrorData, encodeError } from "./errors.js";
@@ -120,14 +120,18 @@ export class Caller<S extends Service> {
   readonly #name: string;
   readonly #defaultDeadlineMs: number;
   readonly #pending = new Map<number, (error: TroupeError) => void>();
-  readonly #deadlines = new Deadlines();
+  readonly #deadlines: Deadlines;
   #nextId = 1;
   #lost: TroupeError | undefined;
 
-  constructor(endpoint: Endpoint, options: { readonly name: string; readonly deadlineMs: number }) {
+  constructor(
+    endpoint: Endpoint,
+    options: { readonly name: string; readonly deadlineMs: number; readonly clock: Clock },
+  ) {
     this.#remote = Comlink.wrap<Exposed>(nodeEndpoint(endpoint));
     this.#name = options.name;
     this.#defaultDeadlineMs = options.deadlineMs;
+    this.#deadlines = new Deadlines(options.clock);
   }
 
   /** `caller.to.open({ id })` calls `open` on the other thread. */

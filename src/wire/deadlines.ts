@@ -1,9 +1,15 @@
+import type { Clock, Timer } from "../async/index.js";
 /**
  * Many deadlines, few timers. Calls with the same time limit expire in the order they were made, so one timer per
  * distinct limit is enough and adding a deadline costs a push, not a timer.
  */
 export class Deadlines {
+  readonly #clock: Clock;
   readonly #queues = new Map<number, Queue>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
 
   /**
    * Calls `expire` in `ms` from now unless the returned entry is cancelled. One function can serve many deadlines: it
@@ -18,13 +24,13 @@ export class Deadlines {
       this.#queues.set(ms, queue);
     }
     const entry: Deadline = {
-      at: performance.now() + ms,
+      at: this.#clock.now() + ms,
       expire: expire as (subject: unknown) => void,
       subject,
       queue,
     };
     queue.entries.push(entry);
-    if (queue.timer === undefined) arm(queue, ms);
+    if (queue.timer === undefined) this.#arm(queue, ms);
     return entry;
   }
 
@@ -37,8 +43,31 @@ export class Deadlines {
 
   /** Forgets every deadline; none will fire. */
   clear(): void {
-    for (const queue of this.#queues.values()) clearTimeout(queue.timer);
+    for (const queue of this.#queues.values()) queue.timer?.cancel();
     this.#queues.clear();
+  }
+
+  // A deadline alone must not keep a process alive: the port of the call it guards does.
+  #arm(queue: Queue, ms: number): void {
+    const delayMs = Math.min(MAX_TIMER_MS, Math.max(1, Math.ceil(ms)));
+    queue.timer = this.#clock.timeout(delayMs, () => this.#sweep(queue)).unref();
+  }
+
+  #sweep(queue: Queue): void {
+    queue.timer = undefined;
+    const now = this.#clock.now();
+    const due: (() => void)[] = [];
+    for (let i = queue.first; i < queue.entries.length; i++) {
+      const entry = queue.entries[i] as Deadline;
+      if (entry.at > now) break;
+      const { expire, subject } = entry;
+      if (expire !== undefined) due.push(() => expire(subject));
+      entry.expire = undefined;
+    }
+    dropSettled(queue);
+    const next = queue.entries[queue.first];
+    if (next !== undefined) this.#arm(queue, next.at - now);
+    for (const expire of due) expire();
   }
 }
 
@@ -53,7 +82,7 @@ interface Queue {
   entries: Deadline[];
   /** Index of the oldest live entry; a moving start is cheaper than shifting the array. */
   first: number;
-  timer: NodeJS.Timeout | undefined;
+  timer: Timer | undefined;
 }
 
 /** Settled calls leave from the front, so a busy queue stays as long as the number of calls in flight. */
@@ -68,26 +97,3 @@ function dropSettled(queue: Queue): void {
 
 /** What a timer can hold; a longer one would fire at once. The sweep arms it again for what is left. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
-
-// A deadline alone must not keep a process alive: the port of the call it guards does.
-function arm(queue: Queue, ms: number): void {
-  queue.timer = setTimeout(() => sweep(queue), Math.min(MAX_TIMER_MS, Math.max(1, Math.ceil(ms))));
-  queue.timer.unref();
-}
-
-function sweep(queue: Queue): void {
-  queue.timer = undefined;
-  const now = performance.now();
-  const due: (() => void)[] = [];
-  for (let i = queue.first; i < queue.entries.length; i++) {
-    const entry = queue.entries[i] as Deadline;
-    if (entry.at > now) break;
-    const { expire, subject } = entry;
-    if (expire !== undefined) due.push(() => expire(subject));
-    entry.expire = undefined;
-  }
-  dropSettled(queue);
-  const next = queue.entries[queue.first];
-  if (next !== undefined) arm(queue, next.at - now);
-  for (const expire of due) expire();
-}

@@ -1,5 +1,5 @@
 import type { MessagePort } from "node:worker_threads";
-import { ignore, onAbort } from "../async/index.js";
+import { type Clock, ignore, onAbort } from "../async/index.js";
 import { aborted, messageOf, TroupeError } from "../kernel/index.js";
 import { type Deadline, Deadlines } from "./deadlines.js";
 import { decodeError, type ErrorData, encodeError } from "./errors.js";
@@ -25,7 +25,8 @@ export class Lane {
   readonly #stage: Int32Array | undefined;
   readonly #pending = new Map<number, Pending>();
   readonly #serving = new Map<number, ServedCall>();
-  readonly #deadlines = new Deadlines();
+  readonly #clock: Clock;
+  readonly #deadlines: Deadlines;
   readonly #bySignal = new WeakMap<AbortSignal, Set<number>>();
   #outbox: unknown[] = [];
   #scheduled = false;
@@ -37,6 +38,8 @@ export class Lane {
   constructor(port: MessagePort, options: LaneOptions) {
     this.#port = port;
     this.#name = options.name;
+    this.#clock = options.clock;
+    this.#deadlines = new Deadlines(options.clock);
     this.#methods = options.methods ?? [];
     this.#numbers = new Map(this.#methods.map((method, number) => [method, number]));
     this.#serve = options.serve ?? refuseAll;
@@ -128,7 +131,7 @@ export class Lane {
     if (this.#scheduled) return;
     this.#scheduled = true;
     // nextTick runs when the microtask queue is empty: every continuation of this tick has added its entry by then.
-    process.nextTick(this.#flush);
+    this.#clock.nextTick(this.#flush);
   }
 
   readonly #flush = (): void => {
@@ -287,6 +290,7 @@ export class Lane {
 export interface LaneOptions {
   /** Names the lane in errors: "plugin acme.budget", "session worker 1". */
   readonly name: string;
+  readonly clock: Clock;
   /** Methods both sides know in this order; they cross as numbers, which cost less than names. */
   readonly methods?: readonly string[];
   readonly serve?: LaneServer;

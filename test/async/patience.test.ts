@@ -13,7 +13,7 @@ test("persist attempts again after growing pauses until it works", async () => {
     },
     { clock, attempts: 5, pauseMs: (attempt) => 50 * attempt },
   );
-  await clock.advance(1_000);
+  await clock.elapse(1_000);
   expect(await done).toBe("done");
   expect(at).toEqual([50, 150, 300]);
 });
@@ -27,7 +27,7 @@ test("persist throws the error of its last attempt", async () => {
     pauseMs: () => 10,
   });
   const failed = expect(done).rejects.toThrow("failed 2");
-  await clock.advance(100);
+  await clock.elapse(100);
   await failed;
 });
 

@@ -10,9 +10,9 @@ test("a sleep ends when its time is over, and lets go of its signal", async () =
   const sleeping = sleep(clock, 100, { signal }).then(() => {
     awake = true;
   });
-  await clock.advance(99);
+  await clock.elapse(99);
   expect(awake).toBe(false);
-  await clock.advance(1);
+  await clock.elapse(1);
   await sleeping;
   expect(getEventListeners(signal, "abort")).toHaveLength(0);
 });
@@ -42,7 +42,7 @@ test("within waits for a promise as long as its time allows, and leaves no timer
   await within(clock, 100, Promise.reject(new Error("for others")));
   expect(clock.timers).toBe(0);
   const late = within(clock, 100, deferred().promise);
-  await clock.advance(100);
+  await clock.elapse(100);
   await late;
   expect(clock.timers).toBe(0);
 });

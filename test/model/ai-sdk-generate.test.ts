@@ -1,5 +1,6 @@
 import { ReadableStream } from "node:stream/web";
 import { describe, expect, it } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import { type AiSdkLanguageModel, createAiSdkModel, isAiSdkLanguageModel } from "../../src/model/index.js";
 import { calm, collect, collectFailure, requestOf } from "./requests.js";
 
@@ -18,7 +19,10 @@ function generating(doGenerate: () => Promise<unknown>, specificationVersion = "
 }
 
 const answering = (...content: unknown[]) =>
-  createAiSdkModel(generating(async () => ({ content, finishReason, usage, warnings: [] })));
+  createAiSdkModel(
+    generating(async () => ({ content, finishReason, usage, warnings: [] })),
+    systemClock,
+  );
 
 const eventsOf = (...content: unknown[]) => collect(answering(...content).stream(requestOf(), calm()));
 
@@ -85,7 +89,10 @@ describe("an AI SDK model that cannot stream", () => {
   it("reports usage and reason as version 2 says them", async () => {
     const flat = { inputTokens: 11, outputTokens: 5, totalTokens: 16, cachedInputTokens: 4, reasoningTokens: 2 };
     const answer = { content: [], finishReason: "length", usage: flat, warnings: [] };
-    const model = createAiSdkModel(generating(async () => answer, "v2"));
+    const model = createAiSdkModel(
+      generating(async () => answer, "v2"),
+      systemClock,
+    );
     expect(await collect(model.stream(requestOf(), calm()))).toEqual([
       {
         type: "finish",
@@ -106,7 +113,7 @@ describe("which call of an AI SDK model is made", () => {
     doStream: async () => ({ stream: ReadableStream.from(streamParts) }),
   };
   const firstOf = async (options?: { stream: boolean }) =>
-    (await collect(createAiSdkModel(both, options).stream(requestOf(), calm())))[0];
+    (await collect(createAiSdkModel(both, systemClock, options).stream(requestOf(), calm())))[0];
 
   it("is the stream when the model can, unless told otherwise", async () => {
     expect(await firstOf()).toEqual({ type: "text_delta", blockId: "text-0", text: "streamed" });
@@ -116,12 +123,13 @@ describe("which call of an AI SDK model is made", () => {
 
   it("is refused when the model has no such call", () => {
     const { doGenerate: _, ...streaming } = both;
-    expect(() => createAiSdkModel(streaming, { stream: false })).toThrow(
+    expect(() => createAiSdkModel(streaming, systemClock, { stream: false })).toThrow(
       expect.objectContaining({ code: "model_module_invalid" }),
     );
     expect(() =>
       createAiSdkModel(
         generating(async () => ({})),
+        systemClock,
         { stream: true },
       ),
     ).toThrow("test:whole has no doStream(), which stream: true needs");
@@ -130,7 +138,7 @@ describe("which call of an AI SDK model is made", () => {
 
 describe("failures of an AI SDK model that cannot stream", () => {
   const failure = async (doGenerate: () => Promise<unknown>) =>
-    (await collectFailure(createAiSdkModel(generating(doGenerate)).stream(requestOf(), calm()))).error;
+    (await collectFailure(createAiSdkModel(generating(doGenerate), systemClock).stream(requestOf(), calm()))).error;
 
   it("keep whatever was thrown as the cause", async () => {
     const bug = new RangeError("boom");
@@ -160,7 +168,10 @@ describe("failures of an AI SDK model that cannot stream", () => {
 describe("aborting an AI SDK model that cannot stream", () => {
   it("ends the wait even when the model ignores its signal", async () => {
     const controller = new AbortController();
-    const deaf = createAiSdkModel(generating(() => new Promise(() => undefined)));
+    const deaf = createAiSdkModel(
+      generating(() => new Promise(() => undefined)),
+      systemClock,
+    );
     const failing = collectFailure(deaf.stream(requestOf(), controller.signal));
     setImmediate(() => controller.abort());
     expect(await failing).toMatchObject({ events: [], error: { code: "aborted" } });
@@ -172,6 +183,7 @@ describe("aborting an AI SDK model that cannot stream", () => {
       generating(async () => {
         asked = true;
       }),
+      systemClock,
     );
     const { error } = await collectFailure(model.stream(requestOf(), AbortSignal.abort()));
     expect(error).toMatchObject({ code: "aborted" });

@@ -1,5 +1,6 @@
 import { ReadableStream, type ReadableStreamDefaultController } from "node:stream/web";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import type { Message, ReplayDrop } from "../../src/kernel/index.js";
 import { type AiSdkLanguageModel, createAiSdkModel, type ReportReplayDrops } from "../../src/model/index.js";
 import { calm, collect, collectFailure, requestOf } from "./requests.js";
@@ -15,7 +16,7 @@ function modelOf(parts: readonly unknown[], specificationVersion = "v3") {
     modelId: "parts",
     doStream: async () => ({ stream: ReadableStream.from(parts) }),
   };
-  return createAiSdkModel(model);
+  return createAiSdkModel(model, systemClock);
 }
 
 describe("versions of the AI SDK's language model", () => {
@@ -134,7 +135,7 @@ describe("failures of an AI SDK model", () => {
     doStream: () => Promise.reject(thrown),
   });
   const failure = async (thrown: unknown) =>
-    (await collectFailure(createAiSdkModel(failing(thrown)).stream(requestOf(), calm()))).error;
+    (await collectFailure(createAiSdkModel(failing(thrown), systemClock).stream(requestOf(), calm()))).error;
 
   it("keep whatever was thrown as the cause", async () => {
     const bug = new RangeError("boom");
@@ -172,12 +173,15 @@ describe("aborting an AI SDK model that ignores its signal", () => {
   it("ends the wait for its first part and cancels the stream", async () => {
     const cancelled = vi.fn();
     const stream = new ReadableStream({ pull: () => never, cancel: cancelled });
-    const model = createAiSdkModel({
-      specificationVersion: "v3",
-      provider: "test",
-      modelId: "deaf",
-      doStream: async () => ({ stream }),
-    });
+    const model = createAiSdkModel(
+      {
+        specificationVersion: "v3",
+        provider: "test",
+        modelId: "deaf",
+        doStream: async () => ({ stream }),
+      },
+      systemClock,
+    );
     const controller = new AbortController();
     const failing = collectFailure(model.stream(requestOf(), controller.signal));
     setImmediate(() => controller.abort());
@@ -187,12 +191,15 @@ describe("aborting an AI SDK model that ignores its signal", () => {
 
   it("ends the wait for its stream and cancels the one that comes too late", async () => {
     let open: (result: { stream: ReadableStream<unknown> }) => void = () => undefined;
-    const model = createAiSdkModel({
-      specificationVersion: "v3",
-      provider: "test",
-      modelId: "deaf",
-      doStream: () => new Promise<{ stream: ReadableStream<unknown> }>((resolve) => (open = resolve)),
-    });
+    const model = createAiSdkModel(
+      {
+        specificationVersion: "v3",
+        provider: "test",
+        modelId: "deaf",
+        doStream: () => new Promise<{ stream: ReadableStream<unknown> }>((resolve) => (open = resolve)),
+      },
+      systemClock,
+    );
     const controller = new AbortController();
     const failing = collectFailure(model.stream(requestOf(), controller.signal));
     controller.abort();
@@ -224,7 +231,10 @@ describe("a response that has finished", () => {
       { highWaterMark: 0 },
     );
     const doStream = async () => ({ stream });
-    return { fate, model: createAiSdkModel({ specificationVersion: "v3", provider: "test", modelId: "m", doStream }) };
+    return {
+      fate,
+      model: createAiSdkModel({ specificationVersion: "v3", provider: "test", modelId: "m", doStream }, systemClock),
+    };
   }
 
   it("is read to its end, so that its connection can be used again", async () => {
@@ -261,7 +271,7 @@ describe("what is sent", () => {
       },
     };
     const request = requestOf({ turn: messages, ...(attachments && { attachments }) });
-    await collect(createAiSdkModel(model).stream(request, calm(), onReplayDropped));
+    await collect(createAiSdkModel(model, systemClock).stream(request, calm(), onReplayDropped));
     return prompt;
   }
   const metadata = { acme: { signature: "s" } };

@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import { type ModelEvent, type ModelRequest, NO_USAGE } from "../../src/kernel/index.js";
 import { completeOnce, createScriptedModel, type Model, type ScriptDirectAnswer } from "../../src/model/index.js";
+import { hastyClock } from "../support/manual-clock.js";
 import { calm, input } from "./requests.js";
 
 const question = { sessionId: "s1", turnId: "t1", system: "", turn: [input("hello")], direct: { source: "titles" } };
@@ -9,11 +11,15 @@ const question = { sessionId: "s1", turnId: "t1", system: "", turn: [input("hell
 function complete(answer: ScriptDirectAnswer, signal = calm()) {
   const slept: number[] = [];
   const retried: string[] = [];
-  const completing = completeOnce(createScriptedModel({ turns: [[]], direct: [answer], chunkSize: 3 }), question, {
-    signal,
-    onRetry: ({ error }) => retried.push(error.code),
-    sleep: async (ms) => void slept.push(ms),
-  });
+  const completing = completeOnce(
+    createScriptedModel({ turns: [[]], direct: [answer], chunkSize: 3 }, systemClock),
+    question,
+    {
+      signal,
+      onRetry: ({ error }) => retried.push(error.code),
+      clock: hastyClock(slept),
+    },
+  );
   return { completing, slept, retried };
 }
 
@@ -40,8 +46,12 @@ describe("completing once", () => {
       },
     };
     const tools = [{ name: "look", description: "Looks", inputSchema: {} }];
-    await completeOnce(model, question, { signal: calm() });
-    await completeOnce(model, { ...question, step: 2, history: [input("earlier")], tools }, { signal: calm() });
+    await completeOnce(model, question, { signal: calm(), clock: systemClock });
+    await completeOnce(
+      model,
+      { ...question, step: 2, history: [input("earlier")], tools },
+      { signal: calm(), clock: systemClock },
+    );
     expect(asked).toEqual([
       { ...question, step: 0, history: [], tools: [] },
       { ...question, step: 2, history: [input("earlier")], tools },
@@ -79,7 +89,7 @@ describe("completing once", () => {
         if (++calls > 1) yield { type: "finish", reason: "stop", usage: NO_USAGE };
       },
     };
-    const response = await completeOnce(model, question, { signal: calm(), sleep: async () => undefined });
+    const response = await completeOnce(model, question, { signal: calm(), clock: hastyClock() });
     expect(response.parts).toEqual([{ type: "text", text: "half" }]);
     expect(calls).toBe(2);
   });

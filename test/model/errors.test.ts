@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import { modelError } from "../../src/model/errors.js";
 
 /** What the AI SDK throws for an HTTP answer, as far as anybody reads it. */
@@ -11,7 +12,7 @@ const answered = (statusCode: number, error: { message: string; code?: unknown; 
     responseBody: JSON.stringify({ error }),
     ...more,
   });
-const codeOf = (thrown: unknown) => modelError(thrown, "opening").code;
+const codeOf = (thrown: unknown) => modelError(thrown, { moment: "opening", clock: systemClock }).code;
 const TOO_LONG = "This model's maximum context length is 8192 tokens";
 
 // turn §8.79
@@ -54,7 +55,10 @@ describe("why a provider refused", () => {
 
   it("is told by the type of an error inside a stream, where no status is", () => {
     const overloaded = { type: "overloaded_error", message: `${TOO_LONG}, and overloaded` };
-    expect(modelError(overloaded, "streaming").code).toBe("model_server_error");
-    expect(modelError({ type: "invalid_request_error", message: TOO_LONG }, "streaming").code).toBe("context_overflow");
+    expect(modelError(overloaded, { moment: "streaming", clock: systemClock }).code).toBe("model_server_error");
+    expect(
+      modelError({ type: "invalid_request_error", message: TOO_LONG }, { moment: "streaming", clock: systemClock })
+        .code,
+    ).toBe("context_overflow");
   });
 });

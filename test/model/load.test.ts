@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import { loadModel, type ModelSource } from "../../src/model/index.js";
 import { calm, collect, requestOf, textIn } from "./requests.js";
 
@@ -6,17 +7,19 @@ const fixture = (path: string): ModelSource => ({ kind: "module", url: new URL(p
 
 describe("loading a model module", () => {
   it("takes an AI SDK language model", async () => {
-    expect(await loadModel(fixture("./fixtures/ai-sdk-model.mjs"))).toMatchObject({ id: "local.chat:tiny" });
+    expect(await loadModel(fixture("./fixtures/ai-sdk-model.mjs"), systemClock)).toMatchObject({
+      id: "local.chat:tiny",
+    });
   });
 
   it("takes an object with id and stream", async () => {
-    const model = await loadModel(fixture("./fixtures/custom-model.mjs"));
+    const model = await loadModel(fixture("./fixtures/custom-model.mjs"), systemClock);
     expect(model.id).toBe("custom");
     expect(textIn(await collect(model.stream(requestOf(), calm())))).toBe("custom");
   });
 
   it("takes an AI SDK language model that can only generate", async () => {
-    const model = await loadModel(fixture("./fixtures/generate-only.mjs"));
+    const model = await loadModel(fixture("./fixtures/generate-only.mjs"), systemClock);
     expect(model.id).toBe("test:whole");
     expect(await collect(model.stream(requestOf(), calm()))).toMatchObject([
       { type: "text", blockId: "text-0", text: "generated" },
@@ -25,7 +28,7 @@ describe("loading a model module", () => {
   });
 
   it("asks an AI SDK language model for whole answers when the module says stream: false", async () => {
-    const model = await loadModel(fixture("./fixtures/stream-false.mjs"));
+    const model = await loadModel(fixture("./fixtures/stream-false.mjs"), systemClock);
     expect(model.id).toBe("test:both");
     expect(await collect(model.stream(requestOf(), calm()))).toMatchObject([
       { type: "text", blockId: "text-0", text: "generated" },
@@ -34,12 +37,12 @@ describe("loading a model module", () => {
   });
 
   it("takes what an exported async function returns", async () => {
-    const model = await loadModel(fixture("./fixtures/async-factory.mjs"));
+    const model = await loadModel(fixture("./fixtures/async-factory.mjs"), systemClock);
     expect(textIn(await collect(model.stream(requestOf(), calm())))).toBe("made by a function");
   });
 
   it("says when there is no such module", async () => {
-    await expect(loadModel(fixture("./fixtures/nowhere.mjs"))).rejects.toMatchObject({
+    await expect(loadModel(fixture("./fixtures/nowhere.mjs"), systemClock)).rejects.toMatchObject({
       code: "model_module_not_found",
       message: expect.stringContaining("fixtures/nowhere.mjs"),
     });
@@ -71,20 +74,22 @@ describe("loading a model module", () => {
       "stream: false goes with an AI SDK language model, which its model is not.",
     ],
   ])("refuses a module that %s", async (_, path, message) => {
-    await expect(loadModel(fixture(path))).rejects.toMatchObject({
+    await expect(loadModel(fixture(path), systemClock)).rejects.toMatchObject({
       code: "model_module_invalid",
       message: expect.stringContaining(message),
     });
   });
 
   it("refuses a path that is not a URL and says how to write one", async () => {
-    await expect(loadModel({ kind: "module", url: "./model.js" })).rejects.toMatchObject({
+    await expect(loadModel({ kind: "module", url: "./model.js" }, systemClock)).rejects.toMatchObject({
       code: "model_module_invalid",
       message: expect.stringContaining('new URL("./model.js", import.meta.url)'),
     });
   });
 
   it("names what is wrong in a module's script", async () => {
-    await expect(loadModel(fixture("./fixtures/bad-script.mjs"))).rejects.toMatchObject({ code: "invalid_script" });
+    await expect(loadModel(fixture("./fixtures/bad-script.mjs"), systemClock)).rejects.toMatchObject({
+      code: "invalid_script",
+    });
   });
 });

@@ -1,14 +1,16 @@
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { describe, expect, it } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import type { DirectOutput, Message, ModelRequest } from "../../src/kernel/index.js";
 import { createAiSdkModel } from "../../src/model/index.js";
 import { calm, collect, input, requestOf } from "./requests.js";
 import { anthropic, openai, startWireServer } from "./wire-server.js";
 
 const openaiAt = (url: string) =>
-  createAiSdkModel(createOpenAICompatible({ name: "local", baseURL: url, includeUsage: true })("tiny"));
-const anthropicAt = (url: string) => createAiSdkModel(createAnthropic({ apiKey: "test", baseURL: url })("claude-test"));
+  createAiSdkModel(createOpenAICompatible({ name: "local", baseURL: url, includeUsage: true })("tiny"), systemClock);
+const anthropicAt = (url: string) =>
+  createAiSdkModel(createAnthropic({ apiKey: "test", baseURL: url })("claude-test"), systemClock);
 
 const assistant = (...parts: Message["parts"]): Message => ({ id: "a", role: "assistant", parts });
 
@@ -115,7 +117,10 @@ describe("an OpenAI-compatible request", () => {
 describe("a direct request for JSON", () => {
   const schema = { type: "object", properties: { title: { type: "string" } }, required: ["title"] };
   const structuredAt = (url: string) =>
-    createAiSdkModel(createOpenAICompatible({ name: "local", baseURL: url, supportsStructuredOutputs: true })("tiny"));
+    createAiSdkModel(
+      createOpenAICompatible({ name: "local", baseURL: url, supportsStructuredOutputs: true })("tiny"),
+      systemClock,
+    );
   const sent = async (output: DirectOutput | undefined) => {
     await using server = await startWireServer({ body: openai.text });
     const direct = { source: "titles", ...(output && { output }) };

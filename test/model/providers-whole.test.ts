@@ -1,6 +1,7 @@
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { describe, expect, it } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import { createAiSdkModel, type Model } from "../../src/model/index.js";
 import { calm, collect, collectFailure, requestOf } from "./requests.js";
 import { anthropic, openai, startWireServer } from "./wire-server.js";
@@ -13,7 +14,7 @@ const providers = [
     name: "openai-compatible",
     bodies: openai,
     modelAt: (url: string): Model =>
-      createAiSdkModel(createOpenAICompatible({ name: "local", baseURL: url })("tiny"), { stream: false }),
+      createAiSdkModel(createOpenAICompatible({ name: "local", baseURL: url })("tiny"), systemClock, { stream: false }),
     answer: [
       { type: "reasoning_delta", blockId: "reasoning-0", text: "Let me think." },
       { type: "text", blockId: "text-1", text: "Hello world" },
@@ -30,7 +31,9 @@ const providers = [
     name: "anthropic",
     bodies: anthropic,
     modelAt: (url: string): Model =>
-      createAiSdkModel(createAnthropic({ apiKey: "test", baseURL: url })("claude-test"), { stream: false }),
+      createAiSdkModel(createAnthropic({ apiKey: "test", baseURL: url })("claude-test"), systemClock, {
+        stream: false,
+      }),
     answer: [
       { type: "reasoning_delta", blockId: "reasoning-0", text: "Let me think." },
       { type: "reasoning_end", blockId: "reasoning-0", metadata: { anthropic: { signature: "c2lnbmVk" } } },

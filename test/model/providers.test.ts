@@ -1,8 +1,10 @@
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { describe, expect, it } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import type { AttemptRecord } from "../../src/kernel/index.js";
 import { createAiSdkModel, type Model, streamWithRetry } from "../../src/model/index.js";
+import { hastyClock } from "../support/manual-clock.js";
 import { calm, collect, collectFailure, requestOf, textIn } from "./requests.js";
 import { anthropicBody, openaiBody } from "./wire-bodies.js";
 import { anthropic, openai, startWireServer } from "./wire-server.js";
@@ -14,7 +16,10 @@ const providers = [
     bodies: openai,
     said: openaiBody,
     modelAt: (url: string): Model =>
-      createAiSdkModel(createOpenAICompatible({ name: "local", baseURL: url, includeUsage: true })("tiny")),
+      createAiSdkModel(
+        createOpenAICompatible({ name: "local", baseURL: url, includeUsage: true })("tiny"),
+        systemClock,
+      ),
     finished: {
       type: "finish",
       reason: "stop",
@@ -31,7 +36,8 @@ const providers = [
     name: "anthropic",
     bodies: anthropic,
     said: anthropicBody,
-    modelAt: (url: string): Model => createAiSdkModel(createAnthropic({ apiKey: "test", baseURL: url })("claude-test")),
+    modelAt: (url: string): Model =>
+      createAiSdkModel(createAnthropic({ apiKey: "test", baseURL: url })("claude-test"), systemClock),
     finished: {
       type: "finish",
       reason: "stop",
@@ -134,7 +140,7 @@ describe.each(providers)("a model of $name", ({ bodies, said, modelAt, finished,
     const stream = streamWithRetry(modelAt(server.url), requestOf(), {
       signal: calm(),
       onAttempt: (record) => attempts.push(record),
-      sleep: async () => undefined,
+      clock: hastyClock(),
     });
     expect((await collect(stream)).slice(0, -1)).toEqual([
       { type: "tool_call", callId: "b", toolName: "weather", argsText: '{"city":"Oslo"}' },

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import { type AttemptRecord, type ModelEvent, NO_USAGE, TroupeError, type Usage } from "../../src/kernel/index.js";
 import {
   createScriptedModel,
@@ -9,16 +10,17 @@ import {
   type ScriptStep,
   streamWithRetry,
 } from "../../src/model/index.js";
+import { hastyClock, ManualClock } from "../support/manual-clock.js";
 import { calm, collect, collectFailure, requestOf, textIn } from "./requests.js";
 
 /** Runs a scripted step under retry with a sleep that only takes notes. */
 function attempt(step: ScriptStep, signal = calm()) {
   const slept: number[] = [];
   const notices: RetryNotice[] = [];
-  const stream = streamWithRetry(createScriptedModel({ turns: [[step]] }), requestOf(), {
+  const stream = streamWithRetry(createScriptedModel({ turns: [[step]] }, systemClock), requestOf(), {
     signal,
     onRetry: (notice) => notices.push(notice),
-    sleep: async (ms) => void slept.push(ms),
+    clock: hastyClock(slept),
   });
   return { stream, slept, notices };
 }
@@ -56,9 +58,10 @@ describe("a model call is repeated", () => {
     expect(slept).toEqual([2000, 4000, 8000]);
 
     const patient: number[] = [];
-    const model = createScriptedModel({ turns: [[{ fail: { code: "model_unreachable" } }]] });
-    const sleep = async (ms: number) => void patient.push(ms);
-    await collectFailure(streamWithRetry(model, requestOf(), { signal: calm(), maxAttempts: 6, sleep }));
+    const model = createScriptedModel({ turns: [[{ fail: { code: "model_unreachable" } }]] }, systemClock);
+    await collectFailure(
+      streamWithRetry(model, requestOf(), { signal: calm(), maxAttempts: 6, clock: hastyClock(patient) }),
+    );
     expect(patient).toEqual([2000, 4000, 8000, 10_000, 10_000]);
   });
 });
@@ -97,10 +100,10 @@ describe("every attempt is recorded", () => {
     read: (stream: AsyncIterable<ModelEvent>) => Promise<unknown> = collect,
   ) => {
     const records: AttemptRecord[] = [];
-    const stream = streamWithRetry(createScriptedModel({ turns: [[step]] }), requestOf(), {
+    const stream = streamWithRetry(createScriptedModel({ turns: [[step]] }, systemClock), requestOf(), {
       signal: calm(),
       onAttempt: ({ durationMs, ...record }) => records.push({ ...record, durationMs: durationMs >= 0 ? 0 : -1 }),
-      sleep: async () => undefined,
+      clock: hastyClock(),
     });
     await read(stream).catch(() => undefined);
     return records;
@@ -163,7 +166,7 @@ describe("what a model counted", () => {
     const stream = streamWithRetry(counting(usage), requestOf(), {
       signal: calm(),
       onAttempt: (record) => records.push(record),
-      sleep: async () => undefined,
+      clock: hastyClock(),
     });
     const { events, error } = await collectFailure(stream);
     expect(textIn(events)).toBe("said");
@@ -183,7 +186,7 @@ describe("what a provider says of a failure", () => {
         throw new Error("401 for Authorization: Bearer abcdef0123456789");
       },
     };
-    const options = { signal: calm(), onAttempt: (record: AttemptRecord) => records.push(record) };
+    const options = { signal: calm(), clock: hastyClock(), onAttempt: (record: AttemptRecord) => records.push(record) };
     const { error } = await collectFailure(streamWithRetry(model, requestOf(), options));
     const shown = "401 for Authorization: [hidden]";
     expect(error).toMatchObject({ code: "model_failed", message: shown, cause: { message: shown } });
@@ -222,7 +225,7 @@ describe("what was shown", () => {
           signal: calm(),
           onRetry: () => shown.push("retry"),
           onAttempt: (record) => records.push(record),
-          sleep: async () => undefined,
+          clock: hastyClock(),
         });
         try {
           for await (const event of stream) if (event.type === "text_delta") shown.push(event.text);
@@ -264,10 +267,14 @@ describe("a model call is not repeated", () => {
 
   it("after an abort, which also ends the wait between attempts", async () => {
     const controller = new AbortController();
-    const model = createScriptedModel({ turns: [[{ text: "x", fail: { code: "model_unreachable", attempts: 1 } }]] });
+    const model = createScriptedModel(
+      { turns: [[{ text: "x", fail: { code: "model_unreachable", attempts: 1 } }]] },
+      systemClock,
+    );
     const { events, error } = await collectFailure(
-      // The real sleep: it would take two seconds were it not woken.
+      // This time never passes by itself.
       streamWithRetry(model, requestOf(), {
+        clock: new ManualClock(),
         signal: controller.signal,
         onRetry: () => queueMicrotask(() => controller.abort()),
       }),
@@ -286,7 +293,7 @@ describe("a model call is not repeated", () => {
 
 describe("a model of the host's own", () => {
   const run = (model: Model) =>
-    streamWithRetry(model, requestOf(), { signal: calm(), maxAttempts: 1, sleep: async () => undefined });
+    streamWithRetry(model, requestOf(), { signal: calm(), maxAttempts: 1, clock: hastyClock() });
 
   it("that ends without finish is a cut stream", async () => {
     const model: Model = {

@@ -1,11 +1,14 @@
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { describe, expect, it } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import { createAiSdkModel, createScriptedModel, routeOf } from "../../src/model/index.js";
 import { aiSdkRoute } from "../../src/model/route.js";
 
-const anthropicAt = (baseURL: string) => createAiSdkModel(createAnthropic({ apiKey: "test", baseURL })("claude-test"));
-const openaiAt = (baseURL: string) => createAiSdkModel(createOpenAICompatible({ name: "local", baseURL })("tiny"));
+const anthropicAt = (baseURL: string) =>
+  createAiSdkModel(createAnthropic({ apiKey: "test", baseURL })("claude-test"), systemClock);
+const openaiAt = (baseURL: string) =>
+  createAiSdkModel(createOpenAICompatible({ name: "local", baseURL })("tiny"), systemClock);
 
 describe("the route of a model", () => {
   it("names provider, model and endpoint", () => {
@@ -44,6 +47,6 @@ describe("the route of a model", () => {
   });
 
   it("is the id of a model that names none", () => {
-    expect(routeOf(createScriptedModel({ turns: [[]] }))).toBe("scripted");
+    expect(routeOf(createScriptedModel({ turns: [[]] }, systemClock))).toBe("scripted");
   });
 });

@@ -1,9 +1,10 @@
 import { describe, expect, it } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import type { Message, ModelRequest } from "../../src/kernel/index.js";
 import { createScriptedModel, defaultModel, loadModel, type ScriptStep, scriptedModel } from "../../src/model/index.js";
 import { calm, collect, collectFailure, input, requestOf, textIn } from "./requests.js";
 
-const only = (...steps: ScriptStep[]) => createScriptedModel({ turns: [steps] });
+const only = (...steps: ScriptStep[]) => createScriptedModel({ turns: [steps] }, systemClock);
 
 const toolResult = (text: string): Message => ({
   id: "r",
@@ -13,7 +14,7 @@ const toolResult = (text: string): Message => ({
 
 describe("what a scripted model streams", () => {
   it("cuts text into chunks of the given size and ends with finish", async () => {
-    const model = createScriptedModel({ turns: [[{ text: "abcdefgh" }]], chunkSize: 3 });
+    const model = createScriptedModel({ turns: [[{ text: "abcdefgh" }]], chunkSize: 3 }, systemClock);
     expect(await collect(model.stream(requestOf(), calm()))).toEqual([
       { type: "text_delta", blockId: "text", text: "abc" },
       { type: "text_delta", blockId: "text", text: "def" },
@@ -27,7 +28,7 @@ describe("what a scripted model streams", () => {
   });
 
   it("never cuts between the halves of a surrogate pair", async () => {
-    const model = createScriptedModel({ turns: [[{ text: "a😀b😀" }]], chunkSize: 2 });
+    const model = createScriptedModel({ turns: [[{ text: "a😀b😀" }]], chunkSize: 2 }, systemClock);
     const events = await collect(model.stream(requestOf(), calm()));
     expect(events.flatMap((event) => (event.type === "text_delta" ? [event.text] : []))).toEqual(["a😀", "b😀"]);
   });
@@ -70,15 +71,18 @@ describe("what a scripted model streams", () => {
   });
 
   it("says text and reasoning whole when the step is not streamed, however they are written", async () => {
-    const model = createScriptedModel({
-      turns: [
-        [
-          { stream: false, reasoning: "hmm.", text: "You said {input}", toolCalls: [{ tool: "clock" }] },
-          { stream: false, chunks: ["a", "b"] },
+    const model = createScriptedModel(
+      {
+        turns: [
+          [
+            { stream: false, reasoning: "hmm.", text: "You said {input}", toolCalls: [{ tool: "clock" }] },
+            { stream: false, chunks: ["a", "b"] },
+          ],
         ],
-      ],
-      chunkSize: 2,
-    });
+        chunkSize: 2,
+      },
+      systemClock,
+    );
     expect(await collect(model.stream(requestOf(), calm()))).toEqual([
       { type: "reasoning_delta", blockId: "reasoning", text: "hmm." },
       { type: "text", blockId: "text", text: "You said hello" },
@@ -119,7 +123,7 @@ describe("what a scripted model streams", () => {
 });
 
 describe("which step a scripted model plays", () => {
-  const model = createScriptedModel({ turns: [[{ text: "one" }], [{ text: "two" }]] });
+  const model = createScriptedModel({ turns: [[{ text: "one" }], [{ text: "two" }]] }, systemClock);
   const answer = async (request: ModelRequest) => textIn(await collect(model.stream(request, calm())));
 
   it("follows the turns of the session and starts again after the last", async () => {
@@ -147,15 +151,18 @@ describe("which step a scripted model plays", () => {
 });
 
 describe("what a scripted model says to direct completions", () => {
-  const model = createScriptedModel({
-    turns: [[{ text: "a turn" }]],
-    direct: [
-      { source: "titles", text: "A title", usage: { inputTokens: 9 } },
-      { source: "titles", text: "never reached" },
-      { source: "facts", text: '{"about":"{input}"}' },
-      { source: "broken", fail: { status: 500, message: "no" } },
-    ],
-  });
+  const model = createScriptedModel(
+    {
+      turns: [[{ text: "a turn" }]],
+      direct: [
+        { source: "titles", text: "A title", usage: { inputTokens: 9 } },
+        { source: "titles", text: "never reached" },
+        { source: "facts", text: '{"about":"{input}"}' },
+        { source: "broken", fail: { status: 500, message: "no" } },
+      ],
+    },
+    systemClock,
+  );
   const ask = (source: string, overrides: Partial<ModelRequest> = {}) =>
     model.stream(requestOf({ direct: { source }, ...overrides }), calm());
 
@@ -178,7 +185,10 @@ describe("what a scripted model says to direct completions", () => {
   });
 
   it("may be an answer for any source", async () => {
-    const anybody = createScriptedModel({ turns: [[]], direct: [{ source: "a", text: "A" }, { text: "any" }] });
+    const anybody = createScriptedModel(
+      { turns: [[]], direct: [{ source: "a", text: "A" }, { text: "any" }] },
+      systemClock,
+    );
     const answer = async (source: string) =>
       textIn(await collect(anybody.stream(requestOf({ direct: { source } }), calm())));
     expect([await answer("a"), await answer("b")]).toEqual(["A", "any"]);
@@ -193,7 +203,7 @@ describe("what a scripted model says to direct completions", () => {
   });
 
   it("fails so many attempts for each source on its own", async () => {
-    const flaky = createScriptedModel({ turns: [[]], direct: [{ text: "ok", fail: { attempts: 1 } }] });
+    const flaky = createScriptedModel({ turns: [[]], direct: [{ text: "ok", fail: { attempts: 1 } }] }, systemClock);
     const from = (source: string) => flaky.stream(requestOf({ direct: { source } }), calm());
     await collectFailure(from("a"));
     await collectFailure(from("b"));
@@ -216,7 +226,7 @@ describe("placeholders", () => {
   });
 
   it("make the default model repeat what the user said", async () => {
-    const model = await loadModel(undefined);
+    const model = await loadModel(undefined, systemClock);
     expect(textIn(await collect(model.stream(requestOf(), calm())))).toBe("You said: hello");
     expect(defaultModel).toEqual({ kind: "scripted", script: { turns: [[{ text: "You said: {input}" }]] } });
   });

@@ -1,6 +1,8 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import type { PendingTool } from "../../src/plugin/index.js";
 import { Completions } from "../../src/session/completions.js";
+import { Deadlines } from "../../src/wire/index.js";
+import { ManualClock } from "../support/manual-clock.js";
 
 /** The calls that run. */
 const STEP = { facts: { sessionId: "s", turnId: "t1" }, calls: [{ callId: "c1" }, { callId: "c2" }] };
@@ -9,18 +11,14 @@ const OTHER = '["s","t1","c2"]';
 const ANSWER = { status: "success", value: "yes" } as const;
 const CANCELLED = { status: "cancelled", message: "The call of pay was cancelled." };
 
+let clock: ManualClock;
 beforeEach(() => {
-  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-});
-// The deadlines are the thread's: what waits for this clock must not wait for the next test's.
-afterEach(() => {
-  vi.runAllTimers();
-  vi.useRealTimers();
+  clock = new ManualClock();
 });
 
 /** A call that waits, and what came of it so far. */
 function waiting(pending: PendingTool = {}, turn = new AbortController()) {
-  const completions = new Completions();
+  const completions = new Completions(new Deadlines(clock));
   completions.begin(STEP);
   const wait = (key: string) => completions.wait(key, { toolName: "pay", pending, signal: turn.signal });
   const output = wait(KEY);
@@ -76,7 +74,7 @@ describe("a call that waits for its answer", () => {
     ["fail_turn", { endsTurn: true }],
   ] as const)("fails at its deadline, with onTimeout %s", async (onTimeout, more) => {
     const { output } = waiting({ deadlineMs: 40, ...(onTimeout && { onTimeout }) });
-    await vi.advanceTimersByTimeAsync(40);
+    await clock.elapse(40);
     expect(await output).toEqual({
       status: "failure",
       failure: {
@@ -105,7 +103,7 @@ describe("a call that waits for its answer", () => {
     it("goes on waiting when its turn is cancelled, and its answer counts", async () => {
       const { completions, output, turn, settled } = waiting({ deadlineMs: 40, onCancel: "wait" });
       turn.abort();
-      await vi.advanceTimersByTimeAsync(39);
+      await clock.elapse(39);
       expect(settled()).toBeUndefined();
       completions.complete(KEY, ANSWER);
       expect(await output).toEqual(ANSWER);
@@ -114,7 +112,7 @@ describe("a call that waits for its answer", () => {
     it("waits no longer than its deadline", async () => {
       const { output, turn } = waiting({ deadlineMs: 40, onCancel: "wait" });
       turn.abort();
-      await vi.advanceTimersByTimeAsync(40);
+      await clock.elapse(40);
       expect(await output).toMatchObject({ failure: { code: "tool_completion_timeout" } });
     });
 

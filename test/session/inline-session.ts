@@ -1,3 +1,4 @@
+import { systemClock } from "../../src/async/index.js";
 import { loadPlugin } from "../../src/plugin/index.js";
 import { SessionCatalog } from "../../src/session/catalog.js";
 import { SessionHooks } from "../../src/session/hooks.js";
@@ -27,6 +28,7 @@ export async function inlineSession(
 ) {
   const loaded = await Promise.all([...plugins, protocol].map((each) => loadPlugin(each, undefined, "test")));
   const options = {
+    clock: systemClock,
     deadlineMs: 1_000,
     probe: new PhaseProbe(),
     host: () => Promise.reject(new Error("Nobody asks for host services here.")),
@@ -34,7 +36,7 @@ export async function inlineSession(
     optionalInChildren: false,
   };
   const links = loaded.map((plugin) => new InlineLink({ plugin, ...options }));
-  const slots = links.map((_, index) => new PluginSlot("s", { captured: captured[index] }));
+  const slots = links.map((_, index) => new PluginSlot("s", { number: index, captured: captured[index] }));
   const surfaces = new Surfaces(links, tools, "sequential");
   const registered = links.map((link, index) =>
     link.manifest.registers ? link.register(slots[index] as (typeof slots)[number]) : link.manifest.contributions,

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import { Observation } from "../../src/session/observation.js";
 import type { Observed, ObservedEvent } from "../../src/session/observed.js";
 
@@ -18,7 +19,7 @@ function read(observation: Observation, cursor?: string) {
 
 describe("an observation", () => {
   it("shows a reader what happens from now on", () => {
-    const observation = new Observation("s");
+    const observation = new Observation("s", systemClock);
     observation.push(committed(1));
     const reader = read(observation);
     observation.push(committed(2));
@@ -27,7 +28,7 @@ describe("an observation", () => {
 
   // turn §8.92
   it("gives a reader that comes back what it missed, and nothing twice", () => {
-    const observation = new Observation("s");
+    const observation = new Observation("s", systemClock);
     const first = read(observation);
     observation.push(text("a"));
     first.leave();
@@ -39,7 +40,7 @@ describe("an observation", () => {
   });
 
   it("never joins what somebody has seen with what nobody has", () => {
-    const observation = new Observation("s");
+    const observation = new Observation("s", systemClock);
     const cursor = observation.cursor;
     observation.push(text("a"));
     const reader = read(observation, cursor);
@@ -50,7 +51,7 @@ describe("an observation", () => {
   });
 
   it("does not join deltas of different blocks", () => {
-    const observation = new Observation("s");
+    const observation = new Observation("s", systemClock);
     const { cursor } = observation;
     observation.push(text("a", "1"));
     observation.push(text("b", "2"));
@@ -58,7 +59,7 @@ describe("an observation", () => {
   });
 
   it("announces what is too long ago", () => {
-    const observation = new Observation("s");
+    const observation = new Observation("s", systemClock);
     const { cursor } = observation;
     for (let revision = 1; revision <= 2_050; revision++) observation.push(committed(revision));
     const reader = read(observation, cursor);
@@ -69,33 +70,37 @@ describe("an observation", () => {
 
   // turn §8.91
   it("announces that a cursor is of another life, and of a place that has not been", () => {
-    const { cursor } = new Observation("s");
-    const ahead = new Observation("s");
-    const other = new Observation("s");
+    const { cursor } = new Observation("s", systemClock);
+    const ahead = new Observation("s", systemClock);
+    const other = new Observation("s", systemClock);
     other.push(committed(1));
     expect(read(other, cursor).events()).toEqual([{ type: "gap", reason: "unavailable" }, committed(1)]);
     ahead.push(committed(1));
     const later = read(ahead).seen;
     ahead.push(committed(2));
-    expect(read(new Observation("s"), later[0]?.cursor).events()).toEqual([{ type: "gap", reason: "unavailable" }]);
+    expect(read(new Observation("s", systemClock), later[0]?.cursor).events()).toEqual([
+      { type: "gap", reason: "unavailable" },
+    ]);
   });
 
   it("goes on behind a gap without losing or repeating anything", () => {
-    const other = new Observation("s");
+    const other = new Observation("s", systemClock);
     other.push(committed(1));
-    const gap = read(other, new Observation("s").cursor).seen[0];
+    const gap = read(other, new Observation("s", systemClock).cursor).seen[0];
     other.push(committed(2));
     expect(read(other, gap?.cursor).events()).toEqual([committed(1), committed(2)]);
   });
 
   // turn §8.91
   it.each([
-    ["of another session", new Observation("other").cursor],
+    ["of another session", new Observation("other", systemClock).cursor],
     ["that is no cursor", "nonsense"],
     ["that is empty", ""],
     ["with a place that is none", Buffer.from(JSON.stringify(["s", "x", -1])).toString("base64url")],
   ])("refuses a cursor %s", (_, cursor) => {
-    expect(() => read(new Observation("s"), cursor)).toThrow(expect.objectContaining({ code: "cursor_invalid" }));
+    expect(() => read(new Observation("s", systemClock), cursor)).toThrow(
+      expect.objectContaining({ code: "cursor_invalid" }),
+    );
   });
 
   // turn §8.92
@@ -106,7 +111,7 @@ describe("an observation", () => {
           fc.oneof(fc.string({ minLength: 1, maxLength: 3 }), fc.constantFrom<"leave" | "return">("leave", "return")),
         ),
         (steps) => {
-          const observation = new Observation("s");
+          const observation = new Observation("s", systemClock);
           let { cursor } = observation;
           let leave: (() => void) | undefined;
           let seen = "";

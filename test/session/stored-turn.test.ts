@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import { type Commit, DEFAULT_CONFIG, TroupeError } from "../../src/kernel/index.js";
 import { createScriptedModel } from "../../src/model/index.js";
 import { definePlugin, loadPlugin, nativeToolStep } from "../../src/plugin/index.js";
@@ -11,6 +12,7 @@ import { Suspects } from "../../src/session/suspects.js";
 import { openMemory, readHistory } from "../../src/store/index.js";
 import { ToolLimits } from "../../src/tools/index.js";
 import { PhaseProbe } from "../../src/trace/index.js";
+import { Deadlines } from "../../src/wire/index.js";
 
 /** A protocol that leaves for a second frame in the first turn. */
 const leaves = definePlugin({
@@ -49,6 +51,7 @@ async function services(failing: number): Promise<SessionServices> {
     },
   };
   const link = new InlineLink({
+    clock: systemClock,
     plugin: await loadPlugin(leaves, undefined, "test"),
     deadlineMs: 1_000,
     probe: new PhaseProbe(),
@@ -57,9 +60,11 @@ async function services(failing: number): Promise<SessionServices> {
     optionalInChildren: false,
   });
   return {
+    clock: systemClock,
+    deadlines: new Deadlines(systemClock),
     // What a session uses of its store when it only opens and runs turns.
     store: store as unknown as SessionServices["store"],
-    models: new Map([["", createScriptedModel({ turns: [[{ text: "You said: {input}" }]] })]]),
+    models: new Map([["", createScriptedModel({ turns: [[{ text: "You said: {input}" }]] }, systemClock)]]),
     prompt: undefined,
     budget: null,
     prices: {},
@@ -79,6 +84,7 @@ async function services(failing: number): Promise<SessionServices> {
 const open = (shared: SessionServices) =>
   new SessionActor("s", {
     open: (chart) => openSession(shared, "s", { chart }),
+    clock: shared.clock,
     mailboxLimit: 4,
     onActivity: () => undefined,
     onRest: () => undefined,

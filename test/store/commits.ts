@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { MessageChannel } from "node:worker_threads";
 import { onTestFinished } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import {
   type Commit,
   type CommitReceipt,
@@ -89,10 +90,10 @@ export function damage(path: string, text: string): void {
 
 /** A backend behind its server, with a client on a lane of its own; all closed with the test. */
 export function serving(backend: StoreBackend) {
-  const server = new StoreServer(backend);
+  const server = new StoreServer(backend, systemClock);
   const { port1, port2 } = new MessageChannel();
   server.attach(port1);
-  const client = new StoreClient({ port: port2, options: { memory: true } });
+  const client = new StoreClient({ clock: systemClock, port: port2, options: { memory: true } });
   onTestFinished(async () => {
     client.close();
     await server.close();

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import type { Commit, Head } from "../../src/kernel/index.js";
 import {
   importWrites,
@@ -220,7 +221,7 @@ test("a session that is not there, or not whole, is not exported", () => {
 test("a store writes a session to a file whole or not at all, and reads it back", async () => {
   const folder = temporaryFolder();
   const backend = source();
-  const server = new StoreServer(backend);
+  const server = new StoreServer(backend, systemClock);
   onTestFinished(() => server.close());
   const { maintenance } = server;
   for (const format of ["msgpack", "json"] as const) {
@@ -267,7 +268,7 @@ test("a large session is imported in parts, which commits can come between", asy
     [2, false],
     [1, true],
   ]);
-  const server = new StoreServer(backend);
+  const server = new StoreServer(backend, systemClock);
   onTestFinished(() => server.close());
   await server.maintenance.exportSession({ sessionId: "a", file: join(folder, "a") });
   await server.maintenance.importSession({ bytes: await readWhole(join(folder, "a")), sessionId: "b" });

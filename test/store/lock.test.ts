@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import { acquireStoreLock } from "../../src/store/index.js";
 import { temporaryFolder, thrownBy } from "./commits.js";
 
@@ -36,7 +37,7 @@ function contender(path: string) {
 
 test("a missing folder is created, with its parents", () => {
   const path = join(temporaryFolder(), "deep", "down");
-  const lock = acquireStoreLock(path);
+  const lock = acquireStoreLock(path, systemClock);
   expect(existsSync(path)).toBe(true);
   lock.release();
 });
@@ -45,26 +46,29 @@ test("a folder is held once per process, also under another name", () => {
   const path = temporaryFolder();
   const alias = join(temporaryFolder(), "alias");
   symlinkSync(path, alias);
-  const lock = acquireStoreLock(path);
-  expect(thrownBy(() => acquireStoreLock(path))).toMatchObject({ code: "store_held", details: { pid: process.pid } });
-  expect(thrownBy(() => acquireStoreLock(alias))).toMatchObject({ code: "store_held" });
+  const lock = acquireStoreLock(path, systemClock);
+  expect(thrownBy(() => acquireStoreLock(path, systemClock))).toMatchObject({
+    code: "store_held",
+    details: { pid: process.pid },
+  });
+  expect(thrownBy(() => acquireStoreLock(alias, systemClock))).toMatchObject({ code: "store_held" });
   lock.release();
-  acquireStoreLock(alias).release();
+  acquireStoreLock(alias, systemClock).release();
 });
 
 test("releasing twice does not release the next owner's lock", () => {
   const path = temporaryFolder();
-  const first = acquireStoreLock(path);
+  const first = acquireStoreLock(path, systemClock);
   first.release();
-  const second = acquireStoreLock(path);
+  const second = acquireStoreLock(path, systemClock);
   first.release();
-  expect(thrownBy(() => acquireStoreLock(path))).toMatchObject({ code: "store_held" });
+  expect(thrownBy(() => acquireStoreLock(path, systemClock))).toMatchObject({ code: "store_held" });
   second.release();
 });
 
 test("releasing after the folder was deleted is quiet", () => {
   const path = temporaryFolder();
-  const lock = acquireStoreLock(path);
+  const lock = acquireStoreLock(path, systemClock);
   rmSync(path, { recursive: true });
   lock.release();
   expect(existsSync(path)).toBe(false);
@@ -72,7 +76,7 @@ test("releasing after the folder was deleted is quiet", () => {
 
 test("opening and releasing again and again leaves one small file", () => {
   const path = temporaryFolder();
-  for (let i = 0; i < 12; i++) acquireStoreLock(path).release();
+  for (let i = 0; i < 12; i++) acquireStoreLock(path, systemClock).release();
   expect(readdirSync(path)).toEqual(["troupe-owner.12"]);
 });
 
@@ -81,7 +85,7 @@ test("a second process is told who holds the store", async () => {
   const other = contender(path);
   expect(await other.ready()).toBe("ready");
   expect(await other.take()).toBe("held");
-  expect(thrownBy(() => acquireStoreLock(path))).toMatchObject({
+  expect(thrownBy(() => acquireStoreLock(path, systemClock))).toMatchObject({
     code: "store_held",
     details: { pid: other.pid, path },
     message: expect.stringContaining(`process ${other.pid}`),
@@ -94,7 +98,7 @@ test("the lock of a killed process is taken over", async () => {
   await other.ready();
   expect(await other.take()).toBe("held");
   await other.kill();
-  acquireStoreLock(path).release();
+  acquireStoreLock(path, systemClock).release();
 });
 
 test("of many processes that find a dead owner's lock at once, one gets it", async () => {
@@ -112,7 +116,7 @@ test("of many processes that find a dead owner's lock at once, one gets it", asy
 test.runIf(existsSync("/proc/self/stat"))("a process that got the dead owner's pid is not taken for it", () => {
   const path = temporaryFolder();
   writeFileSync(join(path, "troupe-owner.3"), JSON.stringify({ pid: process.pid, started: "an earlier boot/17" }));
-  const lock = acquireStoreLock(path);
+  const lock = acquireStoreLock(path, systemClock);
   expect(readdirSync(path)).toEqual(["troupe-owner.4"]);
   lock.release();
 });
@@ -120,13 +124,13 @@ test.runIf(existsSync("/proc/self/stat"))("a process that got the dead owner's p
 test("an owner file that a power cut left empty does not lock anybody out", () => {
   const path = temporaryFolder();
   writeFileSync(join(path, "troupe-owner.1"), "");
-  acquireStoreLock(path).release();
+  acquireStoreLock(path, systemClock).release();
 });
 
 test("a path that is a file is refused", () => {
   const path = join(temporaryFolder(), "file");
   writeFileSync(path, "");
-  expect(thrownBy(() => acquireStoreLock(path))).toMatchObject({
+  expect(thrownBy(() => acquireStoreLock(path, systemClock))).toMatchObject({
     code: "store_path_not_a_directory",
     details: { path },
   });
@@ -135,21 +139,21 @@ test("a path that is a file is refused", () => {
 test("a path below a file cannot be created", () => {
   const file = join(temporaryFolder(), "file");
   writeFileSync(file, "");
-  expect(thrownBy(() => acquireStoreLock(join(file, "store")))).toMatchObject({
+  expect(thrownBy(() => acquireStoreLock(join(file, "store"), systemClock))).toMatchObject({
     code: "store_not_writable",
     cause: expect.any(Error),
   });
 });
 
 test.runIf(existsSync("/proc/self"))("a folder nobody can write to is refused", () => {
-  expect(thrownBy(() => acquireStoreLock("/proc/troupe"))).toMatchObject({ code: "store_not_writable" });
-  expect(thrownBy(() => acquireStoreLock("/proc/self"))).toMatchObject({ code: "store_not_writable" });
+  expect(thrownBy(() => acquireStoreLock("/proc/troupe", systemClock))).toMatchObject({ code: "store_not_writable" });
+  expect(thrownBy(() => acquireStoreLock("/proc/self", systemClock))).toMatchObject({ code: "store_not_writable" });
 });
 
 test("other files in the folder are left alone", () => {
   const path = temporaryFolder();
   mkdirSync(join(path, "troupe-owner.x"));
   writeFileSync(join(path, "notes.txt"), "mine");
-  acquireStoreLock(path).release();
+  acquireStoreLock(path, systemClock).release();
   expect(readdirSync(path).sort()).toEqual(["notes.txt", "troupe-owner.1", "troupe-owner.x"]);
 });

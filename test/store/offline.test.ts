@@ -1,6 +1,7 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import {
   acquireStoreLock,
   exportSession,
@@ -47,7 +48,7 @@ test("a store nobody has open is pruned at once", async () => {
 
 test("a store that somebody has open, and one that is not there, are left alone", async () => {
   const path = makeStore();
-  const lock = acquireStoreLock(path);
+  const lock = acquireStoreLock(path, systemClock);
   for (const use of [
     listSessions(path),
     exportSession(path, "a"),

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import type { Commit, Head } from "../../src/kernel/index.js";
 import {
   acquireStoreLock,
@@ -93,7 +94,7 @@ describe("a store that is whole", () => {
 
   test("is not looked at while somebody has it open", () => {
     const path = makeStore();
-    const lock = acquireStoreLock(path);
+    const lock = acquireStoreLock(path, systemClock);
     expect(thrownBy(() => verifyStore(path))).toMatchObject({ code: "store_held" });
     expect(thrownBy(() => repairStore(path))).toMatchObject({ code: "store_held" });
     lock.release();

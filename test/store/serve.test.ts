@@ -1,11 +1,12 @@
 import { MessageChannel } from "node:worker_threads";
 import { expect, onTestFinished, test } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import { openMemory, type StoreBackend, StoreClient, StoreServer, sealEnvelope } from "../../src/store/index.js";
 import { Lane } from "../../src/wire/index.js";
 import { component, textsOf, turn } from "./commits.js";
 
 function serving(backend: StoreBackend = openMemory()) {
-  const server = new StoreServer(backend);
+  const server = new StoreServer(backend, systemClock);
   onTestFinished(() => server.close());
   const port = () => {
     const { port1, port2 } = new MessageChannel();
@@ -13,7 +14,7 @@ function serving(backend: StoreBackend = openMemory()) {
     return port2;
   };
   const client = () => {
-    const opened = new StoreClient({ port: port(), options: { memory: true } });
+    const opened = new StoreClient({ clock: systemClock, port: port(), options: { memory: true } });
     onTestFinished(() => opened.close());
     return opened;
   };
@@ -190,7 +191,7 @@ test("a lane that closes leaves the others served", async () => {
 });
 
 test("a method the store does not have is unknown_method", async () => {
-  const lane = new Lane(serving().port(), { name: "store worker" });
+  const lane = new Lane(serving().port(), { clock: systemClock, name: "store worker" });
   onTestFinished(() => lane.close());
   await expect(lane.call("toString", null)).rejects.toMatchObject({ code: "unknown_method" });
 });

@@ -6,6 +6,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { MessageChannel, Worker } from "node:worker_threads";
 import { expect, onTestFinished, test } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import type { Head } from "../../src/kernel/index.js";
 import {
   acquireStoreLock,
@@ -28,7 +29,7 @@ const fixture = (name: string) => fileURLToPath(new URL(`./fixtures/${name}`, im
 async function startStore(options: StoreOptions) {
   const worker = new Worker(ENTRY);
   const exited = once(worker, "exit");
-  const store = new Caller<StoreService>(worker, { name: "store worker", deadlineMs: 30_000 });
+  const store = new Caller<StoreService>(worker, { clock: systemClock, name: "store worker", deadlineMs: 30_000 });
   let closed: Promise<void> | undefined;
   const close = () => {
     closed ??= store.to.close(undefined);
@@ -56,7 +57,7 @@ for (const kind of ["memory", "path"] as const) {
   test(`a session worker commits to and reads from a store thread (${kind})`, async () => {
     const options = kind === "memory" ? { memory: true as const } : { path: temporaryFolder() };
     const { store, attach, close, exited } = await startStore(options);
-    const client = new StoreClient({ port: await attach(), options });
+    const client = new StoreClient({ clock: systemClock, port: await attach(), options });
     await expect(client.commit(turn("a", 1))).resolves.toEqual({ revision: 1, replayed: false });
     expect((await client.head("a"))?.revision).toBe(1);
     await client.commit(turn("a", 2));
@@ -81,7 +82,7 @@ for (const kind of ["memory", "path"] as const) {
 test("a store thread cannot be opened twice, and an error leaves it working", async () => {
   const { store, attach } = await startStore({ memory: true });
   await expect(store.to.open({ memory: true })).rejects.toMatchObject({ code: "store_already_open" });
-  const client = new StoreClient({ port: await attach(), options: { memory: true } });
+  const client = new StoreClient({ clock: systemClock, port: await attach(), options: { memory: true } });
   onTestFinished(() => client.close());
   await expect(client.commit(turn("a", 1))).resolves.toEqual({ revision: 1, replayed: false });
 });
@@ -91,7 +92,7 @@ test("a store thread that could not open its store says why and can still be clo
   writeFileSync(join(path, "data.mdb"), "not a database");
   const worker = new Worker(ENTRY);
   const exited = once(worker, "exit");
-  const store = new Caller<StoreService>(worker, { name: "store worker", deadlineMs: 30_000 });
+  const store = new Caller<StoreService>(worker, { clock: systemClock, name: "store worker", deadlineMs: 30_000 });
   await expect(store.to.open({ path })).rejects.toMatchObject({ code: "store_damaged", details: { path } });
   await expect(store.to.stats(undefined)).rejects.toMatchObject({ code: "store_not_open" });
   await store.to.close(undefined);
@@ -101,7 +102,7 @@ test("a store thread that could not open its store says why and can still be clo
 test("a commit sent while the store thread closes is never acknowledged without being written", async () => {
   const path = temporaryFolder();
   const { attach, close } = await startStore({ path });
-  const client = new StoreClient({ port: await attach(), options: { path } });
+  const client = new StoreClient({ clock: systemClock, port: await attach(), options: { path } });
   await client.commit(turn("a", 1));
   const last = client.commit(turn("a", 2)).then(
     () => "answered",
@@ -121,7 +122,7 @@ test("a commit sent while the store thread closes is never acknowledged without 
 test("a reader in another thread sees every commit as soon as it is acknowledged", async () => {
   const path = temporaryFolder();
   const { attach } = await startStore({ path });
-  const writer = new StoreClient({ port: await attach(), options: { path } });
+  const writer = new StoreClient({ clock: systemClock, port: await attach(), options: { path } });
   const port = await attach();
   const reader = new Worker(fixture("read-heads.mjs"), { workerData: { port, path }, transferList: [port] });
   onTestFinished(async () => {
@@ -150,7 +151,7 @@ test.each([[[]], [["prune"]]])(
     const acknowledged: Acknowledged = { commits: new Map(), records: new Map() };
     for (let round = 1; round <= 3; round++) {
       await runUntilKilled([path, ...mode], 60 * round, acknowledged);
-      const lock = acquireStoreLock(path);
+      const lock = acquireStoreLock(path, systemClock);
       const backend = openLmdb(path);
       for (const [sessionId, revision] of acknowledged.commits)
         checkSurvived(backend, sessionId, revision, acknowledged);
@@ -195,7 +196,7 @@ async function runUntilKilled(args: readonly string[], count: number, acknowledg
 test("a store thread deletes, prunes, exports and imports while sessions are read from its file", async () => {
   const path = temporaryFolder();
   const { store, attach } = await startStore({ path });
-  const client = new StoreClient({ port: await attach(), options: { path } });
+  const client = new StoreClient({ clock: systemClock, port: await attach(), options: { path } });
   onTestFinished(() => client.close());
   const states = [component(1), component(2)];
   for (const [i, state] of states.entries()) {

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "../../src/async/index.js";
+import { type Clock, systemClock, type Timer } from "../../src/async/index.js";
 
 interface Due {
   at: number;
@@ -14,6 +14,8 @@ export class ManualClock implements Clock {
   #now = 0;
   #wallNow: number;
   #ids = 0;
+  /** Timers ever made. */
+  made = 0;
   readonly #due = new Set<Due>();
   readonly #soon = new Set<() => void>();
 
@@ -63,17 +65,18 @@ export class ManualClock implements Clock {
     return 0.5;
   }
 
-  /** Lets time pass: runs what is due in the order of its time, and gives promises their turn after each. */
-  async advance(ms: number): Promise<void> {
+  /** Lets time pass: runs the timers that are due, in the order of their time. */
+  advance(ms: number): void {
+    const until = this.#now + ms;
+    while (this.#runNext(until));
+    this.#pass(until);
+  }
+
+  /** The same, and gives promises their turn after each timer. */
+  async elapse(ms: number): Promise<void> {
     const until = this.#now + ms;
     await this.turn();
-    for (let next = this.#next(until); next !== undefined; next = this.#next(until)) {
-      this.#pass(next.at);
-      if (next.every === undefined) this.#due.delete(next);
-      else next.at += next.every;
-      next.run();
-      await this.turn();
-    }
+    while (this.#runNext(until)) await this.turn();
     this.#pass(until);
   }
 
@@ -88,20 +91,37 @@ export class ManualClock implements Clock {
   }
 
   #add(due: Due): Timer {
+    this.made++;
     this.#due.add(due);
     return timer(() => this.#due.delete(due));
   }
 
-  #next(until: number): Due | undefined {
-    let first: Due | undefined;
-    for (const due of this.#due) if (due.at <= until && (first === undefined || due.at < first.at)) first = due;
-    return first;
+  #runNext(until: number): boolean {
+    let next: Due | undefined;
+    for (const due of this.#due) if (due.at <= until && (next === undefined || due.at < next.at)) next = due;
+    if (next === undefined) return false;
+    this.#pass(next.at);
+    if (next.every === undefined) this.#due.delete(next);
+    else next.at += next.every;
+    next.run();
+    return true;
   }
 
   #pass(at: number): void {
     this.#wallNow += at - this.#now;
     this.#now = at;
   }
+}
+
+/** Node's clock, but for timeouts: they run at once, and their lengths are noted. */
+export function hastyClock(slept: number[] = []): Clock {
+  return {
+    ...systemClock,
+    timeout(ms, run) {
+      slept.push(ms);
+      return systemClock.soon(run);
+    },
+  };
 }
 
 function timer(cancel: () => void): Timer {

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { type Json, TroupeError } from "../../src/kernel/index.js";
 import { defineTool, failTurn, finishTurn, pendingTool, switchFrame } from "../../src/plugin/index.js";
@@ -14,6 +14,15 @@ import {
   type ToolLookup,
   ToolRegistry,
 } from "../../src/tools/index.js";
+import { Deadlines } from "../../src/wire/index.js";
+import { ManualClock } from "../support/manual-clock.js";
+
+let clock: ManualClock;
+let deadlines: Deadlines;
+beforeEach(() => {
+  clock = new ManualClock();
+  deadlines = new Deadlines(clock);
+});
 
 const absent: ToolHome = {
   run() {
@@ -43,6 +52,7 @@ function execution(run: ToolHome["run"], options: Options = {}) {
     { kind: "host" },
   );
   return executeTool({
+    deadlines,
     registry: new ToolRegistry([probe]),
     homes: { host: { run }, plugin: absent, pool: absent },
     call: { callId: "c1", toolName: "probe", args: options.args ?? {} },
@@ -94,6 +104,7 @@ describe("a tool call that succeeds", () => {
     ]);
     const answers = ["a", "b", "c"].map((toolName) =>
       executeTool({
+        deadlines,
         registry,
         homes: { host: named("host"), plugin: named("plugin"), pool: named("pool") },
         call: { callId: toolName, toolName, args: {} },
@@ -214,6 +225,7 @@ describe("a tool call that is refused", () => {
   // turn §8.55
   it("names a tool that does not exist", async () => {
     const { output } = await executeTool({
+      deadlines,
       registry: new ToolRegistry([]),
       homes: { host: absent, plugin: absent, pool: absent },
       call: { callId: "c", toolName: "nothing", args: {} },
@@ -233,6 +245,7 @@ describe("a tool call that is refused", () => {
 
   const lookup = (registry: ToolLookup, hidden: readonly string[] = []) =>
     executeTool({
+      deadlines,
       registry,
       homes: { host: { run: never }, plugin: absent, pool: absent },
       call: { callId: "c", toolName: "weather", args: "not even an object" },
@@ -272,6 +285,7 @@ describe("a tool call that is refused", () => {
         shownSchema: { type: "object", properties: { unit: { const: "C" } } },
       };
       const { output } = await executeTool({
+        deadlines,
         registry: { get: () => tool },
         homes: { host: { run: never }, plugin: absent, pool: absent },
         call: { callId: "c", toolName: "weather", args },
@@ -300,6 +314,7 @@ describe("a tool call that is refused", () => {
     const registry = new ToolRegistry([registerTool("halve", describeTool("tool halve", even), { kind: "host" })]);
     const halve = async (n: number) => {
       const { output } = await executeTool({
+        deadlines,
         registry,
         homes: { host: { run: (_, args, ctx) => runHere(even, args, ctx) }, plugin: absent, pool: absent },
         call: { callId: "c", toolName: "halve", args: { n } },
@@ -392,15 +407,6 @@ describe("a tool call whose home throws", () => {
 });
 
 describe("a tool call that hangs", () => {
-  beforeEach(() => {
-    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-  });
-  // The deadlines are the thread's: what waits for this clock must not wait for the next test's.
-  afterEach(() => {
-    vi.runAllTimers();
-    vi.useRealTimers();
-  });
-
   const hang = (seen: { signal?: AbortSignal }) => (_tool: unknown, _args: unknown, ctx: HomeContext) => {
     seen.signal = ctx.signal;
     return new Promise(() => {});
@@ -409,16 +415,16 @@ describe("a tool call that hangs", () => {
   it("fails at its time limit and tells its home to stop", async () => {
     const seen: { signal?: AbortSignal } = {};
     const output = call(hang(seen), { timeoutMs: 250 });
-    await vi.advanceTimersByTimeAsync(250);
+    await clock.elapse(250);
     expect(seen.signal?.reason).toMatchObject({ code: "tool_timeout" });
-    await vi.advanceTimersByTimeAsync(DEFAULT_CANCEL_GRACE_MS);
+    await clock.elapse(DEFAULT_CANCEL_GRACE_MS);
     expect(await output).toEqual(failure("timeout", "tool_timeout", "probe did not finish within 250 ms."));
   });
 
   it("is not disturbed before its time limit", async () => {
     const seen: { signal?: AbortSignal } = {};
     void call(hang(seen), { timeoutMs: 250 });
-    await vi.advanceTimersByTimeAsync(249);
+    await clock.elapse(249);
     expect(seen.signal?.aborted).toBe(false);
   });
 
@@ -428,7 +434,7 @@ describe("a tool call that hangs", () => {
     const output = call(hang(seen), { signal: turn.signal });
     turn.abort("changed my mind");
     expect(seen.signal?.reason).toBe("changed my mind");
-    await vi.advanceTimersByTimeAsync(DEFAULT_CANCEL_GRACE_MS);
+    await clock.elapse(DEFAULT_CANCEL_GRACE_MS);
     expect(await output).toEqual(CANCELLED);
   });
 
@@ -443,34 +449,25 @@ describe("a tool call that hangs", () => {
       { signal: turn.signal },
     );
     turn.abort();
-    await vi.advanceTimersByTimeAsync(DEFAULT_CANCEL_GRACE_MS);
+    await clock.elapse(DEFAULT_CANCEL_GRACE_MS);
     await output;
     expect(late?.signal.aborted).toBe(true);
   });
 
   it("needs no timer when its home answers at once", async () => {
     await call(() => 1, { timeoutMs: 777 });
-    expect(vi.getTimerCount()).toBe(0);
+    expect(clock.timers).toBe(0);
   });
 
   it("shares one timer with every call of the same limit", async () => {
     const calls = Array.from({ length: 20 }, () => call(hang({}), { timeoutMs: 333 }));
-    expect(vi.getTimerCount()).toBe(1);
-    await vi.advanceTimersByTimeAsync(333 + DEFAULT_CANCEL_GRACE_MS);
+    expect(clock.timers).toBe(1);
+    await clock.elapse(333 + DEFAULT_CANCEL_GRACE_MS);
     expect(await Promise.all(calls)).toEqual(Array(20).fill(failure("timeout", "tool_timeout")));
   });
 });
 
 describe("a tool call that is told to stop", () => {
-  beforeEach(() => {
-    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-  });
-  // The deadlines are the thread's: what waits for this clock must not wait for the next test's.
-  afterEach(() => {
-    vi.runAllTimers();
-    vi.useRealTimers();
-  });
-
   /** A call whose answer the test gives, told to stop in the given way. */
   async function stopping(options: Options & { readonly by: "cancel" | "timeout" }) {
     const turn = new AbortController();
@@ -482,13 +479,13 @@ describe("a tool call that is told to stop", () => {
       });
     const output = call(run, { timeoutMs: 250, cancelGraceMs: 70, ...options, signal: turn.signal });
     if (options.by === "cancel") turn.abort();
-    else await vi.advanceTimersByTimeAsync(250);
+    else await clock.elapse(250);
     return { ...(held as Required<typeof held>), output, turn };
   }
 
   it.each(["cancel", "timeout"] as const)("by %s keeps what it answers within its grace", async (by) => {
     const { answer, output } = await stopping({ by });
-    await vi.advanceTimersByTimeAsync(69);
+    await clock.elapse(69);
     answer("just in time");
     expect(await output).toEqual({ status: "success", value: "just in time" });
   });
@@ -498,7 +495,7 @@ describe("a tool call that is told to stop", () => {
     ["timeout", () => failure("timeout", "tool_timeout", "probe did not finish within 250 ms.")],
   ] as const)("by %s is over when its grace is; what comes later is nobody's", async (by, end) => {
     const { answer, fail, output } = await stopping({ by });
-    await vi.advanceTimersByTimeAsync(70);
+    await clock.elapse(70);
     expect(await output).toEqual(end());
     answer("too late");
     fail(new Error("later still"));
@@ -520,9 +517,9 @@ describe("a tool call that is told to stop", () => {
 
   it("at its time limit stays late when its turn is cancelled within the grace, which is not longer for it", async () => {
     const { output, turn } = await stopping({ by: "timeout" });
-    await vi.advanceTimersByTimeAsync(40);
+    await clock.elapse(40);
     turn.abort();
-    await vi.advanceTimersByTimeAsync(30);
+    await clock.elapse(30);
     expect(await output).toEqual(failure("timeout", "tool_timeout"));
   });
 
@@ -540,6 +537,7 @@ it("does not warn of a leak when one turn makes many calls", async () => {
   const turn = new AbortController();
   const calls = Array.from({ length: 20 }, () => call(() => new Promise(() => {}), { signal: turn.signal }));
   turn.abort();
+  await clock.elapse(DEFAULT_CANCEL_GRACE_MS);
   await Promise.all(calls);
   await new Promise(setImmediate);
   process.off("warning", onWarning);

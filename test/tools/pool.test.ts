@@ -1,7 +1,9 @@
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { systemClock } from "../../dist/src/async/index.js";
 import { executeTool, type RegisteredTool, registerTool, ToolPool, ToolRegistry } from "../../dist/src/tools/index.js";
+import { Deadlines } from "../../dist/src/wire/index.js";
 
 // Pool threads need built JavaScript, so the pool is tested as built.
 const entry = new URL("../../dist/workers/tool.js", import.meta.url);
@@ -10,7 +12,7 @@ const never = () => new AbortController().signal;
 
 let pool: ToolPool;
 beforeEach(() => {
-  pool = new ToolPool({ entry, maxThreads: 1 });
+  pool = new ToolPool({ clock: systemClock, entry, maxThreads: 1 });
 });
 afterEach(() => pool.close());
 
@@ -32,6 +34,7 @@ function contextOf({ timeoutMs, cancelGraceMs }: RegisteredTool, signal: AbortSi
 async function execute(tool: RegisteredTool, args: unknown = {}, signal: AbortSignal = never()) {
   const elsewhere = { run: () => expect.unreachable() };
   const { output } = await executeTool({
+    deadlines: new Deadlines(systemClock),
     registry: new ToolRegistry([tool]),
     homes: { host: elsewhere, plugin: elsewhere, pool },
     call: { callId: "c", toolName: tool.spec.name, args: args as never },
@@ -146,7 +149,12 @@ describe("a tool in the pool", () => {
   });
 
   it("fails alone when it wants more memory than a thread has", async () => {
-    const small = new ToolPool({ entry, maxThreads: 1, resourceLimits: { maxOldGenerationSizeMb: 32 } });
+    const small = new ToolPool({
+      clock: systemClock,
+      entry,
+      maxThreads: 1,
+      resourceLimits: { maxOldGenerationSizeMb: 32 },
+    });
     const tool = await toolOf("misbehave");
     const ctx = contextOf(tool);
     await expect(small.run(tool, { way: "memory" }, ctx)).rejects.toMatchObject({ code: "tool_out_of_memory" });
@@ -276,7 +284,7 @@ describe("the pool", () => {
   });
 
   it("runs as many calls at once as it has threads", async () => {
-    const two = new ToolPool({ entry, maxThreads: 2 });
+    const two = new ToolPool({ clock: systemClock, entry, maxThreads: 2 });
     const spin = await toolOf("spin");
     const ctx = contextOf(spin);
     const stages = [stage(), stage()];
@@ -327,7 +335,11 @@ describe("the pool", () => {
   });
 
   it("fails its calls when its threads cannot start", async () => {
-    const broken = new ToolPool({ entry: new URL("./fixtures/broken-import.mjs", import.meta.url), maxThreads: 1 });
+    const broken = new ToolPool({
+      clock: systemClock,
+      entry: new URL("./fixtures/broken-import.mjs", import.meta.url),
+      maxThreads: 1,
+    });
     const lost = {
       code: "tool_worker_lost",
       message: expect.stringMatching(/^The thread of the tool could not start: Cannot find module .*not-there\.mjs/),

@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import { setToolAvailability, setToolMembership, type ToolState, toolStateOf } from "../../src/kernel/index.js";
 import { executeTool, SessionTools, ToolRegistry } from "../../src/tools/index.js";
+import { Deadlines } from "../../src/wire/index.js";
 import { names, onDemand, registryOf, tool } from "./registered.js";
 
 const fails = (code: string, details?: Record<string, unknown>) =>
@@ -479,6 +481,7 @@ describe("a call of a session's tool", () => {
   const call = async (tools: SessionTools, toolName: string) => {
     const home = { run: ({ spec }: { spec: { name: string } }) => `${spec.name} ran` };
     const { output } = await executeTool({
+      deadlines: new Deadlines(systemClock),
       registry: tools,
       homes: { host: home, plugin: home, pool: home },
       call: { callId: "c", toolName, args: {} },

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { MessageChannel } from "node:worker_threads";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import { TroupeError } from "../../src/kernel/index.js";
 import { Caller, type Service, serve } from "../../src/wire/index.js";
 import { deferred, rejection, startService } from "./threads.js";
@@ -227,7 +228,7 @@ describe("whoever serves", () => {
 
   it("tells the calls under way to stop when the caller's side is gone", async () => {
     const { port1, calls, called } = servedHere();
-    const caller = new Caller<Service>(port1, { name: "caller", deadlineMs: 60_000 });
+    const caller = new Caller<Service>(port1, { clock: systemClock, name: "caller", deadlineMs: 60_000 });
     void caller.to.wait?.("for nobody").catch(() => undefined);
     await called.promise;
     const stopped = once(calls[0]?.signal as AbortSignal, "abort");

@@ -4,6 +4,7 @@ import { MessageChannel } from "node:worker_threads";
 import * as Comlink from "comlink";
 import nodeEndpoint from "comlink/dist/esm/node-adapter.mjs";
 import { expect, onTestFinished, test } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import { Caller, serve } from "../../src/wire/index.js";
 
 setFlagsFromString("--expose-gc");
@@ -42,7 +43,11 @@ test("a call pins its caller: its proxy is not released before the answer", asyn
   const { port1, port2, slow, releasedDuringCall } = slowService();
   serve(port2, { slow });
   const call = () =>
-    new Caller<{ slow(argument: undefined): string }>(port1, { name: "x", deadlineMs: 60_000 }).to.slow(undefined);
+    new Caller<{ slow(argument: undefined): string }>(port1, {
+      name: "x",
+      deadlineMs: 60_000,
+      clock: systemClock,
+    }).to.slow(undefined);
   expect(await call()).toBe("answer");
   expect(releasedDuringCall()).toBe(0);
 });

@@ -1,5 +1,6 @@
 import { MessageChannel, Worker } from "node:worker_threads";
 import { onTestFinished } from "vitest";
+import { systemClock } from "../../src/async/index.js";
 import { Caller, type CallOptions, Lane, type LaneOptions, type Service } from "../../src/wire/index.js";
 
 const fixture = (name: string) => new URL(`./fixtures/${name}.mjs`, import.meta.url);
@@ -19,13 +20,13 @@ function startWorker(name: string, options: ConstructorParameters<typeof Worker>
 export function startLanePeer(options: Partial<LaneOptions> = {}) {
   const { port1, port2 } = new MessageChannel();
   const started = startWorker("lane-peer", { workerData: { port: port2 }, transferList: [port2] });
-  return { ...started, lane: new Lane(port1, { name: "peer", ...options }) };
+  return { ...started, lane: new Lane(port1, { clock: systemClock, name: "peer", ...options }) };
 }
 
 /** A Comlink service on a real thread. */
 export function startService(name = "service", deadlineMs = 60_000) {
   const { worker, exited } = startWorker(name);
-  const caller = new Caller<Service>(worker, { name: "service", deadlineMs });
+  const caller = new Caller<Service>(worker, { clock: systemClock, name: "service", deadlineMs });
   const gone = exited.then(() => caller.lose());
   /** Fixtures are plain JavaScript: any method, any argument. */
   const call = (method: string, argument?: unknown, options?: CallOptions): Promise<unknown> =>
@@ -39,8 +40,8 @@ export function lanePair(left: Partial<LaneOptions> = {}, right: Partial<LaneOpt
   const lanes = {
     port1,
     port2,
-    left: new Lane(port1, { name: "left", ...left }),
-    right: new Lane(port2, { name: "right", ...right }),
+    left: new Lane(port1, { clock: systemClock, name: "left", ...left }),
+    right: new Lane(port2, { clock: systemClock, name: "right", ...right }),
   };
   onTestFinished(() => {
     lanes.left.close();

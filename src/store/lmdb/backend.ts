@@ -49,7 +49,7 @@ export interface LmdbOptions {
  * do so, and that thread must never be terminated while the store is open: LMDB's write lock would stay held for ever.
  *
  * @example
- * const lock = acquireStoreLock("./data"); // on the main thread, first
+ * const lock = acquireStoreLock("./data", clock); // on the main thread, first
  * const backend = openLmdb("./data"); // in the store worker
  */
 export function openLmdb(path: string, options: LmdbOptions = {}): StoreBackend {

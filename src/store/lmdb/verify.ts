@@ -1,4 +1,5 @@
 import { existsSync } from "node:fs";
+import { systemClock } from "../../async/index.js";
 import { type Head, isConversation, messageOf, miscounted, TroupeError } from "../../kernel/index.js";
 import type { StoreReader } from "../contract.js";
 import { readHistory } from "../history.js";
@@ -63,7 +64,8 @@ export function checkThere(path: string): void {
 /** Does something to a store that nobody else has open meanwhile. */
 export function whileHeld<T>(path: string, use: () => T): T {
   checkThere(path);
-  const lock = acquireStoreLock(path);
+  // No runtime has the store, and so none could bring its clock.
+  const lock = acquireStoreLock(path, systemClock);
   try {
     return use();
   } finally {
