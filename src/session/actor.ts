@@ -16,7 +16,7 @@ import { needsItsTurn } from "../plugin/index.js";
 import type { ActiveTurn } from "./active-turns.js";
 import { NO_EXTRAS } from "./admission.js";
 import { compactSession } from "./compact.js";
-import { configureSession } from "./configure.js";
+import { configureSession, extendSession } from "./configure.js";
 import { resumeTurn, runTurn } from "./logical-turn.js";
 import { type OperationRequest, runOperation } from "./operations.js";
 import type { ConfigReceipt, OperationReceipt, SessionInfo, SessionState, TurnExtras } from "./protocol.js";
@@ -26,6 +26,7 @@ import { addInput } from "./session-intake.js";
 import type { LifeChart } from "./session-life.js";
 import { type Stay, sessionMachine } from "./session-machine.js";
 import type { InputRequest } from "./session-parts.js";
+import { isUnsaved, settleSession } from "./session-saving.js";
 import { isSuspended, notTakenUp } from "./suspension.js";
 import type { TurnRequest } from "./turn-context.js";
 import type { UnfinishedTurn } from "./unfinished-turn.js";
@@ -167,9 +168,9 @@ export class SessionActor {
       return resumed.result;
     }
     // One that was named by a key has its result kept.
-    if (extras.key === undefined && session.storedCall(call)) {
+    if (extras.key === undefined && session.stored.head?.lastCall === call) {
       throw new TroupeError("turn_result_lost", "The turn is stored, but its result was lost with its worker.", {
-        details: { sessionId: this.id, turnIndex: session.turnIndex },
+        details: { sessionId: this.id, turnIndex: session.stored.turnIndex },
       });
     }
     return this.turn(input, turn, extras, { call, again: true });
@@ -212,7 +213,7 @@ export class SessionActor {
 
   /** Composes the tools anew and forgets what was made of them. */
   refreshTools(): Promise<void> {
-    return this.#post(async (session) => session.refreshTools());
+    return this.#post(async (session) => session.catalog.refresh());
   }
 
   compact(instructions: string | null): Promise<boolean> {
@@ -224,7 +225,7 @@ export class SessionActor {
   }
 
   extend(extension: Json): Promise<void> {
-    return this.#post((session) => session.extend(extension));
+    return this.#post((session) => extendSession(session, extension));
   }
 
   /** Runs an operation: a query at once, also while a turn runs; a command or task in its place. */
@@ -382,9 +383,9 @@ export class SessionActor {
       id: this.id,
       state: this.state,
       threadId,
-      turns: session.turnIndex,
-      revision: session.revision,
-      ...(session.parentId !== undefined && { parent: session.parentId }),
+      turns: session.stored.turnIndex,
+      revision: session.stored.revision,
+      ...(session.stored.parentId !== undefined && { parent: session.stored.parentId }),
     };
   }
 }
@@ -398,13 +399,13 @@ async function settled<T>(session: Session, perform: (session: Session) => Promi
   try {
     return await perform(session);
   } finally {
-    if (session.isUnsettled) await settle(session);
+    if (isUnsaved(session)) await settle(session);
   }
 }
 
 /** What cannot be captured is tried again with the next write, and a store that cannot be written to says so then. */
 function settle(session: Session, unless?: () => boolean): Promise<void> {
-  return session.settle(unless).catch(ignore);
+  return settleSession(session, unless).catch(ignore);
 }
 
 function ignore(): void {}

@@ -17,7 +17,7 @@ export interface Admitted {
 
 /** Checks what a turn was asked for with. Throws for what only a program gets wrong; what a user sent is recorded. */
 export async function admit(session: TurnSession, input: string, extras: TurnExtras): Promise<Admitted> {
-  const model = session.modelNamed(extras.model);
+  const model = session.settings.modelNamed(extras.model);
   for (const pluginId of Object.keys(extras.pluginInputs ?? {})) session.hooks.of(pluginId);
   if (extras.extension !== undefined) await session.protocol.validateTurnExtension(extras.extension);
   if (extras.invalid !== undefined) return { model, ...unusable(extras.invalid) };

@@ -1,4 +1,4 @@
-import type { Authority, ToolSpec } from "../kernel/index.js";
+import { type Authority, PromptCache, type ToolSpec } from "../kernel/index.js";
 import type { Preamble, ProtocolTurnOptions, TurnFacts } from "../plugin/index.js";
 import type { RegisteredTool, SessionTools, ToolAbsence, ToolLookup } from "../tools/index.js";
 import type { SessionHooks } from "./hooks.js";
@@ -68,6 +68,8 @@ export interface CatalogSources {
 /** A session's tool catalogs: made when something they depend on changed, otherwise the same object. */
 export class SessionCatalog {
   readonly #session: CatalogSources;
+  /** System prompts that were made of these catalogs. */
+  readonly prompts = new PromptCache();
   #kept: { readonly key: CatalogKey; readonly catalog: TurnCatalog }[] = [];
 
   constructor(session: CatalogSources) {
@@ -95,9 +97,17 @@ export class SessionCatalog {
     return this.#contributed(key, facts, signal);
   }
 
-  /** Forgets every catalog. */
+  /** The tools are composed anew, and what was made of them is forgotten. */
+  refresh(): void {
+    const { tools, surface } = this.#session;
+    tools.rebind(surface.registry);
+    this.invalidate();
+  }
+
+  /** Forgets every catalog and every prompt: they are made anew when they are next needed. */
   invalidate(): void {
     this.#kept = [];
+    this.prompts.clear();
   }
 
   /** Kept under the state its contributors answered from; state that cannot be captured is reported by the commit. */

@@ -7,14 +7,20 @@ import type { Session } from "./session.js";
  * decides. False when none has. The old frame stays readable.
  */
 export async function compactSession(session: Session, instructions: string | null): Promise<boolean> {
-  const { hooks, id: sessionId, turnIndex, config } = session;
+  const { hooks, id: sessionId, stored, settings } = session;
   if (!hooks.has("context_compactor")) return false;
   const messageCount = await session.past.count();
   let found: { readonly nodes: readonly AppendNode[]; readonly pluginId: string } | undefined;
   try {
     await hooks.until(
       "context_compactor",
-      { sessionId, turnIndex, messageCount, maxContextTokens: config.maxContextTokens, instructions },
+      {
+        sessionId,
+        turnIndex: stored.turnIndex,
+        messageCount,
+        maxContextTokens: settings.config.maxContextTokens,
+        instructions,
+      },
       (answer, pluginId) => {
         const nodes = readCompaction(answer, pluginId);
         if (nodes.length > 0) found = { nodes, pluginId };
@@ -27,7 +33,7 @@ export async function compactSession(session: Session, instructions: string | nu
   }
   if (found === undefined) return false;
   const { nodes, pluginId } = found;
-  const frameId = `frame-${session.revision + 1}`;
+  const frameId = `frame-${stored.revision + 1}`;
   await session.graph.openFrame({ frameId, reason: "compaction", nodes, origin: { kind: "plugin", pluginId } });
   return true;
 }

@@ -1,4 +1,11 @@
-import { asTroupeError, changeConfig, type SessionConfig, sameConfig, type TurnIssue } from "../kernel/index.js";
+import {
+  asTroupeError,
+  changeConfig,
+  type Json,
+  type SessionConfig,
+  sameConfig,
+  type TurnIssue,
+} from "../kernel/index.js";
 import { settleOrIssue } from "./issues.js";
 import type { ConfigReceipt } from "./protocol.js";
 import { readConfigChange } from "./read-answers.js";
@@ -10,7 +17,8 @@ import type { Session } from "./session.js";
  * asked.
  */
 export async function configureSession(session: Session, change: Partial<SessionConfig>): Promise<ConfigReceipt> {
-  const { hooks, id: sessionId, config: previous } = session;
+  const { hooks, id: sessionId } = session;
+  const { config: previous } = session.settings;
   const current = changeConfig(previous, change);
   if (current === previous) return { config: previous, changed: false, issues: [] };
   const issues: TurnIssue[] = [];
@@ -27,9 +35,15 @@ export async function configureSession(session: Session, change: Partial<Session
     },
   );
   if (sameConfig(previous, config)) return { config: previous, changed: false, issues };
-  session.setConfig(config);
+  session.settings.change(config);
   await session.stored.store("config");
   issues.push(...(await hooks.announce("session_config_changed", { sessionId, previous, current: config })));
   issues.push(...(await settleOrIssue(session)));
   return { config, changed: true, issues };
+}
+
+/** What an extension changes in the code executor is stored before it is answered. */
+export async function extendSession({ protocol, stored }: Session, extension: Json): Promise<void> {
+  await protocol.applyExtension(extension);
+  if ((await protocol.captureExecution()) !== undefined) await stored.store("extension");
 }

@@ -47,7 +47,7 @@ export async function snapshotOf(
   { live, at }: { readonly live: boolean; readonly at?: string | undefined },
 ): Promise<SessionSnapshot> {
   if (live) await Promise.all([session.hooks.capture(), session.protocol.captureExecution()]);
-  const { stored, services, id: sessionId, turnIndex } = session;
+  const { stored, services, id: sessionId } = session;
   const unsaved: Record<string, Uint8Array> = {};
   const components = { ...stored.head?.components };
   if (live) {
@@ -59,7 +59,7 @@ export async function snapshotOf(
   return {
     parent: { sessionId, leaf: at ?? stored.leaf },
     messageCount: at === undefined ? stored.head?.messageCount : undefined,
-    turnIndex: at === undefined ? turnIndex : await turnAtNode(services.store, stored.head, at),
+    turnIndex: at === undefined ? stored.turnIndex : await turnAtNode(services.store, stored.head, at),
     components,
     unsaved,
   };

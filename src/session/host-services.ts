@@ -24,6 +24,7 @@ import type { HostRelay } from "./host-relay.js";
 import { createSessionFrom, trace } from "./perform.js";
 import type { Session } from "./session.js";
 import { addInput, takeFirstInput } from "./session-intake.js";
+import { viewOf } from "./session-view.js";
 import { visibleSession } from "./visibility.js";
 
 /** A host service asked for, in the name of a plugin's call. */
@@ -64,7 +65,7 @@ type Service = (session: Session, request: HostCallRequest, args: readonly unkno
 
 const SERVICES: { readonly [I in HostInterface]: Service } = {
   sessionSnapshot: async (session, request, args) => {
-    if (request.method === "snapshotCurrent") return session.view();
+    if (request.method === "snapshotCurrent") return viewOf(session);
     return aboutSession(session, request, args);
   },
   toolCatalog: async (session, request, args) => aboutSession(session, request, args),
@@ -100,10 +101,10 @@ async function ownCall(session: Session, { pluginId, method, args }: HostCallReq
   const { tools } = session;
   switch (method) {
     case "snapshotSession":
-      return session.view();
+      return viewOf(session);
     case "readMessages": {
       const { from, to } = (args[1] ?? {}) as { from?: number; to?: number };
-      return session.messages(from, to);
+      return session.graph.messages(from, to);
     }
     case "toolCatalog":
       return tools.catalog();
@@ -142,7 +143,7 @@ async function ownCall(session: Session, { pluginId, method, args }: HostCallReq
 /** Between turns a change is stored before it is answered; in a turn it is stored with the turn. */
 async function toolsChanged(session: Session, change: () => number): Promise<number> {
   const generation = change();
-  await session.storeBetweenTurns("tools");
+  await session.stored.store("tools", { leaveToTurn: true });
   return generation;
 }
 
@@ -248,7 +249,7 @@ async function complete(session: Session, request: HostCallRequest, args: readon
   const turn = request.method === "directCompletion" ? plainMessages(messages) : wholeMessages(messages);
   if (turn === undefined || turn.length === 0) throw invalid(request.method, "it needs messages that say something");
   const response = await completeOnce(
-    session.modelNamed(),
+    session.settings.modelNamed(),
     {
       sessionId: session.id,
       turnId: session.life.turn?.turnId ?? "",
@@ -266,7 +267,7 @@ async function complete(session: Session, request: HostCallRequest, args: readon
     });
   });
   const { usage, reason } = response;
-  await session.spending.record({ source, model: session.modelNamed().id, usage });
+  await session.spending.record({ source, model: session.settings.modelNamed().id, usage });
   if (request.method === "directLlmCompletion") return { response, usage };
   // Of a whole response the caller sees it; half a text looks like any other.
   if (reason === "error") throw new TroupeError("direct_completion_failed", "The model broke off with an error.");

@@ -1,4 +1,5 @@
 import { asTroupeError, TroupeError, type TurnIssue } from "../kernel/index.js";
+import { settleSession } from "./session-saving.js";
 import type { TurnSession } from "./turn-session.js";
 
 /** What went wrong without being the end of it. */
@@ -11,7 +12,7 @@ export function issueOf(kind: TurnIssue["kind"], code: string, error: unknown): 
 /** What was done is stored; that what its hooks changed afterwards is not is an issue of it. */
 export async function settleOrIssue(session: TurnSession): Promise<TurnIssue[]> {
   try {
-    await session.settle();
+    await settleSession(session);
     return [];
   } catch (error) {
     return [issueOf("plugin", session.life.isStale ? "plugin_state_not_stored" : "plugin_capture_failed", error)];

@@ -73,7 +73,7 @@ function modelOrEnd(
 ): Pick<TurnBeginning, "model"> &
   Partial<Pick<TurnBeginning, "poisoned">> & { stopped?: NonNullable<TurnConfig["stopped"]> } {
   const ended = (issue: NonNullable<TurnConfig["stopped"]>["issue"]) => ({
-    model: session.modelNamed(""),
+    model: session.settings.modelNamed(""),
     stopped: { reason: "runtime_error" as const, issue },
   });
   if (strikes >= MAX_STRIKES || idle >= MAX_IDLE) {
@@ -81,7 +81,7 @@ function modelOrEnd(
     return { ...ended({ kind: "runtime", code: "turn_poisoned", message }), poisoned: true };
   }
   try {
-    return { model: session.modelNamed(start.extras.model) };
+    return { model: session.settings.modelNamed(start.extras.model) };
   } catch (error) {
     return ended(issueOf("runtime", "model_unknown", error));
   }

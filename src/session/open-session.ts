@@ -46,6 +46,7 @@ import { SessionInputs } from "./session-inputs.js";
 import type { LifeChart } from "./session-life.js";
 import type { NewFrame, SessionServices, SessionSnapshot } from "./session-parts.js";
 import { SessionProtocol } from "./session-protocol.js";
+import { viewOf } from "./session-view.js";
 import type { Surface } from "./surface.js";
 import { MAX_TURN_KEYS } from "./turn-keys.js";
 import { awaitedCalls, leavesNoExecution, type UnfinishedTurn, unfinishedTurn } from "./unfinished-turn.js";
@@ -249,7 +250,7 @@ async function restore(services: SessionServices, { id, chart, head, reader, ...
       inputs: new SessionInputs(await reader.value<readonly PendingInput[]>(COMPONENT.inputs)),
     });
     const execution = unfinished !== undefined && leavesNoExecution(unfinished) ? undefined : COMPONENT.execution;
-    await protocol.restore(() => session.view(), execution && (await reader.bytes(execution)));
+    await protocol.restore(() => viewOf(session), execution && (await reader.bytes(execution)));
     // What waited for a turn that is no more waits for the next; for one that goes on it goes on waiting.
     if (unfinished === undefined) session.inputs.turnFailed();
     else {
@@ -362,7 +363,7 @@ async function toolsOf(
 }
 
 async function announceRestored(session: Session, fresh: boolean): Promise<void> {
-  const facts = { sessionId: session.id, turnIndex: session.turnIndex, fresh };
+  const facts = { sessionId: session.id, turnIndex: session.stored.turnIndex, fresh };
   const [issue] = await session.hooks.announce("session_restored", facts);
   if (issue === undefined) return;
   throw new TroupeError("session_restore_failed", `Session ${session.id} could not be opened: ${issue.message}`, {

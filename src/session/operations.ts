@@ -1,4 +1,4 @@
-import { type AppendNode, aborted, asTroupeError, TroupeError } from "../kernel/index.js";
+import { type AppendNode, aborted, asTroupeError, type Origin, TroupeError } from "../kernel/index.js";
 import { type NamedOperation, needsItsTurn, operationSession } from "../plugin/index.js";
 import type { OperationReceipt } from "./protocol.js";
 import { readOutcome } from "./read-answers.js";
@@ -52,8 +52,20 @@ export async function runOperation(session: Session, request: OperationRequest):
   const nodes = events.map(
     (event): AppendNode => ({ kind: "plugin", pluginType: `event.${event.name}`, body: event.payload ?? null }),
   );
-  await session.storeOutcome(nodes, { kind: "plugin", pluginId });
+  await storeOutcome(session, nodes, { kind: "plugin", pluginId });
   return { receipt, repeated: false };
+}
+
+/** Stores what an operation told and what it changed, in one write, also for a session that was never stored. */
+async function storeOutcome(
+  { hooks, graph, stored }: Session,
+  nodes: readonly AppendNode[],
+  origin: Origin,
+): Promise<void> {
+  const [captured] = await Promise.allSettled([hooks.capture()]);
+  if (nodes.length > 0) await graph.append({ nodes }, origin);
+  else await stored.store("operation");
+  if (captured.status === "rejected") throw captured.reason;
 }
 
 /** What the plugin threw is the cause; what the runtime says of itself (a lost worker, an abort) stays what it is. */

@@ -130,15 +130,15 @@ export class Residency {
 export function remnantOf(session: Session): Remnant {
   const { pluginOptions } = session;
   const hasOptions = pluginOptions !== NO_PLUGIN_OPTIONS;
-  if (!hasOptions && session.promptTokens === null && session.created.size === 0) return NOTHING_LEFT;
+  if (!hasOptions && session.past.promptTokens === null && session.created.size === 0) return NOTHING_LEFT;
   return {
     ...(hasOptions && { pluginOptions }),
-    ...(session.promptTokens !== null && { promptTokens: session.promptTokens }),
+    ...(session.past.promptTokens !== null && { promptTokens: session.past.promptTokens }),
     ...(session.created.size > 0 && { created: [...session.created] }),
   };
 }
 
 export function restoreRemnant(session: Session, { promptTokens, created = [] }: Remnant): void {
-  session.promptTokens = promptTokens ?? null;
+  session.past.promptTokens = promptTokens ?? null;
   for (const sessionId of created) session.created.add(sessionId);
 }

@@ -5,7 +5,9 @@ import { SessionHost, type WorkerParts } from "./host.js";
 import { serveHostCall } from "./host-services.js";
 import type { SessionSurface, SessionWorkerService } from "./protocol.js";
 import type { Session } from "./session.js";
-import { cancelInput } from "./session-intake.js";
+import { readAhead } from "./session-history.js";
+import { cancelInput, completeTool } from "./session-intake.js";
+import { viewOf } from "./session-view.js";
 
 /** The session worker's side of everything the main thread asks of it. */
 export function serveSessions(parentPort: MessagePort, parts: Omit<WorkerParts, "service">): void {
@@ -30,13 +32,13 @@ export function serveSessions(parentPort: MessagePort, parts: Omit<WorkerParts, 
       return moving({ snapshot }, [snapshot.buffer]);
     },
     async adopt({ sessionId, snapshot, making }) {
-      const { parentId, config } = await configured().adopt(sessionId, decode(snapshot), making).opened();
-      return { sessionId, parentSessionId: parentId ?? null, config };
+      const { stored, settings } = await configured().adopt(sessionId, decode(snapshot), making).opened();
+      return { sessionId, parentSessionId: stored.parentId ?? null, config: settings.config };
     },
-    view: ({ sessionId }) => configured().use(sessionId, (session) => session.view()),
+    view: ({ sessionId }) => configured().use(sessionId, viewOf),
     messages: ({ sessionId, range }) => configured().use(sessionId, (session) => session.graph.stored(range)),
     tree: ({ sessionId }) => configured().tree(sessionId),
-    resume: ({ sessionId }) => configured().use(sessionId, (session) => session.resume()),
+    resume: ({ sessionId }) => configured().use(sessionId, async (session) => void (await readAhead(session))),
     spending: ({ sessionId }) => configured().use(sessionId, (session) => session.spending.report()),
     setBudget: ({ sessionId, budget }) => configured().use(sessionId, (session) => session.spending.set(budget)),
     surface: ({ sessionId }) => configured().use(sessionId, surfaceOf),
@@ -50,7 +52,7 @@ export function serveSessions(parentPort: MessagePort, parts: Omit<WorkerParts, 
     inputs: ({ sessionId }) => configured().use(sessionId, (session) => session.inputs.untaken),
     cancelInput: ({ sessionId, named }) => configured().use(sessionId, (session) => cancelInput(session, named)),
     completeTool: ({ sessionId, key, output }) =>
-      configured().use(sessionId, (session) => session.completeTool(key, output)),
+      configured().use(sessionId, (session) => completeTool(session, key, output)),
     observe: ({ sessionId, reader, cursor }) =>
       configured().use(sessionId, () => configured().observe(sessionId, reader, cursor)),
     unobserve: ({ sessionId, reader }) => configured().unobserve(sessionId, reader),

@@ -2,13 +2,17 @@ import {
   type AppendNode,
   type AppendRequest,
   type AppendResult,
+  addUsage,
   isConversation,
   type Message,
   messageOfNode,
+  NO_USAGE,
   nodeId,
   type Origin,
+  type StorableTurn,
   segmentId,
   TroupeError,
+  turnIdOf,
 } from "../kernel/index.js";
 import type { StoreClient } from "../store/index.js";
 import { encode } from "../wire/index.js";
@@ -17,9 +21,11 @@ import type { MessageRange } from "./protocol.js";
 import type { KeepAppend, Receipts } from "./receipts.js";
 import type { SessionHistory } from "./session-history.js";
 import type { SessionInputs } from "./session-inputs.js";
-import type { NewFrame } from "./session-parts.js";
+import type { SessionLife } from "./session-life.js";
+import type { NewFrame, TurnCommit } from "./session-parts.js";
 import type { SessionProtocol } from "./session-protocol.js";
 import type { StoredSession } from "./stored-session.js";
+import type { TurnKeys } from "./turn-keys.js";
 
 export interface GraphParts {
   readonly id: string;
@@ -29,11 +35,13 @@ export interface GraphParts {
   readonly protocol: Pick<SessionProtocol, "append">;
   readonly inputs: SessionInputs;
   readonly receipts: Receipts;
+  readonly turnKeys: TurnKeys;
+  readonly life: SessionLife;
   /** Another frame was entered. */
   readonly onEntered: () => void;
 }
 
-/** The nodes of a session and its frames: what grows behind the stored leaf beside the turns' own messages. */
+/** The messages of a session and its frames, and every write that makes them more. */
 export class SessionGraph {
   /** The frame the last turn left for, until the session is in it. */
   readonly entering = new Component(COMPONENT.entering);
@@ -87,9 +95,42 @@ export class SessionGraph {
     });
   }
 
-  /** The turn that is being stored leaves for this frame: should a crash come between, it is entered all the same. */
-  leaveFor(frame: NewFrame): void {
-    this.entering.change(encode(frame));
+  /** Stores a turn in one atomic write and adopts it; resolves when it is durable. */
+  async commit(
+    { summary, messages, spent, modelCallRecords }: StorableTurn,
+    { name, before, call, entering }: TurnCommit,
+  ): Promise<number> {
+    const { id, stored, past, inputs, turnKeys, life } = this.#parts;
+    if (past.known === undefined) await past.count();
+    const written = await stored.write((previous, revision) => {
+      if (name !== undefined) {
+        const result = { ...summary, sessionId: id, revision, modelCallRecords, ...(before && { before }) };
+        turnKeys.keep(name, result);
+      }
+      inputs.settle();
+      // Should a crash come between, the frame is entered all the same.
+      if (entering !== undefined) this.entering.change(encode(entering));
+      return {
+        ...(call !== undefined && { exactOperation: `turn:${call}:${turnIdOf(summary.turnIndex)}` }),
+        operation: `turn:${summary.turnId}`,
+        endsTurn: true,
+        ...(messages.length > 0 && {
+          segment: { id: segmentId(id, revision), parent: previous?.leaf ?? null, messages },
+        }),
+        head: {
+          turnIndex: summary.turnIndex,
+          usage: addUsage(previous?.usage ?? NO_USAGE, summary.usage),
+          ...(call !== undefined && { lastCall: call }),
+        },
+        spent,
+        adopted: () => {
+          past.grow(messages);
+          life.turnStored();
+          inputs.turnStored();
+        },
+      };
+    });
+    return written.revision;
   }
 
   /** Leaves the current frame for a new one that begins with these nodes. The old one stays readable. */
@@ -111,6 +152,12 @@ export class SessionGraph {
       };
     });
     onEntered();
+  }
+
+  /** Messages by their places, the running turn's included; negative places count from the end. */
+  messages(from = 0, to?: number): Promise<readonly Message[]> {
+    const { past, life } = this.#parts;
+    return past.slice(from, to, () => life.unstoredTurn?.messages ?? []);
   }
 
   /** Messages of any frame as they are stored, the running turn's not among them. */

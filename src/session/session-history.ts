@@ -1,6 +1,7 @@
 import { type Head, type HistoryEnd, isConversation, type Message, miscounted } from "../kernel/index.js";
 import type { StoreClient } from "../store/index.js";
 import { haveAttachments } from "./blobs.js";
+import type { SessionHooks } from "./hooks.js";
 
 /**
  * The messages of a session's current frame. They are read from the end, as far back as something needs them: opening
@@ -18,6 +19,8 @@ export class SessionHistory {
   /** Which frame's it is: what was being read when another one began is not part of it. */
   #frame = 0;
   #hasAttachments = false;
+  /** Tokens the last model call read. */
+  promptTokens: number | null = null;
 
   constructor(store: Pick<StoreClient, "tail">, head: Pick<Head, "leaf" | "messageCount"> | undefined) {
     this.#store = store;
@@ -108,6 +111,19 @@ export class SessionHistory {
     this.grow(messages);
   }
 }
+
+/** What the next turn needs of the history: all of it, unless its context transforms are to say what that is. */
+export function readAhead({
+  hooks,
+  past,
+}: {
+  readonly hooks: Pick<SessionHooks, "has">;
+  readonly past: Pick<SessionHistory, "read">;
+}): readonly Message[] | Promise<readonly Message[]> {
+  return hooks.has("context_transform") ? NO_MESSAGES : past.read();
+}
+
+const NO_MESSAGES: readonly Message[] = [];
 
 function placeIn(count: number, place: number): number {
   return place < 0 ? Math.max(0, count + place) : Math.min(place, count);

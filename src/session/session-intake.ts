@@ -1,4 +1,6 @@
-import type { Part, PendingInput } from "../kernel/index.js";
+import { answerKeyOf, type Part, type PendingInput, type ToolOutput } from "../kernel/index.js";
+import { sealEnvelope } from "../store/index.js";
+import { encode } from "../wire/index.js";
 import { attachedTo, storedParts } from "./blobs.js";
 import { COMPONENT } from "./components.js";
 import type { Session } from "./session.js";
@@ -58,6 +60,19 @@ export async function takeFirstInput(session: Session): Promise<string | null> {
   // Given up before it is read: whoever asks meanwhile finds it taken.
   inputs.first.change(null);
   const input = await reader.value<string>(COMPONENT.firstInput);
-  await session.storeBetweenTurns("first_input");
+  await session.stored.store("first_input", { leaveToTurn: true });
   return input ?? null;
+}
+
+/** Answers a tool call that waits for it; resolves when the answer cannot be lost any more. */
+export function completeTool(
+  { life, services, stored, completions }: Session,
+  key: string,
+  output: ToolOutput,
+): Promise<void> {
+  const { turnId } = life.turn ?? life.unfinished ?? {};
+  return completions.complete(key, output, async () => {
+    if (!services.journals || turnId === undefined) return;
+    await stored.record({ turnId, key: answerKeyOf(key), ...sealEnvelope(null), bytes: encode(output) });
+  });
 }

@@ -2,6 +2,7 @@ import { and, assign, fromPromise, not, setup } from "xstate";
 import { asTroupeError, type TroupeError } from "../kernel/index.js";
 import type { Session } from "./session.js";
 import { IDLE, type Life, type LifeEvent, lifeAfter } from "./session-life.js";
+import { saveSession } from "./session-saving.js";
 
 /** What waits for its place: a turn, or an operation that needs the session to itself. */
 export interface Work {
@@ -46,7 +47,7 @@ export const sessionMachine = setup({
     // Nothing else: who comes meanwhile finds the session as it was, and it stays.
     save: fromPromise<void, { session: Session; stay: Stay }>(async ({ input: { session, stay } }) => {
       // A turn that was left in the middle begins again from what the last one stored.
-      if (!session.life.isSuspended) await session.save({ always: stay.park === "host" });
+      if (!session.life.isSuspended) await saveSession(session, { always: stay.park === "host" });
     }),
   },
   actions: {

@@ -25,6 +25,10 @@ export interface StoredParts {
   readonly store: StoreClient;
   readonly head: Head | undefined;
   readonly blobs: Blobs;
+  /** Turns are written down as they go. */
+  readonly journals: boolean;
+  /** A turn runs, and will store what is dirty. */
+  readonly turnRuns: () => boolean;
   /** Of the history up to the leaf, when they were counted. */
   readonly messageCount: () => number | undefined;
   /** What is stored may no longer be what is here. */
@@ -44,7 +48,8 @@ export interface WritePlan {
   readonly exactOperation?: string;
   readonly segment?: { readonly id: string; readonly parent: string | null; readonly messages: readonly Message[] };
   readonly head?: Partial<Head>;
-  readonly clearsJournal?: boolean;
+  /** What its journal says of the turn is of no use any more. */
+  readonly endsTurn?: boolean;
   /** By the session's own calls. */
   readonly spent?: Ledger;
   /** What else becomes true with it, at once. */
@@ -78,6 +83,14 @@ export class StoredSession {
 
   get revision(): number {
     return this.#head?.revision ?? 0;
+  }
+
+  get turnIndex(): number {
+    return this.#head?.turnIndex ?? 0;
+  }
+
+  get parentId(): string | undefined {
+    return this.#head?.parent?.sessionId;
   }
 
   get frameId(): string {
@@ -126,6 +139,7 @@ export class StoredSession {
 
   /** Nothing that was recorded is to be taken up again. */
   async clearJournal(): Promise<void> {
+    if (!this.#parts.journals) return;
     while (this.isWriting) await this.written();
     await this.#parts.store
       .clearJournal({ sessionId: this.#parts.id, expectedRevision: this.revision })
@@ -150,9 +164,10 @@ export class StoredSession {
     this.#adopt(head, changes);
   }
 
-  /** Stores what is dirty, also of a session that was never stored; nothing when another write has by then, or it is not `wanted` any more. */
-  async store(operation: string, wanted: () => boolean = always): Promise<void> {
-    await this.write(() => (wanted() && this.dirty ? { operation } : undefined));
+  /** Stores what is dirty, also of a session that was never stored; nothing when another write has by then. */
+  async store(operation: string, { leaveToTurn = false, unless = never }: StoreOptions = {}): Promise<void> {
+    if (leaveToTurn && this.#parts.turnRuns()) return;
+    await this.write(() => (this.dirty && !unless() ? { operation } : undefined));
   }
 
   /**
@@ -171,12 +186,12 @@ export class StoredSession {
   }
 
   async #writeNow(plan: Plan): Promise<Head> {
-    const { id, store, blobs, messageCount } = this.#parts;
+    const { id, store, blobs, journals, messageCount } = this.#parts;
     const previous = this.#head;
     const revision = this.revision + 1;
     const planned = plan(previous, revision);
     if (planned === undefined) return previous as Head;
-    const { segment, head: changes, clearsJournal = false, spent = [], adopted } = planned;
+    const { segment, head: changes, endsTurn = false, spent = [], adopted } = planned;
     const { exactOperation = `${planned.operation}:${this.#parts.clock.uuid()}` } = planned;
     const components = this.changes();
     const attached = blobs.encode();
@@ -206,7 +221,7 @@ export class StoredSession {
       expectedRevision: revision - 1,
       ...(segment !== undefined && { segment: { id: segment.id, bytes: encode(segment) } }),
       components: [...applied.bytes, ...attached],
-      ...(clearsJournal && { clearsJournal }),
+      ...(endsTurn && journals && { clearsJournal: true }),
     };
     try {
       await store.commit(commit);
@@ -250,6 +265,13 @@ interface Change {
   readonly bytes: Uint8Array | null;
 }
 
-const always = () => true;
+export interface StoreOptions {
+  /** A running turn stores it with itself. */
+  readonly leaveToTurn?: boolean;
+  /** Asked when it is about to be written: somebody else stores it. */
+  readonly unless?: () => boolean;
+}
+
+const never = () => false;
 
 function ignore(): void {}

@@ -45,7 +45,7 @@ export async function commitTurn(
 ): Promise<TurnEvent> {
   const { session, request } = scope;
   const entering = frameLeftFor(turn);
-  const revision = await session.commit(turn, { name, before, call: request.call, entering });
+  const revision = await session.graph.commit(turn, { name, before, call: request.call, entering });
   onStored();
   return entering === undefined ? { type: "committed", revision } : enterFrame(scope, entering);
 }
@@ -68,7 +68,7 @@ async function enterFrame({ session }: TurnScope, frame: NewFrame): Promise<Turn
   } catch (error) {
     issues.push(issueOf("plugin", "frame_switch_failed", error));
   }
-  return { type: "committed", revision: session.revision, issues };
+  return { type: "committed", revision: session.stored.revision, issues };
 }
 
 function unrevised(pluginId: string): TurnIssue {

@@ -55,7 +55,7 @@ export class TurnContext {
     this.messages = history;
     const { options, prompt } = request.extras;
     this.protocolOptions = mergeTurnOptions(session.protocol.turnOptions, options);
-    this.#layers = prompt === undefined ? session.promptLayers : [...session.promptLayers, prompt];
+    this.#layers = prompt === undefined ? session.settings.promptLayers : [...session.settings.promptLayers, prompt];
   }
 
   /** What a plugin is told about the turn's beginning; what the host brought along for it is for nobody else. */
@@ -71,9 +71,10 @@ export class TurnContext {
 
   /** The transforms, one after another. They are told how many messages there are, and say which of them they want. */
   async prepare(messageCount: number): Promise<PreparedContext | undefined> {
-    const { hooks, config, promptTokens } = this.#session;
+    const { hooks, settings, past } = this.#session;
+    const { promptTokens } = past;
     if (!hooks.has("context_transform")) return undefined;
-    const { maxContextTokens } = config;
+    const { maxContextTokens } = settings.config;
     let prepared = wholeContext(messageCount);
     await hooks.each(
       "context_transform",
@@ -124,11 +125,11 @@ export class TurnContext {
   }
 
   #done(catalog: TurnCatalog, contributions: readonly PromptContribution[]): TurnEvent {
-    const { config, prompts } = this.#session;
+    const { settings, catalog: catalogs } = this.#session;
     const { executionPrompt, promptContributions, syncExecutionEnvironment } = catalog.preamble;
     this.#catalog = catalog;
-    this.system = prompts.prompt({
-      instructions: config.instructions,
+    this.system = catalogs.prompts.prompt({
+      instructions: settings.config.instructions,
       execution: executionPrompt,
       contributions: promptContributions.length === 0 ? contributions : [...contributions, ...promptContributions],
       layers: this.#layers,

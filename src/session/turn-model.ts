@@ -69,7 +69,7 @@ export class TurnModel {
     }
     const { response, aborted } = outcome;
     this.latestUsage = response.usage;
-    this.#scope.session.promptTokens = response.usage.inputTokens;
+    this.#scope.session.past.promptTokens = response.usage.inputTokens;
     const read = this.#interpret(response);
     const issues = await this.#finishStream(step, aborted ? "aborted" : "complete");
     return { type: "model_done", response, record, issues, ...read };

@@ -21,6 +21,7 @@ import { issueOf, orRefused, settleOrIssue } from "./issues.js";
 import { NO_JOURNAL, StoredJournal, type TurnJournal } from "./journal.js";
 import { NO_PLUGIN_OPTIONS, type TurnExtras } from "./protocol.js";
 import { readFrameSwitch } from "./read-protocol.js";
+import { readAhead } from "./session-history.js";
 import type { RunningTurn } from "./session-life.js";
 import { endsHere, isSuspended } from "./suspension.js";
 import { TurnCheckpoints } from "./turn-checkpoints.js";
@@ -41,7 +42,7 @@ export async function runOneTurn(
   beginning: Omit<TurnBeginning, "history">,
 ): Promise<TurnResult> {
   // What the model is not given is not read; what it is, its transforms say.
-  const history = session.hooks.has("context_transform") ? NO_MESSAGES : await session.past.read();
+  const history = await readAhead(session);
   const run = new TurnRun(session, request, { ...beginning, history });
   // A turn that had its worker killed before may do so again: it is counted before it can.
   if (beginning.unfinished !== undefined) await run.resume(beginning.unfinished);
@@ -57,7 +58,7 @@ export async function runOneTurn(
     // What was refused is not taken up again after a crash.
     if (isSuspended(request.signal)) await run.leave();
     else if (endsHere(request.signal)) session.life.giveUp(request.signal.reason);
-    else if (!session.life.isStale) await session.clearJournal();
+    else if (!session.life.isStale) await session.stored.clearJournal();
     throw error;
   } finally {
     run.ended();
@@ -95,8 +96,8 @@ class TurnRun implements RunningTurn, TurnScope {
     request: TurnRequest,
     { model, parts, stopped, name, before, poisoned = false, unfinished, history }: TurnBeginning,
   ) {
-    const { config, protocol } = session;
-    const turnIndex = session.turnIndex + 1;
+    const { config } = session.settings;
+    const turnIndex = session.stored.turnIndex + 1;
     this.session = session;
     this.request = request;
     this.#model = new TurnModel(this, model);
@@ -120,8 +121,8 @@ class TurnRun implements RunningTurn, TurnScope {
       ...(stopped !== undefined && { stopped }),
       maxSteps: request.extras.maxSteps === undefined ? config.maxSteps : request.extras.maxSteps,
       noProgressLimit: config.noProgressLimit,
-      asksBeforeModel: protocol.session.beforeLlmCall !== undefined,
-      maxContextTokens: session.config.maxContextTokens,
+      asksBeforeModel: session.protocol.session.beforeLlmCall !== undefined,
+      maxContextTokens: config.maxContextTokens,
     });
     this.#state = first.state;
     this.#effects = first.effects;
@@ -325,8 +326,6 @@ class TurnRun implements RunningTurn, TurnScope {
     return { type: "delivered", issues: [...issues, ...(await settleOrIssue(this.session))] };
   }
 }
-
-const NO_MESSAGES: readonly Message[] = [];
 
 /** Without what the journal keeps beside them: items are parts by then. */
 function plainExtras({ items: _items, parts: _parts, ...extras }: TurnExtras): TurnExtras {

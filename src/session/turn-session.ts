@@ -1,5 +1,3 @@
-import type { PromptCache, PromptLayer, SessionConfig, StorableTurn } from "../kernel/index.js";
-import type { Model } from "../model/index.js";
 import type { SessionTools } from "../tools/index.js";
 import type { Blobs } from "./blobs.js";
 import type { SessionCatalog } from "./catalog.js";
@@ -10,8 +8,9 @@ import type { SessionGraph } from "./session-graph.js";
 import type { SessionHistory } from "./session-history.js";
 import type { SessionInputs } from "./session-inputs.js";
 import type { SessionLife } from "./session-life.js";
-import type { SessionServices, TurnCommit } from "./session-parts.js";
+import type { SessionServices } from "./session-parts.js";
 import type { SessionProtocol } from "./session-protocol.js";
+import type { SessionSettings } from "./session-settings.js";
 import type { Spending } from "./spending.js";
 import type { StoredSession } from "./stored-session.js";
 import type { TurnKeys } from "./turn-keys.js";
@@ -24,10 +23,9 @@ import type { ParentSession } from "./visibility.js";
 export interface TurnSession extends ParentSession {
   readonly services: ParentSession["services"] &
     Pick<SessionServices, "clock" | "deadlines" | "journals" | "suspects" | "homes" | "limits" | "host">;
-  readonly config: SessionConfig;
+  readonly settings: Pick<SessionSettings, "config" | "modelNamed" | "promptLayers">;
   /** What it was opened with. */
   readonly pluginOptions: SessionPluginOptions;
-  modelNamed(name?: string): Model;
 
   // What a turn asks, and of whom.
   readonly hooks: SessionHooks;
@@ -45,27 +43,18 @@ export interface TurnSession extends ParentSession {
   readonly spending: Pick<Spending, "budget" | "whySpent" | "untilRaised">;
 
   // What the model is given.
-  readonly past: Pick<SessionHistory, "known" | "count" | "read" | "from" | "hasAttachments">;
+  readonly past: Pick<SessionHistory, "known" | "count" | "read" | "from" | "hasAttachments" | "promptTokens">;
   readonly tools: Pick<SessionTools, "setOverlay">;
-  readonly catalog: Pick<SessionCatalog, "resolve">;
-  readonly prompts: Pick<PromptCache, "prompt">;
-  readonly promptLayers: readonly PromptLayer[];
-  /** Tokens the last model call read. */
-  promptTokens: number | null;
+  readonly catalog: Pick<SessionCatalog, "resolve" | "prompts">;
   readonly blobs: Blobs;
   readonly inputs: Pick<SessionInputs, "pending" | "takeAtCheckpoint" | "takeOne" | "takeThese" | "turnFailed">;
 
   // What becomes of a turn.
-  readonly life: Pick<SessionLife, "isStale" | "unstoredTurn" | "begin" | "end" | "suspend" | "giveUp">;
-  readonly stored: Pick<StoredSession, "record">;
+  readonly life: Pick<SessionLife, "now" | "isStale" | "unstoredTurn" | "begin" | "end" | "suspend" | "giveUp">;
+  readonly stored: Pick<
+    StoredSession,
+    "head" | "dirty" | "turnIndex" | "revision" | "record" | "store" | "clearJournal"
+  >;
   readonly turnKeys: Pick<TurnKeys, "find" | "leftOff">;
-  readonly graph: Pick<SessionGraph, "checkNewFrame" | "openFrame">;
-  readonly turnIndex: number;
-  readonly revision: number;
-  /** Stores a turn in one atomic write and adopts it; resolves with the revision it has then. */
-  commit(turn: StorableTurn, more: TurnCommit): Promise<number>;
-  /** Stores what hooks changed behind the commit. */
-  settle(): Promise<void>;
-  /** Nothing of a turn that was refused is taken up again after a crash. */
-  clearJournal(): Promise<void>;
+  readonly graph: Pick<SessionGraph, "checkNewFrame" | "openFrame" | "commit">;
 }

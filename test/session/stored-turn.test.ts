@@ -7,6 +7,7 @@ import { SessionActor } from "../../src/session/actor.js";
 import { InlineLink } from "../../src/session/inline-link.js";
 import { openSession } from "../../src/session/open-session.js";
 import type { SessionServices } from "../../src/session/session-parts.js";
+import { viewOf } from "../../src/session/session-view.js";
 import { Surfaces } from "../../src/session/surface.js";
 import { Suspects } from "../../src/session/suspects.js";
 import { openMemory, readHistory } from "../../src/store/index.js";
@@ -107,7 +108,7 @@ test("what fails behind a turn's own write is its issue: it is stored, and the s
   expect(actor.failure).toMatchObject({ code: "session_stale", retryable: true });
   // The next life begins with what is stored: the turn, and the frame it left for.
   const again = open(shared);
-  const { turnIndex, revision, frameId } = await (await again.opened()).view();
+  const { turnIndex, revision, frameId } = await viewOf(await again.opened());
   expect([turnIndex, revision, frameId]).toEqual([1, 2, "second"]);
   expect(await again.turn("still there?", unheard)).toMatchObject({ text: "You said: still there?" });
 });
@@ -117,6 +118,6 @@ test("what fails before it refuses it: nothing of it is stored", async () => {
   const actor = open(shared);
   await expect(actor.turn("hi", unheard)).rejects.toMatchObject({ code: "store_write_failed" });
   await actor.ended();
-  const { turnIndex, revision, messageCount } = await (await open(shared).opened()).view();
+  const { turnIndex, revision, messageCount } = await viewOf(await open(shared).opened());
   expect([turnIndex, revision, messageCount]).toEqual([0, 0, 0]);
 });
