@@ -1,9 +1,9 @@
 import { type MessagePort, threadId } from "node:worker_threads";
 import { TroupeError } from "../kernel/index.js";
 import { decode, moving, type Served, serve } from "../wire/index.js";
-import { SessionHost, type WorkerParts } from "./host.js";
 import { serveHostCall } from "./host-services.js";
 import type { SessionSurface, SessionWorkerService } from "./protocol.js";
+import { ResidentSessions, type WorkerParts } from "./resident-sessions.js";
 import type { Session } from "./session.js";
 import { readAhead } from "./session-history.js";
 import { cancelInput, completeTool } from "./session-intake.js";
@@ -11,62 +11,61 @@ import { viewOf } from "./session-view.js";
 
 /** The session worker's side of everything the main thread asks of it. */
 export function serveSessions(parentPort: MessagePort, parts: Omit<WorkerParts, "service">): void {
-  let host: SessionHost | undefined;
-  const configured = (): SessionHost => {
-    if (host === undefined)
+  let resident: ResidentSessions | undefined;
+  const sessions = (): ResidentSessions => {
+    if (resident === undefined)
       throw new TroupeError("worker_not_configured", "This session worker is not configured yet.");
-    return host;
+    return resident;
   };
   const service = {
     async configure(setup) {
-      host = await SessionHost.create(setup, { ...parts, service });
-      return { threadId, inline: host.inlineManifests };
+      resident = await ResidentSessions.create(setup, { ...parts, service });
+      return { threadId, inline: resident.inlineManifests };
     },
-    attachPlugin: (lane) => configured().workerLink(lane.plugin)?.attach(lane),
-    failPlugin: ({ plugin, code, message }) => configured().workerLink(plugin)?.fail(new TroupeError(code, message)),
-    open: ({ sessionId, pluginOptions }) =>
-      configured().hold(sessionId, (actor) => actor.info(threadId), pluginOptions),
-    info: ({ sessionId }) => configured().info(sessionId),
+    attachPlugin: (lane) => sessions().workerLink(lane.plugin)?.attach(lane),
+    failPlugin: ({ plugin, code, message }) => sessions().workerLink(plugin)?.fail(new TroupeError(code, message)),
+    open: ({ sessionId, pluginOptions }) => sessions().hold(sessionId, (actor) => actor.info(threadId), pluginOptions),
+    info: ({ sessionId }) => sessions().info(sessionId),
     async capture({ sessionId, at }) {
-      const snapshot = await configured().snapshot(sessionId, at);
+      const snapshot = await sessions().snapshot(sessionId, at);
       return moving({ snapshot }, [snapshot.buffer]);
     },
     async adopt({ sessionId, snapshot, making }) {
-      const { stored, settings } = await configured().adopt(sessionId, decode(snapshot), making).opened();
+      const { stored, settings } = await sessions().adopt(sessionId, decode(snapshot), making).opened();
       return { sessionId, parentSessionId: stored.parentId ?? null, config: settings.config };
     },
-    view: ({ sessionId }) => configured().use(sessionId, viewOf),
-    messages: ({ sessionId, range }) => configured().use(sessionId, (session) => session.graph.stored(range)),
-    tree: ({ sessionId }) => configured().tree(sessionId),
-    resume: ({ sessionId }) => configured().use(sessionId, async (session) => void (await readAhead(session))),
-    spending: ({ sessionId }) => configured().use(sessionId, (session) => session.spending.report()),
-    setBudget: ({ sessionId, budget }) => configured().use(sessionId, (session) => session.spending.set(budget)),
-    surface: ({ sessionId }) => configured().use(sessionId, surfaceOf),
-    setConfig: ({ sessionId, change }) => configured().actor(sessionId).setConfig(change),
-    refreshTools: ({ sessionId }) => configured().actor(sessionId).refreshTools(),
-    compact: ({ sessionId, instructions }) => configured().actor(sessionId).compact(instructions),
-    append: ({ sessionId, request }) => configured().actor(sessionId).append(request),
-    extend: ({ sessionId, extension }) => configured().actor(sessionId).extend(extension),
-    hostCall: ({ sessionId, ...call }) => configured().use(sessionId, (session) => serveHostCall(session, call)),
-    addInput: ({ sessionId, ...input }) => configured().hold(sessionId, (actor) => actor.addInput(input)),
-    inputs: ({ sessionId }) => configured().use(sessionId, (session) => session.inputs.untaken),
-    cancelInput: ({ sessionId, named }) => configured().use(sessionId, (session) => cancelInput(session, named)),
+    view: ({ sessionId }) => sessions().use(sessionId, viewOf),
+    messages: ({ sessionId, range }) => sessions().use(sessionId, (session) => session.graph.stored(range)),
+    tree: ({ sessionId }) => sessions().tree(sessionId),
+    resume: ({ sessionId }) => sessions().use(sessionId, async (session) => void (await readAhead(session))),
+    spending: ({ sessionId }) => sessions().use(sessionId, (session) => session.spending.report()),
+    setBudget: ({ sessionId, budget }) => sessions().use(sessionId, (session) => session.spending.set(budget)),
+    surface: ({ sessionId }) => sessions().use(sessionId, surfaceOf),
+    setConfig: ({ sessionId, change }) => sessions().actor(sessionId).setConfig(change),
+    refreshTools: ({ sessionId }) => sessions().actor(sessionId).refreshTools(),
+    compact: ({ sessionId, instructions }) => sessions().actor(sessionId).compact(instructions),
+    append: ({ sessionId, request }) => sessions().actor(sessionId).append(request),
+    extend: ({ sessionId, extension }) => sessions().actor(sessionId).extend(extension),
+    hostCall: ({ sessionId, ...call }) => sessions().use(sessionId, (session) => serveHostCall(session, call)),
+    addInput: ({ sessionId, ...input }) => sessions().hold(sessionId, (actor) => actor.addInput(input)),
+    inputs: ({ sessionId }) => sessions().use(sessionId, (session) => session.inputs.untaken),
+    cancelInput: ({ sessionId, named }) => sessions().use(sessionId, (session) => cancelInput(session, named)),
     completeTool: ({ sessionId, key, output }) =>
-      configured().use(sessionId, (session) => completeTool(session, key, output)),
+      sessions().use(sessionId, (session) => completeTool(session, key, output)),
     observe: ({ sessionId, reader, cursor }) =>
-      configured().use(sessionId, () => configured().observe(sessionId, reader, cursor)),
-    unobserve: ({ sessionId, reader }) => configured().unobserve(sessionId, reader),
-    releaseIdle: ({ sessionId }) => configured().release(sessionId, { idle: true }),
-    park: ({ sessionId }) => configured().park(sessionId),
-    handOver: ({ sessionId }) => configured().handOver(sessionId),
-    takeOver: ({ sessionId, remnant }) => configured().takeOver(sessionId, remnant),
-    operate: (request, signal: AbortSignal) => configured().operate(request, signal),
-    operations: () => configured().operations(),
-    release: ({ sessionId }) => configured().release(sessionId),
-    cancelWork: ({ sessionId, reason }) => configured().cancelWork(sessionId, reason),
-    discard: ({ sessionId }) => configured().discard(sessionId),
-    stats: () => ({ ...configured().stats(), threadId }),
-    shutdown: ({ drainMs }) => configured().shutdown(drainMs),
+      sessions().use(sessionId, () => sessions().observe(sessionId, reader, cursor)),
+    unobserve: ({ sessionId, reader }) => sessions().unobserve(sessionId, reader),
+    releaseIdle: ({ sessionId }) => sessions().release(sessionId, { idle: true }),
+    park: ({ sessionId }) => sessions().park(sessionId),
+    handOver: ({ sessionId }) => sessions().handOver(sessionId),
+    takeOver: ({ sessionId, remnant }) => sessions().takeOver(sessionId, remnant),
+    operate: (request, signal: AbortSignal) => sessions().operate(request, signal),
+    operations: () => sessions().operations(),
+    release: ({ sessionId }) => sessions().release(sessionId),
+    cancelWork: ({ sessionId, reason }) => sessions().cancelWork(sessionId, reason),
+    discard: ({ sessionId }) => sessions().discard(sessionId),
+    stats: () => ({ ...sessions().stats(), threadId }),
+    shutdown: ({ drainMs }) => sessions().shutdown(drainMs),
   } satisfies Served<SessionWorkerService>;
   serve(parentPort, service);
 }

@@ -1,11 +1,10 @@
 import { threadId } from "node:worker_threads";
-import { abortWith, type Clock, ignore, loopTurn, onAbort } from "../async/index.js";
-import { aborted, TroupeError, toolIdOf } from "../kernel/index.js";
+import { type Clock, ignore, loopTurn, onAbort } from "../async/index.js";
+import { aborted, TroupeError } from "../kernel/index.js";
 import type { OperationSpec, PluginManifest } from "../plugin/index.js";
-import { StoreClient } from "../store/index.js";
-import { type ToolHome, ToolLimits, ToolPool } from "../tools/index.js";
+import { ToolPool } from "../tools/index.js";
 import { PhaseProbe } from "../trace/index.js";
-import { Deadlines, encode, Lane, type Served } from "../wire/index.js";
+import { encode, Lane, type Served } from "../wire/index.js";
 import { ActiveTurn } from "./active-turns.js";
 import { SessionActor, type SessionActorOptions } from "./actor.js";
 import { NO_EXTRAS } from "./admission.js";
@@ -21,7 +20,6 @@ import type {
   ArgumentOf,
   CancelNote,
   FullNote,
-  HostToolCall,
   ObservedNote,
   OperationReceipt,
   Remnant,
@@ -32,7 +30,6 @@ import type {
   SessionWorkerService,
   SessionWorkerSetup,
   SessionWorkerStats,
-  TraceNote,
   TreeMessage,
   TurnCall,
   UsageNote,
@@ -42,10 +39,11 @@ import type { Session } from "./session.js";
 import type { LifeChart } from "./session-life.js";
 import type { SessionServices, SessionSnapshot } from "./session-parts.js";
 import { Surfaces } from "./surface.js";
-import { Suspects } from "./suspects.js";
 import { suspension } from "./suspension.js";
 import { packResult, type TurnReply } from "./turn-reply.js";
+import { UnderWay } from "./under-way.js";
 import { WorkerLink } from "./worker-link.js";
+import { workerServices } from "./worker-services.js";
 
 /** What a session worker is made of, beside what it is told to be. */
 export interface WorkerParts {
@@ -55,38 +53,37 @@ export interface WorkerParts {
   readonly service: Served<SessionWorkerService>;
 }
 
+interface ResidentParts extends WorkerParts {
+  readonly setup: SessionWorkerSetup;
+  readonly pool: ToolPool;
+  readonly probe: PhaseProbe;
+  readonly models: SessionServices["models"];
+  readonly surfaces: Surfaces;
+}
+
 /** The sessions of a worker, and what they share. */
-export class SessionHost {
+export class ResidentSessions {
   readonly #services: SessionServices;
-  readonly #links: readonly PluginLink[];
-  readonly #setup: SessionWorkerSetup;
+  readonly #parts: ResidentParts;
   readonly #lane: Lane;
-  readonly #probe: PhaseProbe;
-  readonly #pool: ToolPool;
-  readonly #heap: Heap;
   readonly #sessions: Residency;
   readonly #observations: Observations;
-  readonly #turns = new Map<number, ActiveTurn>();
-  /** Operations, host services and turns nobody holds, by session: told to stop when the runtime closes. */
-  readonly #stops = new Map<AbortController, string>();
-  #finished = 0;
+  readonly #underWay = new UnderWay();
   #closing = false;
 
-  static async create(
-    setup: SessionWorkerSetup,
-    { toolEntry, clock, heap, service }: WorkerParts,
-  ): Promise<SessionHost> {
+  static async create(setup: SessionWorkerSetup, parts: WorkerParts): Promise<ResidentSessions> {
+    const { toolEntry, clock } = parts;
     const pool = new ToolPool({ entry: toolEntry, maxThreads: setup.pool.maxThreads, clock });
     try {
       const probe = new PhaseProbe();
       const models = await loadModels(setup, clock);
       // Plugins can ask for services only once there are sessions, and so a host.
-      let host: SessionHost | undefined;
-      const gate: HostGate = (call) => (host as SessionHost).#callHost(call);
+      let host: ResidentSessions | undefined;
+      const gate: HostGate = (call) => (host as ResidentSessions).#callHost(call);
       const links = await makeLinks(setup, { clock, probe, host: gate, development: setup.development });
       checkPluginIds(links);
       const surfaces = new Surfaces(links, await otherTools(setup, pool), setup.hookDispatch);
-      host = new SessionHost({ setup, clock, heap, pool, probe, models, surfaces, service });
+      host = new ResidentSessions({ ...parts, setup, pool, probe, models, surfaces });
       return host;
     } catch (error) {
       await pool.close();
@@ -94,19 +91,9 @@ export class SessionHost {
     }
   }
 
-  private constructor(parts: {
-    readonly setup: SessionWorkerSetup;
-    readonly clock: Clock;
-    readonly heap: Heap;
-    readonly pool: ToolPool;
-    readonly probe: PhaseProbe;
-    readonly models: SessionServices["models"];
-    readonly surfaces: Surfaces;
-    readonly service: Served<SessionWorkerService>;
-  }) {
-    const { setup, clock, heap, surfaces } = parts;
-    this.#setup = setup;
-    this.#heap = heap;
+  private constructor(parts: ResidentParts) {
+    const { setup, clock, heap, service } = parts;
+    this.#parts = parts;
     this.#sessions = new Residency(setup.residency, {
       clock,
       heap,
@@ -116,43 +103,32 @@ export class SessionHost {
       (reader, observed) => this.#lane.note("observed", [reader, observed] satisfies ObservedNote),
       clock,
     );
-    this.#pool = parts.pool;
-    this.#probe = parts.probe;
-    this.#links = surfaces.links;
     this.#lane = new Lane(setup.mainPort, {
       name: "The main thread",
       clock,
       serve: (method, payload, call) => {
         if (method === "turn") return this.#turn(payload as TurnCall);
         // Both sides of the lane are typed by SESSION_CALLS.
-        return parts.service[method as SessionMethod](payload as never, call.signal);
+        return service[method as SessionMethod](payload as never, call.signal);
       },
       onNote: (topic, payload) => this.#note(topic, payload),
     });
-    this.#services = {
-      clock,
-      deadlines: new Deadlines(clock),
-      store: new StoreClient({ ...setup.store, clock, onLost: (error) => this.#storeLost(error) }),
-      models: parts.models,
-      prompt: setup.prompt,
-      budget: setup.budget,
-      prices: setup.prices,
-      surfaces,
-      homes: { host: this.#hostHome, plugin: this.#pluginHome, pool: parts.pool },
-      config: setup.config,
-      mailboxLimit: setup.mailboxLimit,
-      limits: new ToolLimits(),
+    this.#services = workerServices({
+      ...parts,
+      lane: this.#lane,
+      sessionOf: (sessionId) => this.#sessions.get(sessionId)?.session,
       host: (call) => this.#callHost(call),
-      relay: (method, argument) => this.#lane.call("relay", [method, argument]),
-      journals: setup.journals,
-      suspects: new Suspects(),
-      trace: { listening: setup.tracing, emit: (event) => this.#lane.note("trace", event satisfies TraceNote) },
-    };
+      onStoreLost: (error) => this.#storeLost(error),
+    });
+  }
+
+  get #links(): readonly PluginLink[] {
+    return this.#parts.surfaces.links;
   }
 
   get inlineManifests(): PluginManifest[] {
     // In the order of the options: the standard protocol, when it is there, is nobody's entry.
-    return this.#setup.plugins.flatMap(({ tier }, index) => {
+    return this.#parts.setup.plugins.flatMap(({ tier }, index) => {
       const link = this.#links[index];
       return tier === "inline" && link !== undefined ? [link.manifest] : [];
     });
@@ -249,9 +225,10 @@ export class SessionHost {
   operate({ sessionId, ...request }: ArgumentOf<"operate">, given: AbortSignal): Promise<OperationReceipt> {
     return new Promise((resolve, reject) => {
       const letGo = onAbort("kind" in request ? undefined : given, () => reject(aborted(given)));
-      this.#stoppable({ sessionId, given }, (signal) =>
-        this.hold(sessionId, (actor) => actor.operate({ ...request, signal, onTask: letGo })),
-      )
+      this.#underWay
+        .stoppable({ sessionId, given }, (signal) =>
+          this.hold(sessionId, (actor) => actor.operate({ ...request, signal, onTask: letGo })),
+        )
         .then(resolve, reject)
         .finally(letGo);
     });
@@ -290,8 +267,7 @@ export class SessionHost {
 
   /** Cancels whatever a session is at, whoever asked for it. */
   async cancelWork(sessionId: string, reason: string): Promise<void> {
-    for (const turn of this.#turns.values()) if (turn.sessionId === sessionId) turn.cancel(reason);
-    for (const [stop, id] of this.#stops) if (id === sessionId) stop.abort(reason);
+    this.#underWay.cancelSession(sessionId, reason);
     const actor = this.#sessions.get(sessionId);
     // Nobody holds a turn that was taken up again; its journal goes with the session.
     actor?.suspend();
@@ -316,10 +292,10 @@ export class SessionHost {
     return {
       sessions: resident,
       parked,
-      heapShare: this.#heap.share(),
-      turns: this.#finished,
+      heapShare: this.#parts.heap.share(),
+      turns: this.#underWay.ended,
       hookMessages,
-      histograms: this.#probe.entries(),
+      histograms: this.#parts.probe.entries(),
     };
   }
 
@@ -330,13 +306,13 @@ export class SessionHost {
     for (const actor of actors) actor.leave();
     const hurry = this.#services.clock.timeout(drainMs, () => {
       // With a journal a turn is not lost by closing: it goes on when its session is next opened.
-      if (!this.#setup.journals) for (const turn of this.#turns.values()) turn.cancel("The runtime is closing.");
+      if (!this.#parts.setup.journals) this.#underWay.cancelTurns("The runtime is closing.");
       this.#stopAll({ turns: suspension(), others: new TroupeError("closed", "The runtime is closing.") });
     });
     await Promise.all(actors.map((actor) => actor.ended()));
     hurry.cancel();
     this.#observations.close();
-    await this.#pool.close();
+    await this.#parts.pool.close();
     for (const link of this.#links) link.close();
     this.#services.store.close();
     // Answers to the last turns are still on their way into the lane; it closes behind them, and only then are we done.
@@ -349,13 +325,12 @@ export class SessionHost {
     if (!this.#closing) this.#stopAll({ turns: error, others: error });
   }
 
-  #stopAll({ turns, others }: { readonly turns: TroupeError; readonly others: TroupeError }): void {
-    for (const turn of this.#turns.values()) turn.suspend(turns);
+  #stopAll(reasons: Parameters<UnderWay["stopAll"]>[0]): void {
+    this.#underWay.stopAll(reasons);
     for (const actor of this.#sessions.actors()) {
-      actor.suspend(turns);
+      actor.suspend(reasons.turns);
       actor.session?.completions.close();
     }
-    for (const stop of this.#stops.keys()) stop.abort(others);
   }
 
   #checkIntake(): void {
@@ -375,7 +350,7 @@ export class SessionHost {
         const { session, state } = actor;
         if (state === "parked" && session !== undefined) this.#sessions.leave(sessionId, remnantOf(session));
       },
-      stoppable: (run) => this.#stoppable({ sessionId }, run),
+      stoppable: (run) => this.#underWay.stoppable({ sessionId }, run),
     });
     this.#sessions.add(actor);
     return actor;
@@ -384,45 +359,29 @@ export class SessionHost {
   async #callHost({ sessionId, ...call }: Parameters<HostGate>[0]): Promise<unknown> {
     const session = this.#sessions.get(sessionId)?.session;
     if (session === undefined) throw new TroupeError("session_closed", `Session ${sessionId} is not open.`);
-    return this.#stoppable({ sessionId, given: call.signal }, (signal) => callHost(session, { ...call, signal }));
-  }
-
-  /** Does something with a signal that aborts with the given one, and when the runtime closes. */
-  async #stoppable<T>(
-    { sessionId, given }: { readonly sessionId: string; readonly given?: AbortSignal | undefined },
-    run: (signal: AbortSignal) => Promise<T>,
-  ): Promise<T> {
-    const stop = new AbortController();
-    const letGo = abortWith(stop, given);
-    this.#stops.set(stop, sessionId);
-    try {
-      return await run(stop.signal);
-    } finally {
-      this.#stops.delete(stop);
-      letGo();
-    }
+    return this.#underWay.stoppable({ sessionId, given: call.signal }, (signal) =>
+      callHost(session, { ...call, signal }),
+    );
   }
 
   async #turn([key, sessionId, input, listening, extras, again]: TurnCall): Promise<TurnReply> {
     const send = (activity: ActivityNote[1]) => this.#lane.note("activity", [key, activity] satisfies ActivityNote);
     const turn = new ActiveTurn({ sessionId, listening, send });
-    this.#turns.set(key, turn);
-    try {
-      if (!this.#setup.journals) return packResult(await this.actor(sessionId).turn(input, turn, extras));
-      const call = `${this.#setup.runtimeId}:${key}`;
-      if (again !== true) return packResult(await this.actor(sessionId).turn(input, turn, extras, { call }));
-      return packResult(await this.hold(sessionId, (actor) => actor.turnAgain(input, turn, extras ?? NO_EXTRAS, call)));
-    } finally {
-      this.#finished++;
-      this.#turns.delete(key);
-    }
+    const result = await this.#underWay.turn(key, turn, () => {
+      const { journals, runtimeId } = this.#parts.setup;
+      if (!journals) return this.actor(sessionId).turn(input, turn, extras);
+      const call = `${runtimeId}:${key}`;
+      if (again !== true) return this.actor(sessionId).turn(input, turn, extras, { call });
+      return this.hold(sessionId, (actor) => actor.turnAgain(input, turn, extras ?? NO_EXTRAS, call));
+    });
+    return packResult(result);
   }
 
   #note(topic: string, payload: unknown): void {
-    if (topic === "listen") this.#turns.get(payload as number)?.listen();
+    if (topic === "listen") this.#underWay.find(payload as number)?.listen();
     else if (topic === "cancel") {
       const [key, reason] = payload as CancelNote;
-      this.#turns.get(key)?.cancel(reason);
+      this.#underWay.find(key)?.cancel(reason);
     } else if (topic === "usage") {
       const [sessionId, entry] = payload as UsageNote;
       // A session that has been closed meanwhile is not opened for its child's bill; one that is parked is.
@@ -430,24 +389,6 @@ export class SessionHost {
       this.use(sessionId, (session) => session.spending.record(entry)).catch(ignore);
     }
   }
-
-  readonly #hostHome: ToolHome = {
-    run: (tool, args, { sessionId, turnId, callId, signal, cancelGraceMs: graceMs }) => {
-      const call: HostToolCall = [tool.spec.name, args, { sessionId, turnId, callId }];
-      return this.#lane.call("tool", call, { signal, graceMs });
-    },
-  };
-
-  readonly #pluginHome: ToolHome = {
-    run: (tool, args, context) => {
-      const session = this.#sessions.get(context.sessionId)?.session;
-      if (tool.home.kind !== "plugin" || session === undefined) {
-        throw new TroupeError("tool_unavailable", `${tool.spec.name} cannot be reached.`);
-      }
-      const { link, slot } = session.hooks.of(tool.home.pluginId);
-      return link.tool(slot, toolIdOf(tool.spec), args, context);
-    },
-  };
 }
 
 function busy(sessionId: string): TroupeError {
