@@ -1,3 +1,4 @@
+import { ReaderQueue } from "../async/index.js";
 import { ActivityBuffer, type BufferRules, type TroupeError } from "../kernel/index.js";
 import { joinEvents, type Observed } from "../session/index.js";
 
@@ -28,27 +29,24 @@ export class Observer implements AsyncIterableIterator<Observed> {
   readonly #driver: ObserverDriver;
   #started: Promise<void> | undefined;
   #cursor: string | undefined;
-  readonly #unread = new ActivityBuffer(UNREAD);
-  #wake: (() => void) | undefined;
-  #ended = false;
-  #failure: TroupeError | undefined;
+  readonly #queue: ReaderQueue<Observed>;
 
   constructor(driver: ObserverDriver, cursor: string | undefined) {
     this.#driver = driver;
     this.#cursor = cursor;
+    this.#queue = new ReaderQueue({ unread: new ActivityBuffer(UNREAD), onReturn: () => driver.stop() });
   }
 
   /** The runtime delivers here. */
   receive(observed: Observed): void {
-    if (this.#ended) return;
+    if (this.#queue.ended) return;
     this.#cursor = observed.cursor;
-    this.#unread.push(observed);
-    this.#wake?.();
+    this.#queue.push(observed);
   }
 
   /** The session's worker was replaced: goes on behind what was received; what was lost is announced. */
   async resume(): Promise<void> {
-    if (this.#ended || this.#started === undefined) return;
+    if (this.#queue.ended || this.#started === undefined) return;
     try {
       await this.#driver.start(this.#cursor);
     } catch (error) {
@@ -63,27 +61,13 @@ export class Observer implements AsyncIterableIterator<Observed> {
   }
 
   fail(error: TroupeError): void {
-    this.#failure ??= error;
-    this.#ended = true;
-    this.#wake?.();
+    this.#queue.end(error);
   }
 
   async next(): Promise<IteratorResult<Observed>> {
     this.#started ??= this.#start();
     await this.#started;
-    for (;;) {
-      const observed = this.#unread.shift();
-      if (observed !== undefined) return { done: false, value: observed };
-      if (this.#failure !== undefined) {
-        const error = this.#failure;
-        this.#failure = undefined;
-        throw error;
-      }
-      if (this.#ended) return { done: true, value: undefined };
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-      });
-    }
+    return this.#queue.next();
   }
 
   async return(): Promise<IteratorResult<Observed>> {
@@ -92,11 +76,7 @@ export class Observer implements AsyncIterableIterator<Observed> {
   }
 
   end(): void {
-    if (this.#ended) return;
-    this.#ended = true;
-    this.#unread.takeAll();
-    this.#driver.stop();
-    this.#wake?.();
+    if (!this.#queue.ended) void this.#queue.return();
   }
 
   [Symbol.asyncIterator](): this {

@@ -1,3 +1,4 @@
+import { ReaderQueue } from "../async/index.js";
 import { type Activity, ActivityBuffer, joinDeltas, type TroupeError, type TurnResult } from "../kernel/index.js";
 
 /** What a turn needs of the runtime: start it once, and talk to it while it runs. */
@@ -91,59 +92,16 @@ export class Turn implements PromiseLike<TurnResult>, AsyncIterable<Activity> {
 }
 
 /** One reader's place. A slow reader finds neighbouring deltas joined; it never slows the turn and loses nothing. */
-class Listener implements AsyncIterator<Activity> {
-  readonly #onReturn: (self: Listener) => void;
-  readonly #unread = new ActivityBuffer(ALL);
-  #waiting: { resolve: (result: IteratorResult<Activity>) => void; reject: (error: unknown) => void }[] = [];
-  #ended = false;
-  #error: unknown;
+class Listener extends ReaderQueue<Activity> {
   /** The last activity of a turn has come. */
   finished = false;
 
   constructor(onReturn: (self: Listener) => void) {
-    this.#onReturn = onReturn;
+    super({ unread: new ActivityBuffer({ join: joinDeltas }), onReturn: () => onReturn(this) });
   }
 
-  push(activity: Activity): void {
+  override push(activity: Activity): void {
     this.finished ||= activity.type === "turn_finished";
-    const waiting = this.#waiting.shift();
-    if (waiting === undefined) this.#unread.push(activity);
-    else waiting.resolve({ done: false, value: activity });
-  }
-
-  end(error: unknown): void {
-    this.#ended = true;
-    this.#error = error;
-    for (const { resolve, reject } of this.#waiting.splice(0)) {
-      const thrown = this.#takeError();
-      if (thrown === undefined) resolve(DONE);
-      else reject(thrown);
-    }
-  }
-
-  next(): Promise<IteratorResult<Activity>> {
-    const activity = this.#unread.shift();
-    if (activity !== undefined) return Promise.resolve({ done: false, value: activity });
-    const thrown = this.#takeError();
-    if (thrown !== undefined) return Promise.reject(thrown);
-    if (this.#ended) return Promise.resolve(DONE);
-    return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }));
-  }
-
-  return(): Promise<IteratorResult<Activity>> {
-    this.#unread.takeAll();
-    this.end(undefined);
-    this.#onReturn(this);
-    return Promise.resolve(DONE);
-  }
-
-  /** An error is told once; after it the iteration is over. */
-  #takeError(): unknown {
-    const error = this.#error;
-    this.#error = undefined;
-    return error;
+    super.push(activity);
   }
 }
-
-const ALL = { join: joinDeltas };
-const DONE: IteratorResult<Activity> = { done: true, value: undefined };
