@@ -1,4 +1,5 @@
 import { MessageChannel, type MessagePort } from "node:worker_threads";
+import { deferred, ignore, persist } from "../async/index.js";
 import { asTroupeError, completionKeyOf, type Json, messageOf, TroupeError } from "../kernel/index.js";
 import {
   type ActivityNote,
@@ -47,7 +48,7 @@ export class SessionWorker {
   #configured: Thread<SessionWorkerService> | undefined;
   /** Pending while the worker is being (re)started. */
   #ready: Promise<void> = Promise.resolve();
-  #closed = false;
+  readonly #closing = new AbortController();
   #received = 0;
   restarts = 0;
   /** How many threads its place has had before this one's, because they were full. */
@@ -125,14 +126,12 @@ export class SessionWorker {
       throw error;
     }
     if (!lane.lost) this.#lane = lane;
-    else if (!this.#closed) throw workerLost(thread.name);
+    else if (!this.#closing.signal.aborted) throw workerLost(thread.name);
   }
 
   #newLane(port: MessagePort, thread: Thread<SessionWorkerService>): Lane {
-    let closed: () => void = ignore;
-    this.#laneClosed = new Promise<void>((resolve) => {
-      closed = resolve;
-    });
+    const { promise, resolve: closed } = deferred();
+    this.#laneClosed = promise;
     const lane = new Lane(port, {
       name: thread.name,
       clock: this.#parts.options.clock,
@@ -151,7 +150,7 @@ export class SessionWorker {
         // A lane that never became the worker's is the business of whoever was starting it.
         if (this.#lane !== lane) return;
         this.#lane = undefined;
-        if (this.#closed) return;
+        if (this.#closing.signal.aborted) return;
         this.#ready = this.#restart(thread);
         // Whoever needs the worker finds out; a worker nobody needs may fail in peace.
         this.#ready.catch(ignore);
@@ -171,7 +170,7 @@ export class SessionWorker {
   }
 
   get closed(): boolean {
-    return this.#closed;
+    return this.#closing.signal.aborted;
   }
 
   get journals(): boolean {
@@ -205,7 +204,7 @@ export class SessionWorker {
 
   /** Lets what still runs finish for so long, then cancels it; stores the sessions and stops the thread. */
   async close({ drainMs }: { readonly drainMs: number }): Promise<void> {
-    this.#closed = true;
+    this.#closing.abort();
     await this.#ready.catch(ignore);
     const thread = this.#thread;
     if (thread === undefined) return;
@@ -220,28 +219,24 @@ export class SessionWorker {
 
   async #restart(dead: Thread<SessionWorkerService>): Promise<void> {
     await dead.terminate();
-    for (let failures = 1; ; failures++) {
-      await new Promise<void>((resolve) => setTimeout(resolve, PAUSE_MS * failures));
-      if (this.#closed) return;
-      try {
-        await this.start();
-        this.restarts++;
-        return;
-      } catch (error) {
-        if (failures < MAX_FAILED_STARTS) continue;
-        const cause = asTroupeError(error, "worker_failed");
-        throw new TroupeError(
-          "worker_failed",
-          `Session worker ${this.index} could not be restarted: ${cause.message}`,
-          { cause },
-        );
-      }
+    const { clock } = this.#parts.options;
+    const { signal } = this.#closing;
+    const pauseMs = (attempt: number) => PAUSE_MS * attempt;
+    try {
+      await persist(() => this.start(), { clock, attempts: MAX_FAILED_STARTS, pauseMs, signal });
+      this.restarts++;
+    } catch (error) {
+      if (signal.aborted) return;
+      const cause = asTroupeError(error, "worker_failed");
+      throw new TroupeError("worker_failed", `Session worker ${this.index} could not be restarted: ${cause.message}`, {
+        cause,
+      });
     }
   }
 
   async #whenReady(): Promise<void> {
     await this.#ready;
-    if (this.#closed) throw new TroupeError("closed", "The runtime is closed.");
+    if (this.#closing.signal.aborted) throw new TroupeError("closed", "The runtime is closed.");
   }
 
   #liveThread(): Thread<SessionWorkerService> {
@@ -277,5 +272,3 @@ export class SessionWorker {
     });
   }
 }
-
-function ignore(): void {}

@@ -1,5 +1,5 @@
 import { createActor } from "xstate";
-import type { Clock } from "../async/index.js";
+import { type Clock, deferred, ignore } from "../async/index.js";
 import {
   type Activity,
   type AppendRequest,
@@ -72,12 +72,8 @@ export class SessionActor {
     this.#onActivity = options.onActivity;
     this.#stoppable = options.stoppable;
     this.#onRest = options.onRest;
-    let opened: (session: Session) => void = ignore;
-    let failed: (error: unknown) => void = ignore;
-    this.#opened = new Promise<Session>((resolve, reject) => {
-      opened = resolve;
-      failed = reject;
-    });
+    const { promise, resolve: opened, reject: failed } = deferred<Session>();
+    this.#opened = promise;
     this.#opened.catch(ignore);
     const chart: LifeChart = {
       life: () => this.#actor.getSnapshot().context.life,
@@ -407,5 +403,3 @@ async function settled<T>(session: Session, perform: (session: Session) => Promi
 function settle(session: Session, unless?: () => boolean): Promise<void> {
   return settleSession(session, unless).catch(ignore);
 }
-
-function ignore(): void {}

@@ -1,4 +1,4 @@
-import type { Clock } from "../async/index.js";
+import { type Clock, ignore } from "../async/index.js";
 import {
   addLedgers,
   type Commit,
@@ -273,5 +273,3 @@ export interface StoreOptions {
 }
 
 const never = () => false;
-
-function ignore(): void {}

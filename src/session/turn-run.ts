@@ -1,4 +1,4 @@
-import { untilAborted } from "../async/index.js";
+import { ignore, untilAborted } from "../async/index.js";
 import {
   type Ledger,
   type LedgerEntry,
@@ -331,8 +331,6 @@ class TurnRun implements RunningTurn, TurnScope {
 function plainExtras({ items: _items, parts: _parts, ...extras }: TurnExtras): TurnExtras {
   return extras;
 }
-
-function ignore(): void {}
 
 function isCancelled({ outcome }: TurnSummary): boolean {
   return outcome.type === "stopped" && outcome.reason === "cancelled";
