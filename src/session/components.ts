@@ -40,12 +40,12 @@ export const NO_AUTHORITY: StoredAuthority = Object.freeze({ authority: {}, cata
 
 /** Reads the components of a head. `unsaved`: bytes by hash that are not in the store yet. */
 export class ComponentReader {
-  readonly #store: StoreClient;
+  readonly #store: Pick<StoreClient, "component">;
   readonly #head: Pick<Head, "sessionId" | "components"> | undefined;
   readonly #unsaved: ReadonlyMap<string, Uint8Array>;
 
   constructor(
-    store: StoreClient,
+    store: Pick<StoreClient, "component">,
     head: Pick<Head, "sessionId" | "components"> | undefined,
     unsaved: ReadonlyMap<string, Uint8Array> = new Map(),
   ) {

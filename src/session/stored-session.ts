@@ -22,7 +22,7 @@ import { UnwrittenUsage } from "./unwritten-usage.js";
 export interface StoredParts {
   readonly id: string;
   readonly clock: Clock;
-  readonly store: StoreClient;
+  readonly store: Pick<StoreClient, "commit" | "record" | "clearJournal" | "component">;
   readonly head: Head | undefined;
   readonly blobs: Blobs;
   /** Turns are written down as they go. */

@@ -50,6 +50,33 @@ describe("a session's inputs", () => {
     expect(ids(inputs.pending)).toEqual(["meanwhile"]);
   });
 
+  it("that come while the turn is being stored are stored next, without what the turn took", () => {
+    const inputs = new SessionInputs([steer("a")]);
+    inputs.takeAtCheckpoint("t1", "after_work");
+    inputs.settle();
+    const writing = inputs.component.encode();
+    inputs.add(steer("meanwhile"));
+    inputs.turnStored();
+    inputs.component.written(writing);
+    expect([inputs.component.dirty, stored(inputs)]).toEqual([true, [next("meanwhile")]]);
+    expect(inputs.waitForTurn).toBe(true);
+  });
+
+  it("that are taken back while the turn is being stored do not come back with it", () => {
+    const inputs = new SessionInputs([next("n"), next("gone")]);
+    inputs.settle();
+    expect(inputs.cancel("gone")).toBe("cancelled");
+    inputs.turnStored();
+    expect([ids(inputs.pending), ids(stored(inputs))]).toEqual([["n"], ["n"]]);
+  });
+
+  it("that a turn leaves as they are need no write of their own", () => {
+    const inputs = new SessionInputs();
+    inputs.settle();
+    inputs.turnStored();
+    expect(inputs.component.dirty).toBe(false);
+  });
+
   it("can be taken back until a turn has taken them", () => {
     const inputs = new SessionInputs([steer("a"), steer("b")]);
     expect(inputs.cancel("b")).toBe("cancelled");
