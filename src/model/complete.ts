@@ -1,5 +1,4 @@
-import { type ModelEvent, type ModelRequest, type ModelResponse, ResponseBuilder } from "../kernel/index.js";
-import { streamCut } from "./errors.js";
+import { type ModelRequest, type ModelResponse, ResponseBuilder } from "../kernel/index.js";
 import type { Model } from "./model.js";
 import { type RetryOptions, streamWithRetry } from "./retry.js";
 
@@ -8,8 +7,8 @@ export type CompletionRequest = Omit<ModelRequest, OptionalFields> & Partial<Pic
 type OptionalFields = "step" | "history" | "tools";
 
 /**
- * One whole completion. Repeated where `streamWithRetry` repeats, and also when it broke off in the middle: of a
- * completion nobody sees the half.
+ * One whole completion, repeated where `streamWithRetry` repeats. One that broke off in the middle fails, as a turn's
+ * answer does: what had come of it is paid for, and another attempt would be paid for again.
  *
  * @example
  * const { parts, usage } = await completeOnce(
@@ -25,25 +24,6 @@ export async function completeOnce(
 ): Promise<ModelResponse> {
   const whole: ModelRequest = { step: 0, history: [], tools: [], ...request };
   const response = new ResponseBuilder();
-  for await (const event of streamWithRetry(unbroken(model), whole, options)) response.add(event);
+  for await (const event of streamWithRetry(model, whole, options)) response.add(event);
   return response.build();
-}
-
-/** The same model, silent until it has finished. */
-function unbroken(model: Model): Model {
-  return {
-    id: model.id,
-    async *stream(request, signal, onReplayDropped) {
-      for (const event of await finishedEvents(model.stream(request, signal, onReplayDropped))) yield event;
-    },
-  };
-}
-
-async function finishedEvents(stream: AsyncIterable<ModelEvent>): Promise<ModelEvent[]> {
-  const events: ModelEvent[] = [];
-  for await (const event of stream) {
-    events.push(event);
-    if (event.type === "finish") return events;
-  }
-  throw streamCut();
 }

@@ -93,3 +93,15 @@ export function unpackFacts(target: object, kind: HookKind, sessionId: string, p
   }
   if (!OUTSIDE_TURNS.includes(kind)) context.turnId = turnIdOf(context.turnIndex as number);
 }
+
+/** Names a hook call within its turn, in every life of the turn alike; undefined for one that no turn repeats. */
+export function placeOf(
+  pluginId: string,
+  { kind, nth }: { readonly kind: HookKind; readonly nth: number },
+  facts: object,
+): string | undefined {
+  if (OUTSIDE_TURNS.includes(kind) || kind === "turn_persisted") return undefined;
+  const { call, checkpoint, step } = facts as Partial<HookFacts["before_tool_call"] & HookFacts["checkpoint"]>;
+  const where = call?.callId ?? (checkpoint === undefined ? "" : `${checkpoint}.${step}`);
+  return `${kind}:${pluginId}:${nth}:${where}`;
+}

@@ -20,6 +20,8 @@ import {
   TURN_EVENTS,
   type TurnRequestInput,
 } from "../plugin/index.js";
+import type { AskingCall } from "./asking-call.js";
+import { serveOnce } from "./host-answers.js";
 import type { HostRelay } from "./host-relay.js";
 import { createSessionFrom, trace } from "./perform.js";
 import type { Session } from "./session.js";
@@ -34,6 +36,8 @@ export interface HostCallRequest {
   readonly method: HostMethod;
   readonly args: readonly unknown[];
   readonly signal: AbortSignal | undefined;
+  /** The call it is asked in, when that may be made again. */
+  readonly asking?: AskingCall | undefined;
 }
 
 /**
@@ -42,7 +46,7 @@ export interface HostCallRequest {
  * it is fetched from where they are.
  */
 export async function callHost(session: Session, request: HostCallRequest): Promise<unknown> {
-  const { method, granted, args } = request;
+  const { method, granted, args, asking } = request;
   const owner =
     method === TURN_EVENTS ? "turn" : Object.hasOwn(HOST_METHODS, method) ? HOST_METHODS[method] : undefined;
   if (owner === undefined || !granted.includes(owner)) {
@@ -50,7 +54,8 @@ export async function callHost(session: Session, request: HostCallRequest): Prom
       details: { method, pluginId: request.pluginId },
     });
   }
-  return SERVICES[owner](session, request, args);
+  const serve = () => SERVICES[owner](session, request, args);
+  return asking === undefined ? serve() : serveOnce(session, asking, request, serve);
 }
 
 /** Serves another session's call about this one: what {@link callHost} relays here. */

@@ -4,6 +4,8 @@ import type { Contributions, LoadedPlugin, PluginManifest, Protocol, ToolContext
 import { runHere } from "../tools/index.js";
 import type { PhaseProbe } from "../trace/index.js";
 import { Deadlines, ServedCall } from "../wire/index.js";
+import { AskingCall } from "./asking-call.js";
+import { placeOf } from "./hook-facts.js";
 import { type HostAccess, PluginInstance, type Waiting } from "./plugin-instance.js";
 import {
   type HookOptions,
@@ -29,10 +31,29 @@ export interface InlineLinkOptions {
 /** A call whose plugin can ask for host services until it is over. */
 interface InlineCall extends Waiting {
   over: boolean;
+  /** Set when the call may be made again. */
+  readonly asking?: AskingCall;
 }
 
 class InlineHook extends ServedCall implements InlineCall {
   over = false;
+  readonly #pluginId: string;
+  readonly #hook: HookRef;
+  readonly #facts: object;
+  #asking: AskingCall | undefined;
+
+  constructor(pluginId: string, hook: HookRef, facts: object) {
+    super();
+    this.#pluginId = pluginId;
+    this.#hook = hook;
+    this.#facts = facts;
+  }
+
+  /** Made when it first asks for something. */
+  get asking(): AskingCall {
+    this.#asking ??= new AskingCall(placeOf(this.#pluginId, this.#hook, this.#facts));
+    return this.#asking;
+  }
 }
 
 /** A trusted plugin in the session worker itself: no hop, and no protection from its loops. */
@@ -70,7 +91,7 @@ export class InlineLink implements PluginLink {
   hook(slot: PluginSlot, hook: HookRef, facts: object, options: HookOptions): unknown {
     const instance = this.#instance(slot);
     slot.touched = true;
-    const waiting = new InlineHook();
+    const waiting = new InlineHook(this.manifest.id, hook, facts);
     let value: unknown;
     try {
       value = instance.hook(hook.kind, hook.nth, (context) => Object.assign(context, facts), waiting);
@@ -157,9 +178,10 @@ export class InlineLink implements PluginLink {
     // As it is across a thread: nothing is shared, nothing is served for a call that has ended or was given up.
     return {
       call: async ({ granted, waiting, method, args, signal }) => {
-        if ((waiting as InlineCall).over) throw hostCallOver(pluginId, method);
+        const { over, asking } = waiting as InlineCall;
+        if (over) throw hostCallOver(pluginId, method);
         if (signal?.aborted) throw aborted(signal);
-        const answer = host({ sessionId, pluginId, granted, method, args: copied(args, method), signal });
+        const answer = host({ sessionId, pluginId, granted, method, args: copied(args, method), signal, asking });
         return copied(await untilAborted(answer, signal, aborted), method);
       },
     };

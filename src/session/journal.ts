@@ -1,5 +1,5 @@
 import { type Clock, ignore } from "../async/index.js";
-import { type JournalRow, type Json, replayMismatch } from "../kernel/index.js";
+import { addLedgers, type JournalRow, type Json, type Ledger, ledgerSince, replayMismatch } from "../kernel/index.js";
 import type { TurnFacts } from "../plugin/index.js";
 import { sealEnvelope } from "../store/index.js";
 import { decode, encode } from "../wire/index.js";
@@ -7,6 +7,7 @@ import type { SessionHooks } from "./hooks.js";
 import type { JournalWriter } from "./stored-session.js";
 import { type Passed, Trial } from "./suspects.js";
 import { RESUMED, START, type TurnStart, type UnfinishedTurn } from "./unfinished-turn.js";
+import type { UnwrittenUsage } from "./unwritten-usage.js";
 
 /** Something a turn does once, whatever becomes of its worker. `T`: what came of it; `R`: what is recorded of that. */
 export interface Once<T, R = T> {
@@ -38,6 +39,8 @@ export interface TurnJournal {
   resume(n: number, past: () => void): Promise<void>;
   /** Finds what was done, or does and records it. Rejects with `replay_mismatch` when something else was asked for then. */
   once<T, R = T>(step: Once<T, R>): T | Promise<T>;
+  /** How many were given a number at this place before: tells apart what else would have the same key. */
+  number(place: string): number;
   /** What somebody else recorded for the turn. */
   find<T>(key: string): T | undefined;
   /** The turn waits for somebody outside. */
@@ -52,6 +55,7 @@ export const NO_JOURNAL: TurnJournal = {
   begin: () => undefined,
   resume: async () => undefined,
   once: ({ run }) => run(),
+  number: () => 0,
   find: () => undefined,
   waits: ignore,
   left: async () => undefined,
@@ -62,6 +66,8 @@ export interface StoredJournalParts extends Pick<TurnFacts, "sessionId" | "turnI
   readonly clock: Clock;
   readonly write: JournalWriter;
   readonly hooks: SessionHooks;
+  /** Of other sources than the turn's own calls. */
+  readonly usage: Pick<UnwrittenUsage, "held" | "hold">;
   readonly unfinished: UnfinishedTurn | undefined;
 }
 
@@ -75,9 +81,13 @@ export class StoredJournal implements TurnJournal {
   #note: ((what: Passed | "left") => Promise<unknown>) | undefined;
   /** Which row each plugin has its state of. */
   readonly #restored = new Map<string, number>();
+  readonly #numbers = new Map<string, number>();
+  /** What of the turn's usage beside its own calls is recorded. */
+  #recordedUsage: Ledger;
 
   constructor(parts: StoredJournalParts) {
     this.#parts = parts;
+    this.#recordedUsage = parts.usage.held;
     this.#rows = new Map(parts.unfinished?.rows.map((row) => [row.key, row]));
   }
 
@@ -117,9 +127,17 @@ export class StoredJournal implements TurnJournal {
     if (step.owes?.(value) === true) this.#unrecorded = { key, envelope, value: kept };
     else {
       const state = await this.#stateLeft(step.changes?.(value));
-      await this.#record(key, envelope, state === undefined ? kept : { ...kept, state });
+      const spent = this.#unrecordedUsage();
+      const aside = { ...(state && { state }), ...(spent && { spent }) };
+      await this.#record(key, envelope, state === undefined && spent === undefined ? kept : { ...kept, ...aside });
     }
     return value;
+  }
+
+  number(place: string): number {
+    const number = this.#numbers.get(place) ?? 0;
+    this.#numbers.set(place, number + 1);
+    return number;
   }
 
   find<T>(key: string): T | undefined {
@@ -137,8 +155,9 @@ export class StoredJournal implements TurnJournal {
   }
 
   #replay<T, R>({ bytes, at, sequence }: JournalRow, { found }: Once<T, R>): T | Promise<T> {
-    const { state, ...recorded } = decode<(R & { readonly state?: PluginStates }) | null>(bytes) ?? {};
-    this.#restoreState(state ?? {}, sequence);
+    const { state = {}, spent = NO_LEDGER, ...recorded } = decode<(R & Aside) | null>(bytes) ?? {};
+    this.#restoreState(state, sequence);
+    this.#restoreUsage(spent);
     return found === undefined ? (recorded as T) : found(recorded as R, at);
   }
 
@@ -170,6 +189,20 @@ export class StoredJournal implements TurnJournal {
     return changed.length === 0 ? undefined : hooks.unsavedState(changed);
   }
 
+  /** What the turn spent beside its own calls since the last row: it is kept with this one, or a crash would lose it. */
+  #unrecordedUsage(): Ledger | undefined {
+    const { held } = this.#parts.usage;
+    if (held === this.#recordedUsage) return undefined;
+    const spent = ledgerSince(held, this.#recordedUsage);
+    this.#recordedUsage = held;
+    return spent;
+  }
+
+  #restoreUsage(spent: Ledger): void {
+    for (const entry of spent) this.#parts.usage.hold(entry);
+    this.#recordedUsage = addLedgers(this.#recordedUsage, spent);
+  }
+
   /** Gives plugins the state they had when a row was recorded: what left them with it is not done again. */
   #restoreState(states: PluginStates, sequence: number): void {
     for (const [pluginId, bytes] of Object.entries(states)) {
@@ -182,6 +215,14 @@ export class StoredJournal implements TurnJournal {
 }
 
 const NOBODY: readonly string[] = [];
+
+const NO_LEDGER: Ledger = [];
+
+/** What is recorded beside what came of something. */
+interface Aside {
+  readonly state?: PluginStates;
+  readonly spent?: Ledger;
+}
 
 /** The state of plugins as bytes, by plugin id. */
 type PluginStates = Readonly<Record<string, Uint8Array>>;

@@ -5,6 +5,7 @@ import type { Contributions, HookKind, HostInterface, HostMethod, PluginManifest
 import type { HomeContext } from "../tools/index.js";
 import { hookPhase, type PhaseProbe, recordMs } from "../trace/index.js";
 import { contentHash } from "../wire/index.js";
+import type { AskingCall } from "./asking-call.js";
 import { describeCaptured } from "./plugin-instance.js";
 import type { Captured, InstanceInit } from "./plugin-protocol.js";
 
@@ -107,6 +108,8 @@ export type HostGate = (call: {
   readonly method: HostMethod;
   readonly args: readonly unknown[];
   readonly signal: AbortSignal | undefined;
+  /** The call it is asked in, when that may be made again. */
+  readonly asking: AskingCall | undefined;
 }) => Promise<unknown>;
 
 export function hostCallOver(pluginId: string, method: string): TroupeError {

@@ -108,6 +108,7 @@ export class SessionGraph {
         turnKeys.keep(name, result);
       }
       inputs.settle();
+      stored.usage.release();
       // Should a crash come between, the frame is entered all the same.
       if (entering !== undefined) this.entering.change(encode(entering));
       return {

@@ -1,4 +1,5 @@
 import { type Ledger, type LedgerEntry, type Message, TroupeError, type Usage } from "../kernel/index.js";
+import type { TurnJournal } from "./journal.js";
 import type { UnfinishedTurn } from "./unfinished-turn.js";
 
 /** Where a session is in its turns. Its statechart has this in its context, and changes it by {@link lifeAfter} alone. */
@@ -111,6 +112,7 @@ export interface RunningTurn {
   readonly usage: Usage;
   readonly spent: Ledger;
   readonly tellUsage: (entry: LedgerEntry) => void;
+  readonly journal: TurnJournal;
 }
 
 /** The statechart a session lives in, as the session sees it. */

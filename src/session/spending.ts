@@ -57,9 +57,11 @@ export class Spending {
   async record(entry: LedgerEntry): Promise<void> {
     if (isZeroUsage(entry.usage)) return;
     const { stored, life } = this.#parts;
-    stored.usage.count(entry);
+    const between = betweenTurns(life.now);
+    if (between) stored.usage.count(entry);
+    else stored.usage.hold(entry);
     life.turn?.tellUsage(entry);
-    if (betweenTurns(life.now)) await stored.store("usage");
+    if (between) await stored.store("usage");
   }
 
   report(): SpendingReport {

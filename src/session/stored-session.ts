@@ -119,7 +119,7 @@ export class StoredSession {
 
   /** What every source has spent, but for the running turn's own calls. */
   get ledger(): Ledger {
-    return addLedgers(this.#head?.ledger ?? [], this.usage.encode());
+    return addLedgers(addLedgers(this.#head?.ledger ?? [], this.usage.encode()), this.usage.held);
   }
 
   get isWriting(): boolean {

@@ -25,7 +25,7 @@ export async function runTurnCode(
         turnId,
         turnOptions: scope.context.protocolOptions,
         extension: extras.extension,
-        host: protocolHost(scope, pluginId),
+        host: protocolHost(scope, { site: "code", pluginId }),
         signal,
       },
       callIds: `code-${turnId}-${scope.state.step}`,

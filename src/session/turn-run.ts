@@ -58,7 +58,10 @@ export async function runOneTurn(
     // What was refused is not taken up again after a crash.
     if (isSuspended(request.signal)) await run.leave();
     else if (endsHere(request.signal)) session.life.giveUp(request.signal.reason);
-    else if (!session.life.isStale) await session.stored.clearJournal();
+    else if (!session.life.isStale) {
+      session.stored.usage.release();
+      await session.stored.clearJournal();
+    }
     throw error;
   } finally {
     run.ended();
@@ -112,6 +115,7 @@ class TurnRun implements RunningTurn, TurnScope {
           clock: session.services.clock,
           write: (entry) => session.stored.record(entry),
           hooks: session.hooks,
+          usage: session.stored.usage,
           unfinished,
         })
       : NO_JOURNAL;
@@ -296,7 +300,7 @@ class TurnRun implements RunningTurn, TurnScope {
       turnOptions: this.context.protocolOptions,
       latestUsage: this.#model.latestUsage,
       extension: extras.extension,
-      host: protocolHost(this, pluginId),
+      host: protocolHost(this, { site: "before_llm_call", pluginId }),
       signal,
     };
     try {

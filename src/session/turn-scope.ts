@@ -15,6 +15,7 @@ import {
   type RuntimeSessionHost,
   type TurnFacts,
 } from "../plugin/index.js";
+import { AskingCall } from "./asking-call.js";
 import type { TurnJournal } from "./journal.js";
 import { performDirectives } from "./perform.js";
 import type { HookOptions } from "./plugin-link.js";
@@ -46,8 +47,12 @@ export async function siteDirectives<S extends "before_turn" | "checkpoint" | "a
 }
 
 /** The host services of the protocol: it is part of the turn and may do what the runtime may. */
-export function protocolHost({ session, request: { signal } }: TurnScope, pluginId: string): RuntimeSessionHost {
-  const request = { sessionId: session.id, pluginId, granted: RUNTIME_SESSION_HOST, signal };
+export function protocolHost(
+  { session, state, request: { signal } }: TurnScope,
+  { site, pluginId }: { readonly site: "before_llm_call" | "code"; readonly pluginId: string },
+): RuntimeSessionHost {
+  const asking = new AskingCall(`${site}:${pluginId}:${state.step}`);
+  const request = { sessionId: session.id, pluginId, granted: RUNTIME_SESSION_HOST, signal, asking };
   const host = hostFacade(RUNTIME_SESSION_HOST, (method, args) => session.services.host({ ...request, method, args }));
   // The facade has the methods of every interface it was given.
   return host as RuntimeSessionHost;

@@ -53,7 +53,7 @@ export interface TurnSession extends ParentSession {
   readonly life: Pick<SessionLife, "now" | "isStale" | "unstoredTurn" | "begin" | "end" | "suspend" | "giveUp">;
   readonly stored: Pick<
     StoredSession,
-    "head" | "dirty" | "turnIndex" | "revision" | "record" | "store" | "clearJournal"
+    "head" | "dirty" | "turnIndex" | "usage" | "revision" | "record" | "store" | "clearJournal"
   >;
   readonly turnKeys: Pick<TurnKeys, "find" | "leftOff">;
   readonly graph: Pick<SessionGraph, "checkNewFrame" | "openFrame" | "commit">;

@@ -21,7 +21,8 @@ import {
   type UnstartedCall,
   workerLost,
 } from "../wire/index.js";
-import { hookOf, packHook } from "./hook-facts.js";
+import { AskingCall } from "./asking-call.js";
+import { hookOf, packHook, placeOf, unpackFacts } from "./hook-facts.js";
 import {
   type HookOptions,
   HookProbes,
@@ -78,6 +79,8 @@ export class WorkerLink implements PluginLink {
   readonly #opened = new Set<number>();
   /** The slots of live sessions, by number: a call that must be made again names only that. */
   readonly #slots = new Map<number, PluginSlot>();
+  /** Hook calls that asked for host services, by what they were sent: that is the same when they are made again. */
+  readonly #asking = new WeakMap<object, AskingCall>();
   #waiting: { go: () => void; fail: (error: TroupeError) => void }[] = [];
   #closed: TroupeError | undefined;
 
@@ -139,11 +142,25 @@ export class WorkerLink implements PluginLink {
         const slot = waiting && this.#slots.get((waiting.payload as readonly number[])[0] as number);
         if (waiting === undefined || slot === undefined) throw hostCallOver(this.manifest.id, method);
         const granted = this.#granted(waiting.method, waiting.payload);
-        return this.#host({ sessionId: slot.sessionId, pluginId: this.manifest.id, granted, method, args, signal });
+        const asking = waiting.method === "hook" ? this.#askingIn(slot, waiting.payload as HookCall) : undefined;
+        const { sessionId } = slot;
+        return this.#host({ sessionId, pluginId: this.manifest.id, granted, method, args, signal, asking });
       },
     } satisfies Served<HostService>;
     serve(port, service);
     port.on("messageerror", () => lane.lose(workerLost(`Plugin ${this.manifest.id}`)));
+  }
+
+  #askingIn({ sessionId }: PluginSlot, payload: HookCall): AskingCall {
+    let asking = this.#asking.get(payload);
+    if (asking === undefined) {
+      const hook = hookOf(payload[1]);
+      const facts = {};
+      unpackFacts(facts, hook.kind, sessionId, payload);
+      asking = new AskingCall(placeOf(this.manifest.id, hook, facts));
+      this.#asking.set(payload, asking);
+    }
+    return asking;
   }
 
   #granted(method: string, payload: unknown): readonly HostInterface[] {
@@ -314,6 +331,7 @@ export class WorkerLink implements PluginLink {
     const call = {
       go: () => {
         leave();
+        this.#asking.get(payload as object)?.again();
         if (this.#lane === undefined || slot === undefined) reject(workerLost(`Plugin ${this.manifest.id}`));
         else this.#send(this.#lane, slot, method, payload, options).then(resolve, reject);
       },

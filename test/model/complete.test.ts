@@ -72,26 +72,27 @@ describe("completing once", () => {
     expect(retried).toEqual(["model_unreachable", "model_unreachable"]);
   });
 
-  it("is repeated after it broke off in the middle, and keeps nothing of the half", async () => {
+  // turn §8.75
+  it("is not repeated after it broke off in the middle: what had come is paid for", async () => {
     const fail = { code: "model_stream_cut", afterChunks: 2, attempts: 1 };
     const { completing, slept } = complete({ text: "abcdefgh", fail });
-    expect((await completing).parts).toEqual([{ type: "text", text: "abcdefgh" }]);
-    expect(slept).toEqual([2000]);
+    await expect(completing).rejects.toMatchObject({ code: "model_stream_cut" });
+    expect(slept).toEqual([]);
   });
 
-  it("is repeated when the stream ended without finish", async () => {
+  it("is not repeated when the stream ended in the middle without finish", async () => {
     const half: ModelEvent = { type: "text_delta", blockId: "0", text: "half" };
     let calls = 0;
     const model: Model = {
       id: "forgetful",
       async *stream() {
+        calls++;
         yield half;
-        if (++calls > 1) yield { type: "finish", reason: "stop", usage: NO_USAGE };
       },
     };
-    const response = await completeOnce(model, question, { signal: calm(), clock: hastyClock() });
-    expect(response.parts).toEqual([{ type: "text", text: "half" }]);
-    expect(calls).toBe(2);
+    const completing = completeOnce(model, question, { signal: calm(), clock: hastyClock() });
+    await expect(completing).rejects.toMatchObject({ code: "model_stream_cut" });
+    expect(calls).toBe(1);
   });
 
   it("is not repeated after a failure that would come again", async () => {
