@@ -6,7 +6,7 @@ import { Thread } from "../src/runtime/threads.js";
 import type { PluginWorkerService } from "../src/session/index.js";
 import type { Bar, Bench, BenchResult, BenchRun, Table } from "./report.js";
 import { compare, middle } from "./sampling.js";
-import type { CellPlan, MeasureReport, MeasureSetup } from "./threads/measure-hooks.js";
+import type { CellPlan, MeasureReport, MeasureSetup, Route } from "./threads/measure-hooks.js";
 
 const BARS: readonly Bar[] = [
   {
@@ -40,7 +40,9 @@ export const hooks: Bench = {
 /** Starts the peers, a thread each, and the thread that measures them from where a session worker stands. */
 async function measure({ quick, progress }: BenchRun): Promise<Measured> {
   progress("starting threads");
-  const [echo, ack, comlink, plugin, host] = [
+  const [echo, ack, comlink, wrapped, lane, plugin, host] = [
+    new MessageChannel(),
+    new MessageChannel(),
     new MessageChannel(),
     new MessageChannel(),
     new MessageChannel(),
@@ -64,7 +66,11 @@ async function measure({ quick, progress }: BenchRun): Promise<Measured> {
   });
   try {
     start("echo", { echo: echo.port2, ack: ack.port2 }, [echo.port2, ack.port2]);
-    start("comlink", { port: comlink.port2 }, [comlink.port2]);
+    start("comlink", { comlink: comlink.port2, wrapped: wrapped.port2, lane: lane.port2 }, [
+      comlink.port2,
+      wrapped.port2,
+      lane.port2,
+    ]);
     const manifest = await pluginThread.caller.to.load({
       module,
       options: undefined,
@@ -79,15 +85,20 @@ async function measure({ quick, progress }: BenchRun): Promise<Measured> {
     const setup: MeasureSetup = {
       echo: echo.port1,
       ack: ack.port1,
-      comlink: comlink.port1,
+      guard: { comlink: comlink.port1, wrapped: wrapped.port1, lane: lane.port1 },
       plugin: plugin.port1,
       host: host.port1,
       stage,
       manifest,
       cells: SIZES.flatMap((bytes) => IN_FLIGHT.map((inFlight) => planCell(bytes, inFlight, quick))),
+      routes: [1, 100].map((inFlight) => ({ bytes: 512, inFlight, budgetMs: quick ? 2_000 : 8_000 })),
       inline: { bytes: 512, budgetMs: quick ? 1_500 : 6_000 },
     };
-    const measuring = start("measure-hooks", setup, [echo.port1, ack.port1, comlink.port1, plugin.port1, host.port1]);
+    const measuring = start(
+      "measure-hooks",
+      setup,
+      [echo, ack, comlink, wrapped, lane, plugin, host].map(({ port1 }) => port1),
+    );
     return await new Promise<Measured>((resolve, reject) => {
       for (const worker of workers) {
         worker.on("error", reject);
@@ -110,7 +121,7 @@ function planCell(bytes: number, inFlight: number, quick: boolean): CellPlan {
   return { bytes, inFlight, budgetMs: quick ? 600 : 3_000 };
 }
 
-function resultOf({ cells, inline }: Measured): BenchResult {
+function resultOf({ cells, routes, inline }: Measured): BenchResult {
   const alone = cellOf(cells, 512, 1);
   const crowd = cellOf(cells, 512, 100);
   const vsPort = compare(alone.rounds, ({ troupe, echo }) => troupe / echo);
@@ -132,6 +143,15 @@ function resultOf({ cells, inline }: Measured): BenchResult {
       },
       hook_isolated_p50_vs_port_ack: compare(alone.rounds, ({ troupe, ack }) => troupe / ack).middle,
       inline: { rounds: inline.length, bareUs: middle(inline, "bare"), inlineUs: middle(inline, "inline") },
+      routes: routes.map(({ bytes, inFlight, rounds }) => ({
+        bytes,
+        inFlight,
+        rounds: rounds.length,
+        ...Object.fromEntries(ROUTES.map((route) => [`${route}Us`, middle(rounds, route)])),
+        laneOfComlink: compare(rounds, ({ lane, comlink }) => lane / comlink),
+        laneOfWrapped: compare(rounds, ({ lane, wrapped }) => lane / wrapped),
+        wrappedOfComlink: compare(rounds, ({ wrapped, comlink }) => wrapped / comlink),
+      })),
       cells: cells.map(({ bytes, inFlight, rounds }) => ({
         bytes,
         inFlight,
@@ -142,7 +162,7 @@ function resultOf({ cells, inline }: Measured): BenchResult {
         troupeUs: middle(rounds, "troupe"),
       })),
     },
-    tables: [cellTable(cells)],
+    tables: [cellTable(cells), routeTable(routes)],
     notes: [
       "Everything is called from one worker thread, as a session worker would, in alternating slots of one run; each peer has a thread of its own.",
       "Isolated is the real path: SessionHooks, deadline, signal, probe, hook lane, workers/plugin.js, directives read. Contexts are distinct objects.",
@@ -184,6 +204,36 @@ function cellTable(cells: readonly Cell[]): Table {
       compare(rounds, ({ troupe, echo }) => troupe / echo).middle,
       compare(rounds, ({ troupe, ack }) => troupe / ack).middle,
       compare(rounds, ({ troupe, comlink }) => troupe / comlink).middle,
+      rounds.length,
+    ]),
+  };
+}
+
+const ROUTES = ["port", "comlink", "wrapped", "lane"] as const satisfies readonly Route[];
+
+/** The same function called by each route, without anything of the runtime around it. */
+function routeTable(routes: Measured["routes"]): Table {
+  return {
+    title: "Microseconds per call, by route",
+    columns: [
+      "context",
+      "in flight",
+      "bare port",
+      "Comlink",
+      "wrapped Comlink",
+      "lane",
+      "wrapped of Comlink",
+      "lane of Comlink",
+      "lane of wrapped",
+      "rounds",
+    ],
+    rows: routes.map(({ bytes, inFlight, rounds }) => [
+      `${bytes / 1024} KB`,
+      inFlight,
+      ...ROUTES.map((route) => middle(rounds, route)),
+      compare(rounds, ({ wrapped, comlink }) => wrapped / comlink).middle,
+      compare(rounds, ({ lane, comlink }) => lane / comlink).middle,
+      compare(rounds, ({ lane, wrapped }) => lane / wrapped).middle,
       rounds.length,
     ]),
   };

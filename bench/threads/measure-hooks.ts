@@ -10,10 +10,11 @@ import { type PluginLink, PluginSlot } from "../../src/session/plugin-link.js";
 import { readDirectives } from "../../src/session/read-answers.js";
 import { WorkerLink } from "../../src/session/worker-link.js";
 import { PhaseProbe } from "../../src/trace/index.js";
+import { Caller, Lane } from "../../src/wire/index.js";
 import { type GuardFacts, makeContexts } from "../contexts.js";
 import guard from "../plugins/guard.js";
 import { type Contender, median, type Rounds, takeRounds } from "../sampling.js";
-import type { Guard } from "./comlink.js";
+import type { Guard, GuardPorts } from "./comlink.js";
 
 /**
  * The thread hooks are measured from. It stands where a session worker stands and calls hooks as a turn does: through
@@ -22,12 +23,13 @@ import type { Guard } from "./comlink.js";
 export interface MeasureSetup {
   readonly echo: MessagePort;
   readonly ack: MessagePort;
-  readonly comlink: MessagePort;
+  readonly guard: GuardPorts;
   readonly plugin: MessagePort;
   readonly host: MessagePort;
   readonly stage: Int32Array;
   readonly manifest: PluginManifest;
   readonly cells: readonly CellPlan[];
+  readonly routes: readonly CellPlan[];
   readonly inline: { readonly bytes: number; readonly budgetMs: number };
 }
 
@@ -38,6 +40,8 @@ export interface CellPlan {
 }
 
 export type Peer = "echo" | "ack" | "comlink" | "troupe";
+/** The ways a call can take to another thread, each with the same function at its end. */
+export type Route = "port" | "comlink" | "wrapped" | "lane";
 export type InlinePeer = "bare" | "inline";
 
 export type MeasureReport =
@@ -45,6 +49,7 @@ export type MeasureReport =
   | {
       readonly type: "done";
       readonly cells: readonly (CellPlan & { readonly rounds: Rounds<Peer> })[];
+      readonly routes: readonly (CellPlan & { readonly rounds: Rounds<Route> })[];
       readonly inline: Rounds<InlinePeer>;
     };
 
@@ -57,28 +62,36 @@ type Call = (facts: GuardFacts, index: number) => Promise<unknown>;
 
 async function measure(setup: MeasureSetup, report: (report: MeasureReport) => void): Promise<void> {
   const sessions = Math.max(...setup.cells.map(({ inFlight }) => inFlight));
-  const calls: Record<Peer, Call> = {
-    echo: bareCalls(setup.echo),
-    ack: bareCalls(setup.ack),
-    comlink: comlinkCalls(setup.comlink),
-    troupe: hookCalls(isolatedLink(setup), sessions),
+  const bare = bareCalls(setup.ack);
+  const comlink = comlinkCalls(setup.guard.comlink);
+  const measureCells = async <Name extends string>(
+    plans: readonly CellPlan[],
+    calls: Readonly<Record<Name, Call>>,
+  ): Promise<(CellPlan & { rounds: Rounds<Name> })[]> => {
+    const cells: (CellPlan & { rounds: Rounds<Name> })[] = [];
+    for (const cell of plans) {
+      report({ type: "measuring", what: `${cell.bytes / 1024} KB, ${cell.inFlight} in flight` });
+      const contexts = makeContexts(cell.inFlight, cell.bytes);
+      const contenders = (Object.entries(calls) as [Name, Call][]).map(([name, call]) => batches(name, call, contexts));
+      const rounds = await takeRounds(contenders, { budgetMs: cell.budgetMs, slotMs: SLOT_MS, least: LEAST_ROUNDS });
+      cells.push({ ...cell, rounds });
+    }
+    return cells;
   };
-  const cells: (CellPlan & { rounds: Rounds<Peer> })[] = [];
-  let contexts: GuardFacts[] = [];
-  let made = 0;
-  for (const cell of setup.cells) {
-    report({ type: "measuring", what: `${cell.bytes / 1024} KB, ${cell.inFlight} in flight` });
-    if (made !== cell.bytes) contexts = makeContexts(sessions, cell.bytes);
-    made = cell.bytes;
-    const peers = Object.entries(calls) as [Peer, Call][];
-    const contenders = peers.map(([name, call]) => batches(name, call, contexts.slice(0, cell.inFlight)));
-    cells.push({
-      ...cell,
-      rounds: await takeRounds(contenders, { budgetMs: cell.budgetMs, slotMs: SLOT_MS, least: LEAST_ROUNDS }),
-    });
-  }
+  const cells = await measureCells(setup.cells, {
+    echo: bareCalls(setup.echo),
+    ack: bare,
+    comlink,
+    troupe: hookCalls(isolatedLink(setup), sessions),
+  });
+  const routes = await measureCells(setup.routes, {
+    port: bare,
+    comlink,
+    wrapped: wrappedCalls(setup.guard.wrapped),
+    lane: laneCalls(setup.guard.lane),
+  });
   report({ type: "measuring", what: "inline" });
-  report({ type: "done", cells, inline: await measureInline(setup.inline) });
+  report({ type: "done", cells, routes, inline: await measureInline(setup.inline) });
 }
 
 /** All contexts at once, again and again: the middle batch's time over the calls in it. */
@@ -121,6 +134,18 @@ function bareCalls(port: MessagePort): Call {
 function comlinkCalls(port: MessagePort): Call {
   const remote = Comlink.wrap<Guard>(nodeEndpoint(port));
   return (facts) => remote.beforeToolCall(facts);
+}
+
+/** As `wire/calls.ts` calls: Comlink with a deadline, errors as data, and calls that settle when the thread dies. */
+function wrappedCalls(port: MessagePort): Call {
+  const caller = new Caller<Guard>(port, { name: "The guard", clock: systemClock, deadlineMs: DEADLINE_MS });
+  return (facts) => caller.to.beforeToolCall(facts);
+}
+
+/** As the lane calls, with the same promises: a deadline, errors with their codes, and calls that settle. */
+function laneCalls(port: MessagePort): Call {
+  const lane = new Lane(port, { name: "The guard", clock: systemClock });
+  return (facts) => lane.call("beforeToolCall", facts, { deadlineMs: DEADLINE_MS });
 }
 
 /** Hooks as `session/tool-calls.ts` calls them, one session per call in flight. */

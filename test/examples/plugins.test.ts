@@ -1,6 +1,8 @@
+import { execFile } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { promisify } from "node:util";
 import { type Activity, createTroupe, scriptedModel, type TroupeOptions, type TurnResult } from "troupe";
 import { HOOK_HOSTS, HOOK_KINDS, type HookName } from "troupe/plugin";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -9,12 +11,14 @@ import {
   EMPTY_OBJECT,
   firstToolValue,
   fixture,
+  NODE_ARGS,
   oneToolCall,
   plugin,
   startTroupe,
   tempFolder,
 } from "../support/runtime.js";
 
+const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const example = (name: string) => new URL(`../../dist/examples/plugins/${name}.js`, import.meta.url);
 
@@ -304,7 +308,7 @@ describe("the audit example", () => {
 describe("docs/plugins.md", async () => {
   const guide = await readFile(join(root, "docs/plugins.md"), "utf8");
   /** The blocks that name themselves: `// plugin: budget.js`. */
-  const blocksOf = (what: "plugin" | "protocol") =>
+  const blocksOf = (what: "plugin" | "protocol" | "program") =>
     [...guide.matchAll(new RegExp(`\`\`\`ts\\n(// ${what}: (\\S+)\\n[\\s\\S]*?)\`\`\``, "g"))].map(
       ([, code, name]) => [name as string, code as string] as const,
     );
@@ -414,6 +418,16 @@ describe("docs/plugins.md", async () => {
     expect(await promptOf((await troupe.session("child")).turn("Hi"))).toBe(terse);
     const opened = await troupe.session("other", { pluginOptions: { "acme.call-lines": { terse: true } } });
     expect(await promptOf(opened.turn("Hi"))).toBe(terse);
+  });
+
+  test("the program beside notes.js prints what the page says", async () => {
+    const own = await mkdtemp(join(folder, "program-"));
+    const notes = blocks.find(([, code]) => code.includes('"notes.add"'));
+    const [program] = blocksOf("program");
+    await writeFile(join(own, "notes.js"), notes?.[1] ?? "");
+    await writeFile(join(own, "shopping.js"), program?.[1] ?? "");
+    const { stdout, stderr } = await run(process.execPath, [...NODE_ARGS, "shopping.js"], { cwd: own });
+    expect({ stdout, stderr }).toEqual({ stdout: "[ 'milk', 'eggs' ]\n3 noted\noperation_unknown\n", stderr: "" });
   });
 
   test.each(Object.keys(HOOK_KINDS))("has a row and an example for %s", (hook) => {

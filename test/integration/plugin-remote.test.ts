@@ -88,15 +88,17 @@ describe.each(["worker", "inline"] as const)("a remote of a plugin in the tier %
     await session.park();
     const remote = session.plugin("test.ledger");
     const asked = [
-      remote["ledger.write"]?.({ text: "before the turn" }),
-      remote.ledger?.add?.({ text: "behind the first" }),
+      session.action("ledger.write", { text: "first" }),
+      remote["ledger.write"]?.({ text: "second" }),
+      remote.ledger?.add?.({ text: "third" }),
       session.turn("second"),
       remote.ledger?.write?.({ text: "behind the turn" }),
     ];
-    const [before, added, , behind] = await Promise.all(asked);
-    expect(before).toMatchObject({ value: { count: 1, turnIndex: 1 } });
-    expect(added).toEqual(["before the turn", "behind the first"]);
-    expect(behind).toMatchObject({ value: { count: 3, turnIndex: 2 } });
+    const [first, second, third, , behind] = await Promise.all(asked);
+    expect(first).toMatchObject({ value: { count: 1, turnIndex: 1 } });
+    expect(second).toMatchObject({ value: { count: 2, turnIndex: 1 } });
+    expect(third).toEqual(["first", "second", "third"]);
+    expect(behind).toMatchObject({ value: { count: 4, turnIndex: 2 } });
   });
 
   test("answers a query of a parked session although a turn that was asked for before it never ends", async () => {
