@@ -2,9 +2,10 @@ import { asTroupeError, frameTaskOf, type TurnConfig, type TurnResult } from "..
 import { type Admitted, admit, NO_EXTRAS, textParts } from "./admission.js";
 import { attachedTo } from "./blobs.js";
 import { issueOf } from "./issues.js";
+import { runOneTurn } from "./one-turn.js";
 import type { TurnRequest } from "./turn-context.js";
 import { turnKeyOf } from "./turn-keys.js";
-import { runOneTurn, type TurnBeginning } from "./turn-run.js";
+import type { TurnBeginning } from "./turn-scope.js";
 import type { TurnSession } from "./turn-session.js";
 import { MAX_IDLE, MAX_STRIKES, type UnfinishedTurn } from "./unfinished-turn.js";
 
@@ -87,9 +88,7 @@ function modelOrEnd(
   }
 }
 
-type Beginning = Omit<TurnBeginning, "history">;
-
-async function runInFrames(session: TurnSession, request: TurnRequest, beginning: Beginning): Promise<TurnResult> {
+async function runInFrames(session: TurnSession, request: TurnRequest, beginning: TurnBeginning): Promise<TurnResult> {
   const result = withBefore(await runOneTurn(session, request, beginning), beginning.before);
   return goOnInFrames(session, request, beginning, result);
 }
@@ -98,7 +97,7 @@ async function runInFrames(session: TurnSession, request: TurnRequest, beginning
 async function goOnInFrames(
   session: TurnSession,
   request: TurnRequest,
-  { model, name }: Pick<Beginning, "model" | "name">,
+  { model, name }: Pick<TurnBeginning, "model" | "name">,
   first: TurnResult,
 ): Promise<TurnResult> {
   let result = first;

@@ -1,16 +1,7 @@
-import { frameTaskOf, type StorableTurn, type TurnEvent, type TurnIssue, type TurnResult } from "../kernel/index.js";
+import { frameTaskOf, type StorableTurn, type TurnEvent, type TurnIssue } from "../kernel/index.js";
 import { issueOf } from "./issues.js";
 import type { NewFrame } from "./session-parts.js";
-import type { TurnKey } from "./turn-keys.js";
 import type { TurnScope } from "./turn-scope.js";
-
-export interface TurnSettling {
-  readonly name: TurnKey | undefined;
-  /** What came of the turns before it, in the frames it came from. */
-  readonly before: readonly TurnResult[] | undefined;
-  /** It is stored; entering its frame is all that is left. */
-  readonly onStored: () => void;
-}
 
 /** Captures the state plugins and the code executor are left in; at once when nobody has any. */
 export function captureTurn(scope: TurnScope): TurnEvent | Promise<TurnEvent> {
@@ -38,15 +29,12 @@ async function captureState({ session }: TurnScope): Promise<TurnEvent> {
 }
 
 /** Stores a turn with the state that was captured, and enters the frame it leaves for. */
-export async function commitTurn(
-  scope: TurnScope,
-  turn: StorableTurn,
-  { name, before, onStored }: TurnSettling,
-): Promise<TurnEvent> {
-  const { session, request } = scope;
+export async function commitTurn(scope: TurnScope, turn: StorableTurn): Promise<TurnEvent> {
+  const { session, request, beginning, journal } = scope;
+  const { name, before } = beginning;
   const entering = frameLeftFor(turn);
   const revision = await session.graph.commit(turn, { name, before, call: request.call, entering });
-  onStored();
+  journal.ended();
   return entering === undefined ? { type: "committed", revision } : enterFrame(scope, entering);
 }
 

@@ -8,6 +8,7 @@ import {
   type PromptContribution,
   type PromptLayer,
   type TurnEvent,
+  type Usage,
   wholeContext,
 } from "../kernel/index.js";
 import { mergeTurnOptions, type ProtocolTurnOptions, type TurnFacts } from "../plugin/index.js";
@@ -40,6 +41,8 @@ export class TurnContext {
   /** What the model reads before the messages of the turn. */
   messages: readonly Message[];
   system = "";
+  /** Of the last model call of the turn. */
+  latestUsage: Usage | undefined;
   readonly #session: TurnSession;
   readonly #facts: TurnFacts;
   readonly #request: TurnRequest;

@@ -6,6 +6,7 @@ import {
   type TurnDirective,
   type TurnDirectives,
   type TurnIssue,
+  type TurnResult,
   type TurnState,
 } from "../kernel/index.js";
 import {
@@ -15,17 +16,32 @@ import {
   type RuntimeSessionHost,
   type TurnFacts,
 } from "../plugin/index.js";
+import type { Admitted } from "./admission.js";
 import { AskingCall } from "./asking-call.js";
 import type { TurnJournal } from "./journal.js";
 import { performDirectives } from "./perform.js";
 import type { HookOptions } from "./plugin-link.js";
 import type { TurnContext, TurnRequest } from "./turn-context.js";
+import type { TurnKey } from "./turn-keys.js";
 import type { TurnSession } from "./turn-session.js";
+import type { UnfinishedTurn } from "./unfinished-turn.js";
+
+/** What a turn begins with. */
+export interface TurnBeginning extends Admitted {
+  readonly name: TurnKey | undefined;
+  /** What came of the turns before it, in the frames it came from. */
+  readonly before?: readonly TurnResult[];
+  /** It killed its worker too often: it is stored, and no hook sees it. */
+  readonly poisoned?: boolean;
+  /** Set when a crash left the turn behind. */
+  readonly unfinished?: UnfinishedTurn;
+}
 
 /** A running turn, as what is done for it sees it. */
 export interface TurnScope {
   readonly session: TurnSession;
   readonly request: TurnRequest;
+  readonly beginning: TurnBeginning;
   readonly facts: TurnFacts;
   readonly context: TurnContext;
   readonly journal: TurnJournal;
