@@ -19,6 +19,8 @@ export interface Commit {
   readonly intent?: string;
   /** Deletes the session's journal in the same write: the turn it belongs to is stored now. */
   readonly clearsJournal?: boolean;
+  /** Turns that were asked for wait in the session: it stays among the unfinished ones, also when its journal is cleared. */
+  readonly turnsWait?: boolean;
 }
 
 /** How large one commit may be. A breach is refused before anything is written. */

@@ -32,6 +32,19 @@ export interface JournalRow {
   readonly at: number;
 }
 
+/**
+ * Lists a session among the unfinished ones while turns that were asked for wait in it. The rows of a turn come behind
+ * it; only a commit that leaves no such turn removes it, so it is never too old.
+ */
+export const TURNS_WAIT: JournalRow = {
+  sequence: 0,
+  turnId: "",
+  key: "turns_wait",
+  hash: "",
+  bytes: new Uint8Array(),
+  at: Number.MAX_SAFE_INTEGER,
+};
+
 /** The replay key of the answer to a tool call that waits for it. */
 export function answerKeyOf(completionKey: string): string {
   return `answer:${completionKey}`;

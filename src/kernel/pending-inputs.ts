@@ -22,6 +22,8 @@ export interface PendingInput {
         readonly boundary: CheckpointKind;
       }
     | { readonly kind: "next_turn" };
+  /** A turn that was asked for: nothing that waits beside it is joined to it. */
+  readonly ownTurn?: boolean;
 }
 
 /** Inputs one turn takes at once, and inputs that may wait altogether. */
@@ -73,9 +75,11 @@ export function claimAtCheckpoint(
     .slice(0, MAX_CLAIMED);
 }
 
-/** What the next turn begins with, in the order it came. */
+/** What the next turn begins with, in the order it came: one that has a turn of its own, or those before the next such. */
 export function claimForTurn(pending: readonly PendingInput[]): readonly PendingInput[] {
-  return pending.filter(({ waitsFor }) => waitsFor.kind === "next_turn").slice(0, MAX_CLAIMED);
+  const waiting = pending.filter(({ waitsFor }) => waitsFor.kind === "next_turn").slice(0, MAX_CLAIMED);
+  const own = waiting.findIndex(({ ownTurn }) => ownTurn === true);
+  return own === -1 ? waiting : waiting.slice(0, Math.max(own, 1));
 }
 
 /** The list without what was delivered. */

@@ -10,7 +10,7 @@ import {
 } from "./commit.js";
 import { TroupeError } from "./errors.js";
 import type { Head } from "./head.js";
-import { differingPaths, type JournalEntry, type JournalRow } from "./journal.js";
+import { differingPaths, type JournalEntry, type JournalRow, TURNS_WAIT } from "./journal.js";
 import type { Json } from "./json.js";
 import { PlannedFacts } from "./planned-facts.js";
 import { parseNodeId } from "./segment.js";
@@ -96,7 +96,7 @@ function planCommit(facts: WriteFacts, commit: Commit, budget: CommitBudget): Pl
 function planClear(facts: WriteFacts, { sessionId, expectedRevision }: JournalClearing): Planned {
   const actual = facts.head(sessionId)?.head.revision ?? 0;
   if (actual !== expectedRevision) throw headConflict(sessionId, { expectedRevision }, actual);
-  return { receipt: { replayed: false }, changes: clearing(facts, sessionId) };
+  return { receipt: { replayed: false }, changes: clearingTurn(facts, sessionId) };
 }
 
 function changesOf(facts: WriteFacts, commit: Commit, stored: StoredHead): Change[] {
@@ -105,6 +105,8 @@ function changesOf(facts: WriteFacts, commit: Commit, stored: StoredHead): Chang
   if (commit.segment !== undefined) changes.push({ kind: "put_segment", ...commit.segment });
   for (const { hash, bytes } of commit.components) changes.push({ kind: "put_component", hash, bytes });
   if (commit.clearsJournal === true) changes.push(...clearing(facts, sessionId));
+  if (commit.turnsWait === true && (commit.clearsJournal === true || facts.journal(sessionId).length === 0))
+    changes.push({ kind: "put_journal", sessionId, row: TURNS_WAIT });
   changes.push({ kind: "put_head", stored });
   return changes;
 }
@@ -112,6 +114,14 @@ function changesOf(facts: WriteFacts, commit: Commit, stored: StoredHead): Chang
 function clearing(facts: WriteFacts, sessionId: string): Change[] {
   const sequences = facts.journal(sessionId).map(({ sequence }) => sequence);
   return sequences.length === 0 ? [] : [{ kind: "clear_journal", sessionId, sequences }];
+}
+
+/** Clears what a turn recorded, and nothing else. */
+function clearingTurn(facts: WriteFacts, sessionId: string): Change[] {
+  const changes = clearing(facts, sessionId);
+  if (facts.journal(sessionId)[0]?.key === TURNS_WAIT.key)
+    changes.push({ kind: "put_journal", sessionId, row: TURNS_WAIT });
+  return changes;
 }
 
 /** Deleting what is not there is done already. */
@@ -134,7 +144,7 @@ function planSweep(facts: WriteFacts, { segments, components, journals, recorded
   const changes: Change[] = [
     ...segments.map((id): Change => ({ kind: "delete_segment", id })),
     ...components.map((hash): Change => ({ kind: "delete_component", hash })),
-    ...over.flatMap((sessionId) => clearing(facts, sessionId)),
+    ...over.flatMap((sessionId) => clearingTurn(facts, sessionId)),
   ];
   return { receipt: { changed: changes.length }, changes };
 }

@@ -68,7 +68,7 @@ export class Troupe implements AsyncDisposable {
   readonly #upkeep: Upkeep;
   readonly #handleParts: HandleParts;
   #closing: Promise<void> | undefined;
-  #resuming: Promise<void> | undefined;
+  #resuming: Promise<unknown> | undefined;
 
   /** Use {@link createTroupe}. */
   constructor(options: ResolvedOptions) {
@@ -80,6 +80,9 @@ export class Troupe implements AsyncDisposable {
       onStarted: async (worker) => {
         await runtime.retellOptions(worker);
         this.#observers.resume(worker.place);
+        // In the place of a thread that died, turns go on that nobody asks for again.
+        const left = new Set(runtime.directory.on(worker.place).map(({ id }) => id));
+        if (left.size > 0) this.#resumeSoon((id) => left.has(id));
       },
       onStoreLost: (error) => runtime.loseStore(error),
     });
@@ -99,14 +102,23 @@ export class Troupe implements AsyncDisposable {
   /** Starts every thread. */
   async start(): Promise<void> {
     await this.#runtime.crew.start();
-    if (this.#runtime.options.journal) this.#resuming = this.#resumeUnfinished().catch(ignore);
+    this.#resumeSoon(() => true);
   }
 
-  /** Opens the sessions whose last turn was not finished, so that it is; a session that cannot be opened waits for its host. */
-  async #resumeUnfinished(): Promise<void> {
+  #resumeSoon(wanted: (sessionId: string) => boolean): void {
+    if (!this.#runtime.options.journal) return;
+    const resuming = this.#resumeUnfinished(wanted).catch(ignore);
+    this.#resuming = Promise.all([this.#resuming, resuming]);
+  }
+
+  /**
+   * Opens the sessions whose last turn was not finished, or in which turns wait, so that they are run; a session that
+   * cannot be opened waits for its host.
+   */
+  async #resumeUnfinished(wanted: (sessionId: string) => boolean): Promise<void> {
     for (const id of await this.#runtime.crew.store.unfinished()) {
       if (this.#closing !== undefined) return;
-      await this.session(id).catch(ignore);
+      if (wanted(id)) await this.session(id).catch(ignore);
     }
   }
 

@@ -22,6 +22,7 @@ import { type OperationRequest, runOperation } from "./operations.js";
 import type { ConfigReceipt, OperationReceipt, SessionInfo, SessionState, TurnExtras } from "./protocol.js";
 import { ResumedTurn } from "./resumed-turn.js";
 import type { Session } from "./session.js";
+import type { SessionInputs } from "./session-inputs.js";
 import { addInput } from "./session-intake.js";
 import type { LifeChart } from "./session-life.js";
 import { type Stay, sessionMachine } from "./session-machine.js";
@@ -192,6 +193,7 @@ export class SessionActor {
           throw notTakenUp(error);
         } finally {
           await settle(session);
+          if (session.inputs.waitForTurn) this.#takeInputsSoon();
         }
       });
     this.#actor.getSnapshot().context.mailbox.unshift({ run, reject: (error) => turn.reject(error) });
@@ -236,10 +238,9 @@ export class SessionActor {
     const opened = await this.#opened;
     const done = isPlaced(opened) ? await place : undefined;
     if (done === undefined) return this.#answer(opened, request);
-    const { receipt, repeated } = done;
-    if (repeated) return receipt;
-    for (const input of receipt.turns)
-      this.#stoppable((signal) => this.turn(input, { emit: ignore, signal })).catch(ignore);
+    const { receipt, queued } = done;
+    // In their place behind what was asked for. One for which there is no room begins when nothing else is to be done.
+    for (const { id } of queued) this.#begin((inputs) => inputs.takeThese([id]));
     return receipt;
   }
 
@@ -268,16 +269,21 @@ export class SessionActor {
   #takeInputs(): void {
     const { context, status } = this.#actor.getSnapshot();
     const idle = status === "active" && !context.leaving && context.mailbox.length === 0 && this.state === "idle";
-    if (!idle || context.session?.inputs.waitForTurn !== true) return;
+    if (idle && context.session?.inputs.waitForTurn === true) this.#begin((inputs) => inputs.takeForTurn());
+  }
+
+  /** A turn of inputs that wait, as far as they still do. */
+  #begin(take: (inputs: SessionInputs) => readonly PendingInput[]): void {
     const perform = async (session: Session, signal: AbortSignal) => {
-      const taken = session.inputs.takeForTurn();
+      const taken = take(session.inputs);
+      if (taken.length === 0) return;
       const input = taken.map(({ text }) => text).join("\n\n");
       const whole = taken.some(({ parts }) => parts !== undefined);
       const extras = whole ? { parts: taken.flatMap(partsOfInput) } : NO_EXTRAS;
       const inputIds = taken.map(({ id }) => id);
       await runTurn(session, { input, emit: this.#onActivity, signal, extras, inputIds, keepsInputs: true });
     };
-    this.#stoppable((signal) => this.#post((session) => perform(session, signal))).catch(ignore);
+    this.#stoppable((signal) => this.#post((session) => perform(session, signal), FROM_WAITING)).catch(ignore);
   }
 
   #checkIntake(): void {
@@ -292,7 +298,7 @@ export class SessionActor {
     return (this.state === "opening" || this.state === "parking") && mailbox.length === this.#mailboxLimit;
   }
 
-  #post<T>(perform: (session: Session) => Promise<T>): Promise<T> {
+  #post<T>(perform: (session: Session) => Promise<T>, { waited = false } = {}): Promise<T> {
     const { context, status } = this.#actor.getSnapshot();
     if (status !== "active" || context.leaving) {
       return Promise.reject(context.failure ?? closing(this.id));
@@ -316,6 +322,8 @@ export class SessionActor {
           if (session.inputs.waitForTurn) this.#takeInputsSoon();
         } catch (error) {
           reject(asTroupeError(error, "turn_failed"));
+          // A turn that was asked for does not wait for the next message because of somebody else's failure.
+          if (!waited && session.inputs.turnsWait) this.#takeInputsSoon();
         }
         if (context.mailbox.length === 0 && this.#stay.held === 0) this.#onRest();
       };
@@ -385,6 +393,9 @@ export class SessionActor {
     };
   }
 }
+
+/** What began with something that waited, and fails, is not tried again at once. */
+const FROM_WAITING = { waited: true };
 
 function closing(sessionId: string): TroupeError {
   return new TroupeError("session_closed", `Session ${sessionId} is closing.`, { retryable: true });

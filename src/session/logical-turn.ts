@@ -103,7 +103,7 @@ async function goOnInFrames(
   let result = first;
   while (result.outcome.type === "frame_switch" && !session.life.isStale) {
     // The task waits with the session: should this process end here, the next turn begins with it all the same.
-    const task = session.inputs.takeOne(frameTaskOf(result.turnId));
+    const [task] = session.inputs.takeThese([frameTaskOf(result.turnId)]);
     if (task === undefined) break;
     const before = resultsUpTo(result);
     const next = { ...request, input: task.text, inputIds: [task.id] };

@@ -1,4 +1,11 @@
-import { type AppendNode, aborted, asTroupeError, type Origin, TroupeError } from "../kernel/index.js";
+import {
+  type AppendNode,
+  aborted,
+  asTroupeError,
+  type Origin,
+  type PendingInput,
+  TroupeError,
+} from "../kernel/index.js";
 import { type NamedOperation, needsItsTurn, operationSession } from "../plugin/index.js";
 import type { OperationReceipt } from "./protocol.js";
 import { readOutcome } from "./read-answers.js";
@@ -17,8 +24,8 @@ export type OperationRequest = NamedOperation & {
 
 export interface OperationDone {
   readonly receipt: OperationReceipt;
-  /** Nothing was run: an earlier call under the same key came to this. */
-  readonly repeated: boolean;
+  /** The turns it asked for, stored with the receipt; none when an earlier call under the same key came to this. */
+  readonly queued: readonly PendingInput[];
 }
 
 /**
@@ -30,7 +37,7 @@ export async function runOperation(session: Session, request: OperationRequest):
   const { link, slot, spec } = session.hooks.operation(request);
   const sessionId = operationSession(spec, about, session.id);
   const done = key === undefined ? undefined : await session.receipts.operation(key, name);
-  if (done !== undefined) return { receipt: done, repeated: true };
+  if (done !== undefined) return { receipt: done, queued: [] };
   // Given up while it waited for its place.
   if (signal.aborted) throw aborted(signal);
   if (spec.kind === "task") request.onTask?.();
@@ -47,24 +54,38 @@ export async function runOperation(session: Session, request: OperationRequest):
     events: events.map((value) => ({ pluginId, value })),
     turns: directives.map(({ input }) => input),
   };
-  if (!needsItsTurn(spec)) return { receipt, repeated: false };
-  if (key !== undefined) await session.receipts.keepOperation(key, name, receipt);
+  if (!needsItsTurn(spec)) return { receipt, queued: [] };
+  const { clock } = session.services;
+  const queued = receipt.turns.map(
+    (text): PendingInput => ({ id: clock.uuid(), text, waitsFor: { kind: "next_turn" }, ownTurn: true }),
+  );
   const nodes = events.map(
     (event): AppendNode => ({ kind: "plugin", pluginType: `event.${event.name}`, body: event.payload ?? null }),
   );
-  await storeOutcome(session, nodes, { kind: "plugin", pluginId });
-  return { receipt, repeated: false };
+  await storeOutcome(session, nodes, { kind: "plugin", pluginId }, () => {
+    if (queued.length > 0) session.inputs.addTurns(queued);
+    if (key !== undefined) session.receipts.keepOperation(key, name, receipt);
+  });
+  return { receipt, queued };
 }
 
-/** Stores what an operation told and what it changed, in one write, also for a session that was never stored. */
+/**
+ * Stores what an operation told and what it changed, in one write, also for a session that was never stored. `keep`
+ * changes what else is to be in that write.
+ */
 async function storeOutcome(
   { hooks, graph, stored }: Session,
   nodes: readonly AppendNode[],
   origin: Origin,
+  keep: () => void,
 ): Promise<void> {
   const [captured] = await Promise.allSettled([hooks.capture()]);
-  if (nodes.length > 0) await graph.append({ nodes }, origin);
-  else await stored.store("operation");
+  if (nodes.length > 0) await graph.append({ nodes }, origin, keep);
+  else
+    await stored.write(() => {
+      keep();
+      return stored.dirty ? { operation: "operation" } : undefined;
+    });
   if (captured.status === "rejected") throw captured.reason;
 }
 

@@ -34,9 +34,8 @@ export class Receipts {
     return (await this.#find(key, name))?.receipt as OperationReceipt | undefined;
   }
 
-  /** Stored with the operation's own write. */
-  async keepOperation(key: string, name: string, receipt: OperationReceipt): Promise<void> {
-    await this.#load();
+  /** Stored with the operation's own write. It was looked for before, so the others are known. */
+  keepOperation(key: string, name: string, receipt: OperationReceipt): void {
     this.#keep({ key, name, receipt });
   }
 

@@ -51,10 +51,13 @@ export class SessionGraph {
     this.#parts = parts;
   }
 
-  /** Appends nodes behind the stored leaf, under an operation id once. A running turn's own messages follow when it commits. */
-  append(request: AppendRequest, origin: Origin): Promise<AppendResult> {
+  /**
+   * Appends nodes behind the stored leaf, under an operation id once. A running turn's own messages follow when it
+   * commits. `keep` changes what else is to be in the write of nodes without such an id.
+   */
+  append(request: AppendRequest, origin: Origin, keep?: () => void): Promise<AppendResult> {
     const { operationId } = request;
-    if (operationId === undefined) return this.#append(request, origin);
+    if (operationId === undefined) return this.#append(request, origin, keep);
     return this.#parts.receipts.append(operationId, request, (keep) => this.#append(request, origin, keep));
   }
 

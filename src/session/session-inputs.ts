@@ -53,6 +53,17 @@ export class SessionInputs {
     return added.input;
   }
 
+  /** Turns that were asked for: all of them wait from now on, or none. */
+  addTurns(inputs: readonly PendingInput[]): void {
+    this.#change(inputs.reduce((pending, input) => addInput(pending, input).pending, this.#pending));
+    this.onAdded();
+  }
+
+  /** Is there a turn that was asked for, and is not taken yet? */
+  get turnsWait(): boolean {
+    return this.#pending.length > 0 && this.untaken.some(({ ownTurn }) => ownTurn === true);
+  }
+
   /** An input the running turn has taken can no longer be taken back. */
   cancel(named: string): CancelledInput | "already_taken" {
     if (this.#taken.some(({ id, key }) => id === named || key === named)) return "already_taken";
@@ -65,15 +76,9 @@ export class SessionInputs {
     return this.#take(claimAtCheckpoint(this.untaken, turnId, checkpoint));
   }
 
-  /** The inputs a turn had taken before a crash. */
-  takeThese(inputIds: readonly string[]): void {
-    if (inputIds.length > 0) this.#take(this.untaken.filter(({ id }) => inputIds.includes(id)));
-  }
-
-  /** One input, for the turn it was left for. */
-  takeOne(inputId: string): PendingInput | undefined {
-    const [input] = this.#take(this.untaken.filter(({ id }) => id === inputId));
-    return input;
+  /** Those of the named inputs that still wait. */
+  takeThese(inputIds: readonly string[]): readonly PendingInput[] {
+    return this.#take(this.untaken.filter(({ id }) => inputIds.includes(id)));
   }
 
   takeForTurn(): readonly PendingInput[] {

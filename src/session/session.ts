@@ -67,6 +67,7 @@ export class Session {
       turnRuns: () => !betweenTurns(life.now),
       messageCount: () => past.known,
       onWriteFailed: (error) => life.giveUp(error),
+      turnsWait: () => inputs.turnsWait,
     });
     const settings = new SessionSettings(services, parts.config);
     const spending = new Spending({ budget: parts.budget, prices, stored, life });

@@ -33,6 +33,8 @@ export interface StoredParts {
   readonly messageCount: () => number | undefined;
   /** What is stored may no longer be what is here. */
   readonly onWriteFailed: (error: unknown) => void;
+  /** Do turns wait that are to be run also when this process ends? */
+  readonly turnsWait: () => boolean;
 }
 
 /** How a session keeps what its turn recorded. */
@@ -186,7 +188,7 @@ export class StoredSession {
   }
 
   async #writeNow(plan: Plan): Promise<Head> {
-    const { id, store, blobs, journals, messageCount } = this.#parts;
+    const { id, store, blobs, journals, messageCount, turnsWait } = this.#parts;
     const previous = this.#head;
     const revision = this.revision + 1;
     const planned = plan(previous, revision);
@@ -222,6 +224,7 @@ export class StoredSession {
       ...(segment !== undefined && { segment: { id: segment.id, bytes: encode(segment) } }),
       components: [...applied.bytes, ...attached],
       ...(endsTurn && journals && { clearsJournal: true }),
+      ...(journals && turnsWait() && { turnsWait: true }),
     };
     try {
       await store.commit(commit);

@@ -47,7 +47,7 @@ export interface TurnSession extends ParentSession {
   readonly tools: Pick<SessionTools, "setOverlay">;
   readonly catalog: Pick<SessionCatalog, "resolve" | "prompts">;
   readonly blobs: Blobs;
-  readonly inputs: Pick<SessionInputs, "pending" | "takeAtCheckpoint" | "takeOne" | "takeThese" | "turnFailed">;
+  readonly inputs: Pick<SessionInputs, "pending" | "takeAtCheckpoint" | "takeThese" | "turnFailed">;
 
   // What becomes of a turn.
   readonly life: Pick<SessionLife, "now" | "isStale" | "unstoredTurn" | "begin" | "end" | "suspend" | "giveUp">;

@@ -302,6 +302,32 @@ describe.each(["worker", "inline"] as const)("what operations of a plugin in the
     expect(inputs.slice(0, -1)).toEqual(turns);
   });
 
+  test("turns a command asks for all run, one by one and in order, also when the mailbox has no room for them", async () => {
+    const small = await startTroupe({ sessionWorkers: 1, plugins, mailboxLimit: 2, model: fixture("models/told.mjs") });
+    const session = await small.session("s");
+    const inputs = ["a", "b", "c", "d", "e"];
+    expect((await session.command("ledger.ask", { inputs })).turns).toEqual(inputs);
+    await until("every turn is stored", async () => (await session.info()).turns === 5);
+    const { text } = await session.turn(told({ say: "@conversation" }));
+    const said = (JSON.parse(text) as [string, string][]).filter(([role]) => role === "user").map(([, input]) => input);
+    expect(said.slice(0, -1)).toEqual(inputs);
+  });
+
+  test("a turn a command asked for waits as an input of its own until it begins, and can be taken back", async () => {
+    const session = await troupe.session("queue/inputs");
+    const { turn } = await running(session);
+    const command = session.command("ledger.ask", { inputs: ["never"] });
+    const behind = session.turn(told({ hang: true }));
+    turn.cancel();
+    await command;
+    const [input] = await session.inputs();
+    expect(input).toMatchObject({ text: "never", waitsFor: { kind: "next_turn" }, ownTurn: true });
+    expect(await session.cancelInput(input?.id ?? "")).toBe("cancelled");
+    behind.cancel();
+    await behind;
+    expect((await session.turn("the last")).turnIndex).toBe(3);
+  });
+
   // §15.71
   test("a task that is asked to stop is waited for: what it tells and changes is stored, whether it listens or not", async () => {
     const session = await troupe.session("tasks");

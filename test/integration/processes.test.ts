@@ -2,9 +2,11 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Session, Troupe, TroupeOptions } from "troupe";
 import { describe, expect, test } from "vitest";
+import { completionKeyOf, turnIdOf } from "../../dist/src/kernel/index.js";
+import { openLmdbReader } from "../../dist/src/store/index.js";
 import { ageJournal, Elsewhere, journaled } from "../support/elsewhere.js";
 import { counted } from "../support/journaled.js";
-import { fixture, refusalOf, registers, startTroupe, tempFolder, until } from "../support/runtime.js";
+import { fixture, PATIENT, plugin, refusalOf, registers, startTroupe, tempFolder, until } from "../support/runtime.js";
 
 // What one process leaves behind when it is killed, and another takes up.
 
@@ -149,5 +151,75 @@ describe("the plugin options a session was opened with", () => {
     const other = await troupe.session("other");
     await troupe.kill({ sessionWorker: 0 });
     expect([await given(session), await given(other)]).toEqual([true, "operation_unknown"]);
+  });
+});
+
+describe("turns a command asked for", () => {
+  const ledger = { module: plugin("ledger"), ...PATIENT };
+  /** Lets no turn begin. */
+  const refusing = { module: plugin("scriptable"), options: { beforeTurn: "throw" }, ...PATIENT };
+  const asked = ["first of the ledger", "second of the ledger"];
+  /** What so many turns began with; the store may have the last one a moment before its session says so. */
+  const userTexts = async (session: Session, turns: number) => {
+    await until("the session has its turns", async () => (await session.info()).turns === turns);
+    return (await session.messages())
+      .filter(({ role }) => role === "user")
+      .map(({ parts }) => parts.map((part) => ("text" in part ? part.text : "")).join(""));
+  };
+
+  /** Resolves when session "s" has so many turns in the store, which nobody opened it for. */
+  async function stored(path: string, turns: number): Promise<void> {
+    const reader = openLmdbReader(path);
+    try {
+      await until("the turns are stored", () => reader.head("s")?.turnIndex === turns);
+    } finally {
+      reader.close();
+    }
+  }
+
+  test("of a process that was killed behind the receipt run in the next one, once each, also asked for again by the key", async () => {
+    const { options, start } = await counted({ plugins: [ledger] });
+    const killed = { ...options, plugins: [ledger, refusing] };
+    const first = new Elsewhere(killed, { command: "ledger.queue", extras: { key: "k" } });
+    const { receipt } = await first.says("receipt");
+    expect(receipt).toMatchObject({ turns: asked });
+    await first.kill();
+    const troupe = await start();
+    await stored(storeOf(options), 2);
+    const session = await troupe.session("s");
+    expect(await session.command("ledger.queue", {}, { key: "k" })).toEqual(receipt);
+    await session.turn("last");
+    expect(await userTexts(session, 3)).toEqual([...asked, "last"]);
+    expect(await session.inputs()).toEqual([]);
+  });
+
+  const waiting = { first: { module: fixture("tools/waits.mjs") } };
+  /** The first turn calls the tool `first`, which waits for an answer under this key. */
+  const key = completionKeyOf("s", turnIdOf(1), "c0");
+
+  test("of a process that was killed while the first of them ran all run in the next one, none twice", async () => {
+    const { options, start, lines } = await counted({ plugins: [ledger], tools: waiting });
+    const first = new Elsewhere(options, { command: "ledger.queue", extras: { key: "k" } });
+    await first.says("receipt");
+    await journaled(storeOf(options), ":c0:1");
+    await first.kill();
+    const troupe = await start();
+    await troupe.completeTool(key, { value: "yes" });
+    await stored(storeOf(options), 2);
+    expect(await userTexts(await troupe.session("s"), 2)).toEqual(asked);
+    expect(await lines()).toEqual(["model t1 0", "model t1 1", "model t2 0"]);
+  });
+
+  test("of a session worker that died under the first of them are taken up again without a message to their session", async () => {
+    const { options, start } = await counted({ plugins: [ledger], tools: waiting });
+    const troupe = await start();
+    const session = await troupe.session("s");
+    await session.command("ledger.queue");
+    await journaled(storeOf(options), ":c0:1");
+    await troupe.kill({ sessionWorker: 0 });
+    await journaled(storeOf(options), "resumed:0");
+    await troupe.completeTool(key, { value: "yes" });
+    await stored(storeOf(options), 2);
+    expect(await userTexts(session, 2)).toEqual(asked);
   });
 });

@@ -56,6 +56,18 @@ describe("pending inputs", () => {
     expect(withoutInputs(pending, claimed).map(({ id }) => id)).toEqual(["s", `i${MAX_CLAIMED}`]);
   });
 
+  it("that are turns of their own are claimed alone, and those before and behind them without them", () => {
+    const own = (id: string) => ({ ...next(id), ownTurn: true });
+    let pending = [next("a"), next("b"), own("c"), own("d"), next("e"), next("f")];
+    const turns: string[][] = [];
+    while (pending.length > 0) {
+      const claimed = claimForTurn(pending);
+      turns.push(claimed.map(({ id }) => id));
+      pending = [...withoutInputs(pending, claimed)];
+    }
+    expect(turns).toEqual([["a", "b"], ["c"], ["d"], ["e", "f"]]);
+  });
+
   // turn §8.28
   it("that missed their turn wait for the next", () => {
     const pending = [steer("missed"), next("n")];

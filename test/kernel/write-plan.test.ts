@@ -9,6 +9,7 @@ import {
   TroupeError,
   type WriteFacts,
 } from "../../src/kernel/index.js";
+import { TURNS_WAIT } from "../../src/kernel/journal.js";
 
 const NOTHING: WriteFacts = {
   head: () => undefined,
@@ -116,4 +117,39 @@ test("a mismatch without kept envelopes still names both hashes", () => {
   expect(results).toMatchObject([
     { error: { code: "replay_mismatch", details: { recorded: "h", given: "other", paths: [] } } },
   ]);
+});
+
+const waits = (revision: number, clearsJournal: boolean): StoreWrite => {
+  const write = commit("a", revision, clearsJournal) as Extract<StoreWrite, { kind: "commit" }>;
+  return { ...write, commit: { ...write.commit, turnsWait: true } };
+};
+const kindsOf = (facts: WriteFacts, ...batch: readonly StoreWrite[]) =>
+  planWrites(facts, batch).changes.flatMap((change) => {
+    if (change.kind === "put_journal") return [`put ${change.row.sequence} ${change.row.key}`];
+    return change.kind === "clear_journal" ? [`clear ${change.sequences.join()}`] : [];
+  });
+
+test("a session in which turns wait has a row in the journal until a commit leaves none of them", () => {
+  expect(kindsOf(NOTHING, waits(1, false))).toEqual(["put 0 turns_wait"]);
+  expect(kindsOf(NOTHING, waits(1, true))).toEqual(["put 0 turns_wait"]);
+  // Already listed, by such a row or by those of a running turn.
+  expect(kindsOf(NOTHING, waits(1, false), waits(2, false))).toEqual(["put 0 turns_wait"]);
+  expect(kindsOf(journalOf(row(0, "start")), waits(1, false))).toEqual([]);
+  // One of them was stored, another one waits; then that one was.
+  expect(kindsOf(journalOf(row(0, "start")), waits(1, true), commit("a", 2, true))).toEqual([
+    "clear 0",
+    "put 0 turns_wait",
+    "clear 0",
+  ]);
+});
+
+test("the row of turns that wait stays when what a turn recorded is cleared, and goes with the session", () => {
+  const head = () => ({ head: headOf("a", 1), receipts: [] });
+  const facts = { ...journalOf(TURNS_WAIT, row(1, "start")), head };
+  const clear: StoreWrite = { kind: "clear", sessionId: "a", expectedRevision: 1 };
+  expect(kindsOf(facts, clear)).toEqual(["clear 0,1", "put 0 turns_wait"]);
+  const sweep: StoreWrite = { kind: "sweep", segments: [], components: [], journals: ["a"], recordedSince: 9 };
+  expect(kindsOf(facts, sweep)).toEqual(["clear 0,1", "put 0 turns_wait"]);
+  expect(kindsOf({ ...journalOf(TURNS_WAIT), head }, sweep)).toEqual([]);
+  expect(kindsOf(facts, { kind: "delete", sessionId: "a", at: 9 })).toEqual(["clear 0,1"]);
 });

@@ -7,7 +7,9 @@ import { openLmdb, openLmdbReader } from "../../dist/src/store/index.js";
 import { fixture, until } from "./runtime.js";
 
 export interface TurnElsewhere extends SessionOptions {
-  readonly input: string;
+  readonly input?: string;
+  /** Asked for instead of a turn. */
+  readonly command?: string;
   readonly extras?: TurnOptions;
 }
 
@@ -15,9 +17,10 @@ interface Said {
   readonly type: string;
   readonly key?: string;
   readonly code?: string;
+  readonly receipt?: unknown;
 }
 
-/** A process of its own that runs one turn of session "s". Its options must be plain but for the URLs of modules. */
+/** A process of its own that runs one turn of session "s", or a command. Its options must be plain but for the URLs of modules. */
 export class Elsewhere {
   readonly #program: ChildProcess;
   readonly #exited: Promise<unknown>;

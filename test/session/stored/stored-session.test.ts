@@ -33,6 +33,7 @@ function storedSession({
     journals,
     turnRuns: () => turn.runs,
     messageCount: () => 0,
+    turnsWait: () => false,
     onWriteFailed: (error) => failures.push(error),
   });
   const [colour, shape] = [new Component("colour"), new Component("shape")];
