@@ -1,3 +1,4 @@
+import type { RecordableHistogram } from "node:perf_hooks";
 import type { StoreStats } from "../store/index.js";
 import { PhaseProbe, type PhaseStats } from "../trace/index.js";
 import type { Crew } from "./crew.js";
@@ -39,46 +40,60 @@ export interface TroupeStats {
   readonly hookMessages: { readonly sent: number; readonly received: number };
 }
 
-/** What the threads have measured so far. */
-export async function statsOf(crew: Crew, counts: Pick<TroupeStats, "turns" | "forks">): Promise<TroupeStats> {
-  const workers = await Promise.all(crew.sessionWorkers.map(statsOfWorker));
-  // It may end while it is asked.
-  const retiring = crew.retiring && (await statsOfWorker(crew.retiring).catch(() => undefined));
-  const everyone = retiring === undefined ? workers : [...workers, retiring];
-  const probe = new PhaseProbe();
-  for (const { histograms } of everyone) probe.merge(histograms);
-  const sum = (count: (worker: (typeof workers)[number]) => number) =>
-    everyone.reduce((total, worker) => total + count(worker), 0);
-  return {
-    hooks: probe.stats(),
-    sessions: { resident: sum(({ sessions }) => sessions), parked: sum(({ parked }) => parked) },
-    workers: workers.map(({ index, threadId, sessions, parked, heapShare, restarts, recycled }) => ({
-      index,
-      threadId,
-      sessions,
-      parked,
-      heapShare,
-      restarts,
-      recycled,
-    })),
-    retiring: retiring === undefined ? null : retiringOf(retiring),
-    plugins: crew.plugins(),
-    ...counts,
-    store: await crew.store.stats(),
-    mainMessages: crew.messages(),
-    hookMessages: {
-      sent: sum(({ hookMessages }) => hookMessages.sent),
-      received: sum(({ hookMessages }) => hookMessages.received),
-    },
-  };
-}
+/** Asks the threads what they have measured so far. */
+export class Statistics {
+  readonly #crew: Crew;
+  /** Of each thread, as long as it is there, by the service it is asked through. They are live, and so come once. */
+  readonly #histograms = new WeakMap<object, Map<string, RecordableHistogram>>();
 
-async function statsOfWorker(worker: SessionWorker) {
-  const stats = await (await worker.service()).stats(undefined);
-  const { index, restarts, recycled } = worker;
-  return { ...stats, index, restarts, recycled };
-}
+  constructor(crew: Crew) {
+    this.#crew = crew;
+  }
 
-function retiringOf({ index, threadId, sessions, parked }: Awaited<ReturnType<typeof statsOfWorker>>) {
-  return { index, threadId, sessions: sessions + parked };
+  async read(counts: Pick<TroupeStats, "turns" | "forks">): Promise<TroupeStats> {
+    const crew = this.#crew;
+    const workers = await Promise.all(crew.sessionWorkers.map((worker) => this.#of(worker)));
+    // It may end while it is asked.
+    const retiring = crew.retiring && (await this.#of(crew.retiring).catch(() => undefined));
+    const everyone = retiring === undefined ? workers : [...workers, retiring];
+    const probe = new PhaseProbe();
+    for (const { histograms } of everyone) probe.merge(histograms);
+    const sum = (count: (worker: (typeof workers)[number]) => number) =>
+      everyone.reduce((total, worker) => total + count(worker), 0);
+    return {
+      hooks: probe.stats(),
+      sessions: { resident: sum(({ sessions }) => sessions), parked: sum(({ parked }) => parked) },
+      workers: workers.map(({ index, threadId, sessions, parked, heapShare, restarts, recycled }) => ({
+        index,
+        threadId,
+        sessions,
+        parked,
+        heapShare,
+        restarts,
+        recycled,
+      })),
+      retiring:
+        retiring === undefined
+          ? null
+          : { index: retiring.index, threadId: retiring.threadId, sessions: retiring.sessions + retiring.parked },
+      plugins: crew.plugins(),
+      ...counts,
+      store: await crew.store.stats(),
+      mainMessages: crew.messages(),
+      hookMessages: {
+        sent: sum(({ hookMessages }) => hookMessages.sent),
+        received: sum(({ hookMessages }) => hookMessages.received),
+      },
+    };
+  }
+
+  async #of(worker: SessionWorker) {
+    const service = await worker.service();
+    const histograms = this.#histograms.get(service) ?? new Map<string, RecordableHistogram>();
+    this.#histograms.set(service, histograms);
+    const stats = await service.stats({ known: histograms.size });
+    for (const [name, histogram] of stats.histograms) histograms.set(name, histogram);
+    const { index, restarts, recycled } = worker;
+    return { ...stats, histograms, index, restarts, recycled };
+  }
 }

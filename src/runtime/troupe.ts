@@ -25,7 +25,7 @@ import { type ResolvedOptions, resolveOptions, type TroupeOptions } from "./opti
 import { Relay } from "./relay.js";
 import { Runtime } from "./runtime.js";
 import { type HandleParts, handleOf, type Session } from "./session-handle.js";
-import { statsOf, type TroupeStats } from "./stats.js";
+import { Statistics, type TroupeStats } from "./stats.js";
 import { Turns } from "./turns.js";
 import { type DeleteOptions, Upkeep } from "./upkeep.js";
 
@@ -66,6 +66,7 @@ export class Troupe implements AsyncDisposable {
   readonly #relay: Relay;
   readonly #moving: Moving;
   readonly #upkeep: Upkeep;
+  readonly #statistics: Statistics;
   readonly #handleParts: HandleParts;
   #closing: Promise<void> | undefined;
   #resuming: Promise<unknown> | undefined;
@@ -92,6 +93,7 @@ export class Troupe implements AsyncDisposable {
     this.#relay = new Relay(runtime, this.#turns);
     this.#moving = new Moving(runtime, this.#observers);
     this.#upkeep = new Upkeep(runtime, { observers: this.#observers, relay: this.#relay });
+    this.#statistics = new Statistics(runtime.crew);
     this.#handleParts = {
       runtime,
       turns: this.#turns,
@@ -161,7 +163,7 @@ export class Troupe implements AsyncDisposable {
   /** What has been measured so far. */
   async stats(): Promise<TroupeStats> {
     this.#runtime.checkOpen();
-    return statsOf(this.#runtime.crew, { turns: { ...this.#turns.counts }, forks: this.#runtime.forks });
+    return this.#statistics.read({ turns: { ...this.#turns.counts }, forks: this.#runtime.forks });
   }
 
   /**

@@ -281,7 +281,8 @@ export class ResidentSessions {
     await this.release(sessionId).catch(ignore);
   }
 
-  stats(): Omit<SessionWorkerStats, "threadId"> {
+  /** `known`: how many of its histograms the asker has. */
+  stats(known: number): Omit<SessionWorkerStats, "threadId"> {
     const hookMessages = { sent: 0, received: 0 };
     for (const link of this.#links) {
       if (!(link instanceof WorkerLink)) continue;
@@ -295,7 +296,7 @@ export class ResidentSessions {
       heapShare: this.#parts.heap.share(),
       turns: this.#underWay.ended,
       hookMessages,
-      histograms: this.#parts.probe.entries(),
+      histograms: this.#parts.probe.entries(known),
     };
   }
 

@@ -64,7 +64,7 @@ export function serveSessions(parentPort: MessagePort, parts: Omit<WorkerParts, 
     release: ({ sessionId }) => sessions().release(sessionId),
     cancelWork: ({ sessionId, reason }) => sessions().cancelWork(sessionId, reason),
     discard: ({ sessionId }) => sessions().discard(sessionId),
-    stats: () => ({ ...sessions().stats(), threadId }),
+    stats: ({ known }) => ({ ...sessions().stats(known), threadId }),
     shutdown: ({ drainMs }) => sessions().shutdown(drainMs),
   } satisfies Served<SessionWorkerService>;
   serve(parentPort, service);

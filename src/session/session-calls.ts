@@ -131,7 +131,7 @@ export type SessionWorkerService = {
   /** A plugin that will not come back. */
   failPlugin(argument: { readonly plugin: number; readonly code: string; readonly message: string }): void;
   operations(argument: undefined): readonly OperationSpec[];
-  stats(argument: undefined): SessionWorkerStats;
+  stats(argument: { known: number }): SessionWorkerStats;
   /** Ends every session: running and queued turns get `drainMs` to finish, then they are cancelled. */
   shutdown(argument: { readonly drainMs: number }): Promise<void>;
 };

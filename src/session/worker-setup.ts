@@ -78,5 +78,6 @@ export interface SessionWorkerStats {
   readonly threadId: number;
   /** Messages on the hook lanes of this worker. */
   readonly hookMessages: { readonly sent: number; readonly received: number };
+  /** Those the asker does not have yet, live: what is recorded later is seen there too. */
   readonly histograms: readonly (readonly [string, RecordableHistogram])[];
 }

@@ -10,8 +10,14 @@ export interface PhaseStats {
 }
 
 /**
- * The phase probe: a histogram per named phase. Hook calls are named `plugin_hook.<kind>.<plugin>`. Histograms can be
- * posted to another thread and added up there.
+ * In nanoseconds. Below half a microsecond durations are not told apart, and past a minute all count as a minute. Two
+ * figures: a percentile is right to one percent. A histogram of these bounds takes 22 KB, one without bounds 140.
+ */
+const BOUNDS = { lowest: 500, highest: 60_000_000_000, figures: 2 };
+
+/**
+ * The phase probe: a histogram per named phase. Hook calls are named `plugin_hook.<kind>.<plugin>`. A histogram that was
+ * posted to another thread is the same one there: it goes on counting, and is posted once.
  */
 export class PhaseProbe {
   readonly #histograms = new Map<string, RecordableHistogram>();
@@ -20,7 +26,7 @@ export class PhaseProbe {
   phase(name: string): RecordableHistogram {
     let histogram = this.#histograms.get(name);
     if (histogram === undefined) {
-      histogram = createHistogram();
+      histogram = createHistogram(BOUNDS);
       this.#histograms.set(name, histogram);
     }
     return histogram;
@@ -31,8 +37,9 @@ export class PhaseProbe {
     for (const [name, histogram] of histograms) if (histogram.count > 0) this.phase(name).add(histogram);
   }
 
-  entries(): [string, RecordableHistogram][] {
-    return [...this.#histograms];
+  /** In the order they were made, but for the first `known`. */
+  entries(known = 0): [string, RecordableHistogram][] {
+    return [...this.#histograms].slice(known);
   }
 
   stats(): Record<string, PhaseStats> {
@@ -45,9 +52,9 @@ export function hookPhase(kind: string, pluginId: string): string {
   return `plugin_hook.${kind}.${pluginId}`;
 }
 
-/** Records a duration; a histogram counts whole nanoseconds from 1. */
+/** Records a duration; a histogram counts whole nanoseconds from 1, and drops what is past its bounds. */
 export function recordMs(histogram: RecordableHistogram, durationMs: number): void {
-  histogram.record(Math.max(1, Math.round(durationMs * 1e6)));
+  histogram.record(Math.min(BOUNDS.highest, Math.max(1, Math.round(durationMs * 1e6))));
 }
 
 function statsOf(histogram: RecordableHistogram): PhaseStats {

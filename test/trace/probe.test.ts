@@ -3,22 +3,25 @@ import { MessageChannel } from "node:worker_threads";
 import { describe, expect, it } from "vitest";
 import { hookPhase, PhaseProbe, recordMs } from "../../src/trace/index.js";
 
-/** 10 ns, 20 ns, … 1,000 ns: small enough for a histogram to keep them exactly. */
+/** Ends of a histogram's steps, so that it keeps them exactly: its steps are 256 ns wide up to 64 µs. */
+const STEP = 256e-6;
+const upTo = (steps: number) => steps * STEP - 1e-6;
+
 function hundred(probe: PhaseProbe, name: string): void {
-  for (let n = 1; n <= 100; n++) probe.phase(name).record(n * 10);
+  for (let n = 1; n <= 100; n++) recordMs(probe.phase(name), upTo(n));
 }
 
 describe("PhaseProbe", () => {
   it("counts and gives percentiles in microseconds", () => {
     const probe = new PhaseProbe();
     hundred(probe, "turn");
-    expect(probe.stats()).toEqual({ turn: { count: 100, p50: 0.5, p90: 0.9, p99: 0.99, max: 1 } });
+    expect(probe.stats()).toEqual({ turn: { count: 100, p50: 12.8, p90: 23.04, p99: 25.34, max: 25.6 } });
   });
 
   it("gives one value as every percentile", () => {
     const probe = new PhaseProbe();
-    probe.phase("turn").record(2_000);
-    expect(probe.stats()).toEqual({ turn: { count: 1, p50: 2, p90: 2, p99: 2, max: 2 } });
+    recordMs(probe.phase("turn"), upTo(8));
+    expect(probe.stats()).toEqual({ turn: { count: 1, p50: 2.05, p90: 2.05, p99: 2.05, max: 2.05 } });
   });
 
   it("gives zeros for a phase that never happened, and nothing for one nobody asked for", () => {
@@ -42,44 +45,59 @@ describe("PhaseProbe", () => {
 
   it("adds up what other probes counted, and leaves theirs as they were", () => {
     const [one, other, sum] = [new PhaseProbe(), new PhaseProbe(), new PhaseProbe()];
-    one.phase("turn").record(1_000);
-    other.phase("turn").record(3_000);
-    other.phase("commit").record(5_000);
+    recordMs(one.phase("turn"), upTo(4));
+    recordMs(other.phase("turn"), upTo(12));
+    recordMs(other.phase("commit"), upTo(20));
     other.phase("never");
     sum.merge(one.entries());
     sum.merge(other.entries());
     expect(sum.stats()).toEqual({
-      commit: { count: 1, p50: 5, p90: 5, p99: 5, max: 5 },
-      turn: { count: 2, p50: 1, p90: 3, p99: 3, max: 3 },
+      commit: { count: 1, p50: 5.12, p90: 5.12, p99: 5.12, max: 5.12 },
+      turn: { count: 2, p50: 1.02, p90: 3.07, p99: 3.07, max: 3.07 },
     });
-    expect(one.stats()).toEqual({ turn: { count: 1, p50: 1, p90: 1, p99: 1, max: 1 } });
+    expect(one.stats()).toEqual({ turn: { count: 1, p50: 1.02, p90: 1.02, p99: 1.02, max: 1.02 } });
   });
 
-  it("is merged from what came through a port", async () => {
+  it("is merged from what came through a port once, which goes on counting there", async () => {
     const probe = new PhaseProbe();
     hundred(probe, "turn");
     const { port1, port2 } = new MessageChannel();
     port1.postMessage(probe.entries());
     const [entries] = await once(port2, "message");
     port1.close();
+    hundred(probe, "turn");
     const sum = new PhaseProbe();
     sum.merge(entries);
     expect(sum.stats()).toEqual(probe.stats());
+    expect(sum.stats().turn?.count).toBe(200);
+  });
+
+  it("lists the histograms behind those that are known", () => {
+    const probe = new PhaseProbe();
+    for (const name of ["a", "b", "c"]) probe.phase(name);
+    expect([0, 2, 3].map((known) => probe.entries(known).map(([name]) => name))).toEqual([["a", "b", "c"], ["c"], []]);
   });
 });
 
 describe("recordMs", () => {
-  it("records a duration in nanoseconds", () => {
+  it("tells durations apart from half a microsecond on", () => {
     const histogram = new PhaseProbe().phase("turn");
     recordMs(histogram, 0.0015);
-    expect(histogram).toMatchObject({ count: 1, min: 1_500, max: 1_500 });
+    expect(histogram).toMatchObject({ count: 1, min: 1_280, max: 1_535 });
   });
 
-  it("records at least one nanosecond", () => {
+  it("counts what took no time, or less", () => {
     const histogram = new PhaseProbe().phase("turn");
     recordMs(histogram, 0);
     recordMs(histogram, -5);
-    expect(histogram).toMatchObject({ count: 2, min: 1, max: 1 });
+    expect(histogram).toMatchObject({ count: 2, max: 255 });
+  });
+
+  it("counts what took longer than a minute as a minute", () => {
+    const histogram = new PhaseProbe().phase("turn");
+    recordMs(histogram, 3_600_000);
+    expect(histogram).toMatchObject({ count: 1, exceeds: 0 });
+    expect(histogram.percentile(50) / 60e9).toBeCloseTo(1, 2);
   });
 });
 
