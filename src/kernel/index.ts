@@ -4,6 +4,7 @@
  */
 export { ACTIVITY_TYPES, ACTIVITY_VERSION, type Activity } from "./activity.js";
 export { ActivityBuffer, activitiesUpTo, type BufferRules, joinDeltas } from "./activity-buffer.js";
+export { isUnlimited, NO_AUTHORITY, narrowAuthority, type StoredAuthority } from "./authority.js";
 export {
   checkBudget,
   checkPrices,

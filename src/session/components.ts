@@ -1,4 +1,4 @@
-import { type Authority, type CatalogOverlay, type Head, TroupeError } from "../kernel/index.js";
+import { type Head, TroupeError } from "../kernel/index.js";
 import type { StoreClient } from "../store/index.js";
 import { contentHash, decode } from "../wire/index.js";
 
@@ -29,14 +29,6 @@ export const COMPONENT = {
 export const turnKeyComponent = (place: number): string => `turn:${place}`;
 
 export const pluginComponent = (pluginId: string): string => `plugin:${pluginId}`;
-
-/** What the authority component holds. */
-export interface StoredAuthority {
-  readonly authority: Authority;
-  readonly catalog: CatalogOverlay;
-}
-
-export const NO_AUTHORITY: StoredAuthority = Object.freeze({ authority: {}, catalog: { remove: [] } });
 
 /** Reads the components of a head. `unsaved`: bytes by hash that are not in the store yet. */
 export class ComponentReader {

@@ -1,7 +1,7 @@
 import { type PromptLayer, type SessionConfig, TroupeError } from "../kernel/index.js";
 import type { Model } from "../model/index.js";
 import { encode } from "../wire/index.js";
-import { COMPONENT, Component } from "./components.js";
+import { COMPONENT, Component, type ComponentReader } from "./components.js";
 import type { SessionServices } from "./session-parts.js";
 
 /** What a session is configured with, and what of the runtime's settings that selects. */
@@ -45,6 +45,14 @@ export class SessionSettings {
       { details: { model: name } },
     );
   }
+}
+
+/** What an older release did not store is as the runtime's options say. */
+export async function storedConfig(
+  services: Pick<SessionServices, "config">,
+  reader: ComponentReader,
+): Promise<SessionConfig> {
+  return { ...services.config, ...(await reader.value<SessionConfig>(COMPONENT.config)) };
 }
 
 function layersOf(host: PromptLayer | undefined, own: PromptLayer | null): readonly PromptLayer[] {
