@@ -3,27 +3,28 @@ import { TroupeError } from "../kernel/index.js";
 import { decode, moving, type Served, serve } from "../wire/index.js";
 import { serveHostCall } from "./host-services.js";
 import type { SessionSurface, SessionWorkerService } from "./protocol.js";
-import { ResidentSessions, type WorkerParts } from "./resident-sessions.js";
 import type { Session } from "./session.js";
 import { readAhead } from "./session-history.js";
 import { cancelInput, completeTool } from "./session-intake.js";
 import { viewOf } from "./session-view.js";
+import { type WorkerParts, WorkerWiring } from "./worker-wiring.js";
 
 /** The session worker's side of everything the main thread asks of it. */
 export function serveSessions(parentPort: MessagePort, parts: Omit<WorkerParts, "service">): void {
-  let resident: ResidentSessions | undefined;
-  const sessions = (): ResidentSessions => {
-    if (resident === undefined)
+  let wiring: WorkerWiring | undefined;
+  const worker = (): WorkerWiring => {
+    if (wiring === undefined)
       throw new TroupeError("worker_not_configured", "This session worker is not configured yet.");
-    return resident;
+    return wiring;
   };
+  const sessions = () => worker().sessions;
   const service = {
     async configure(setup) {
-      resident = await ResidentSessions.create(setup, { ...parts, service });
-      return { threadId, inline: resident.inlineManifests };
+      wiring = await WorkerWiring.create(setup, { ...parts, service });
+      return { threadId, inline: wiring.inlineManifests };
     },
-    attachPlugin: (lane) => sessions().workerLink(lane.plugin)?.attach(lane),
-    failPlugin: ({ plugin, code, message }) => sessions().workerLink(plugin)?.fail(new TroupeError(code, message)),
+    attachPlugin: (lane) => worker().workerLink(lane.plugin)?.attach(lane),
+    failPlugin: ({ plugin, code, message }) => worker().workerLink(plugin)?.fail(new TroupeError(code, message)),
     open: ({ sessionId, pluginOptions }) => sessions().hold(sessionId, (actor) => actor.info(threadId), pluginOptions),
     info: ({ sessionId }) => sessions().info(sessionId),
     async capture({ sessionId, at }) {
@@ -53,19 +54,19 @@ export function serveSessions(parentPort: MessagePort, parts: Omit<WorkerParts, 
     completeTool: ({ sessionId, key, output }) =>
       sessions().use(sessionId, (session) => completeTool(session, key, output)),
     observe: ({ sessionId, reader, cursor }) =>
-      sessions().use(sessionId, () => sessions().observe(sessionId, reader, cursor)),
-    unobserve: ({ sessionId, reader }) => sessions().unobserve(sessionId, reader),
+      sessions().use(sessionId, () => worker().observations.observe(sessionId, reader, cursor)),
+    unobserve: ({ sessionId, reader }) => worker().observations.unobserve(sessionId, reader),
     releaseIdle: ({ sessionId }) => sessions().release(sessionId, { idle: true }),
     park: ({ sessionId }) => sessions().park(sessionId),
     handOver: ({ sessionId }) => sessions().handOver(sessionId),
     takeOver: ({ sessionId, remnant }) => sessions().takeOver(sessionId, remnant),
     operate: (request, signal: AbortSignal) => sessions().operate(request, signal),
-    operations: () => sessions().operations(),
+    operations: () => sessions().services.surfaces.common.table.operations(),
     release: ({ sessionId }) => sessions().release(sessionId),
     cancelWork: ({ sessionId, reason }) => sessions().cancelWork(sessionId, reason),
     discard: ({ sessionId }) => sessions().discard(sessionId),
-    stats: ({ known }) => ({ ...sessions().stats(known), threadId }),
-    shutdown: ({ drainMs }) => sessions().shutdown(drainMs),
+    stats: ({ known }) => worker().stats(known),
+    shutdown: ({ drainMs }) => worker().shutdown(drainMs),
   } satisfies Served<SessionWorkerService>;
   serve(parentPort, service);
 }
