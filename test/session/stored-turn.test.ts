@@ -1,19 +1,11 @@
 import { expect, test } from "vitest";
-import { systemClock } from "../../src/async/index.js";
-import { type Commit, DEFAULT_CONFIG, TroupeError } from "../../src/kernel/index.js";
-import { createScriptedModel } from "../../src/model/index.js";
-import { definePlugin, loadPlugin, nativeToolStep } from "../../src/plugin/index.js";
+import { definePlugin, nativeToolStep } from "../../src/plugin/index.js";
 import { SessionActor } from "../../src/session/actor.js";
-import { InlineLink } from "../../src/session/inline-link.js";
 import { openSession } from "../../src/session/open-session.js";
 import type { SessionServices } from "../../src/session/session-parts.js";
 import { viewOf } from "../../src/session/session-view.js";
-import { Surfaces } from "../../src/session/surface.js";
-import { Suspects } from "../../src/session/suspects.js";
-import { openMemory, readHistory } from "../../src/store/index.js";
-import { ToolLimits } from "../../src/tools/index.js";
-import { PhaseProbe } from "../../src/trace/index.js";
-import { Deadlines } from "../../src/wire/index.js";
+import { diskFull, MemoryStore } from "../support/memory-store.js";
+import { memoryServices } from "./turn/memory-session.js";
 
 /** A protocol that leaves for a second frame in the first turn. */
 const leaves = definePlugin({
@@ -37,49 +29,12 @@ const leaves = definePlugin({
 });
 
 /** What a session needs, over a store in this thread whose n-th write fails. */
-async function services(failing: number): Promise<SessionServices> {
-  const backend = openMemory();
-  let writes = 0;
-  const store = {
-    head: async (id: string) => backend.head(id),
-    history: async (leaf: string | null) => readHistory(backend, leaf),
-    component: async (hash: string) => backend.component(hash),
-    commit: async (commit: Commit) => {
-      if (++writes === failing) throw new TroupeError("store_write_failed", "The disk is full.", { retryable: true });
-      const [result] = backend.write([{ kind: "commit", commit }]);
-      if (result?.ok !== true) throw result?.error;
-      return result.receipt;
-    },
+function services(failing: number): Promise<SessionServices> {
+  const store = new MemoryStore();
+  store.onCommit = (_, nth) => {
+    if (nth === failing) throw diskFull();
   };
-  const link = new InlineLink({
-    clock: systemClock,
-    plugin: await loadPlugin(leaves, undefined, "test"),
-    deadlineMs: 1_000,
-    probe: new PhaseProbe(),
-    host: () => Promise.reject(new Error("Nobody asks for host services here.")),
-    development: false,
-    optionalInChildren: false,
-  });
-  return {
-    clock: systemClock,
-    deadlines: new Deadlines(systemClock),
-    // What a session uses of its store when it only opens and runs turns.
-    store: store as unknown as SessionServices["store"],
-    models: new Map([["", createScriptedModel({ turns: [[{ text: "You said: {input}" }]] }, systemClock)]]),
-    prompt: undefined,
-    budget: null,
-    prices: {},
-    journals: false,
-    suspects: new Suspects(),
-    surfaces: new Surfaces([link], [], "sequential"),
-    homes: {} as SessionServices["homes"],
-    config: DEFAULT_CONFIG,
-    mailboxLimit: 4,
-    limits: new ToolLimits(),
-    host: () => Promise.reject(new Error("Nobody asks for host services here.")),
-    relay: {} as SessionServices["relay"],
-    trace: { listening: false, emit: () => undefined },
-  };
+  return memoryServices({ protocol: leaves }, store);
 }
 
 const open = (shared: SessionServices) =>
