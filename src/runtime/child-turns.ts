@@ -1,3 +1,4 @@
+import { deferred } from "../async/index.js";
 import {
   type Activity,
   ActivityBuffer,
@@ -74,15 +75,13 @@ export class ChildTurns {
       }
     }
     const turn = start();
-    let over: () => void = ignore;
+    const over = deferred();
     const child: ChildTurn = {
       from,
       turnId,
       sessionId,
       turn,
-      over: new Promise<void>((resolve) => {
-        over = resolve;
-      }),
+      over: over.promise,
       kept: new ActivityBuffer(KEPT),
       waiting: [],
       ended: false,
@@ -92,7 +91,7 @@ export class ChildTurns {
     // An older turn of this name has ended: behind the others again, it is not the next to be forgotten.
     this.#turns.delete(keyOf(child));
     this.#turns.set(keyOf(child), child);
-    this.#follow(child, onUsage).then(over);
+    this.#follow(child, onUsage).then(over.resolve);
     return turnId;
   }
 
@@ -208,5 +207,3 @@ function keyOf({ from, turnId }: ChildTurnRef): string {
 function wakeReaders({ waiting }: ChildTurn): void {
   for (const wake of waiting.splice(0)) wake();
 }
-
-function ignore(): void {}

@@ -18,13 +18,16 @@ export interface ResidencyParts {
   readonly onFull: (share: number) => void;
 }
 
+/** What is known here of a session in memory. */
+export type Resident = Pick<SessionActor, "id" | "restedAt" | "state" | "park">;
+
 /**
  * Which sessions of a worker are in memory, the longest idle first, and when one leaves it. A session leaves by itself
  * only: what its actor is asked to do here it does when nobody needs it.
  */
-export class Residency {
+export class Residency<A extends Resident> {
   readonly #limits: ResidencyLimits;
-  readonly #resident = new Map<string, SessionActor>();
+  readonly #resident = new Map<string, A>();
   readonly #parked = new Map<string, Remnant>();
   readonly #sweep: Timer | undefined;
   readonly #clock: Clock;
@@ -44,11 +47,11 @@ export class Residency {
     this.#sweep = clock.interval(every, () => this.#parkIdle()).unref();
   }
 
-  get(sessionId: string): SessionActor | undefined {
+  get(sessionId: string): A | undefined {
     return this.#resident.get(sessionId);
   }
 
-  actors(): SessionActor[] {
+  actors(): A[] {
     return [...this.#resident.values()];
   }
 
@@ -71,17 +74,17 @@ export class Residency {
     this.#parked.set(sessionId, remnant);
   }
 
-  add(actor: SessionActor): void {
+  add(actor: A): void {
     this.#resident.set(actor.id, actor);
     if (this.#resident.size > this.#limits.maxResident) this.#makeRoomSoon();
   }
 
-  remove(actor: SessionActor): void {
+  remove(actor: A): void {
     if (this.#resident.get(actor.id) === actor) this.#resident.delete(actor.id);
   }
 
   /** A session has nothing to do. */
-  rested(actor: SessionActor): void {
+  rested(actor: A): void {
     if (this.#resident.get(actor.id) !== actor) return;
     actor.restedAt = this.#clock.now();
     if (this.#limits.parkAfterMs === 0) {

@@ -37,7 +37,7 @@ interface ResidentParts extends Omit<ServiceParts, "sessionOf" | "host" | "onSto
 export class ResidentSessions {
   readonly services: SessionServices;
   readonly #parts: ResidentParts;
-  readonly #sessions: Residency;
+  readonly #sessions: Residency<SessionActor>;
   #closing = false;
 
   constructor(parts: ResidentParts) {
@@ -202,7 +202,7 @@ export class ResidentSessions {
     await Promise.all(actors.map((actor) => actor.ended()));
   }
 
-  get counts(): Residency["counts"] {
+  get counts(): Residency<SessionActor>["counts"] {
     return this.#sessions.counts;
   }
 
