@@ -183,8 +183,9 @@ export class Session {
   }
 
   /**
-   * Has tools, catalog and prompt made anew with the next turn. They are by themselves whenever a tool, an overlay or
-   * plugin state changes; this is for what a plugin knows and does not tell.
+   * Has plugins that register do so again, and tools, catalog and prompt made anew with the next turn. Catalog and prompt
+   * are made anew by themselves whenever a tool, an overlay or plugin state changes; this is for what a plugin knows and
+   * does not tell.
    */
   refreshTools(): Promise<void> {
     return this.#ask("refreshTools", {});

@@ -18,6 +18,7 @@ import { NO_EXTRAS } from "./admission.js";
 import { compactSession } from "./compact.js";
 import { configureSession, extendSession } from "./configure.js";
 import { resumeTurn, runTurn } from "./logical-turn.js";
+import { refreshTools } from "./open-session.js";
 import { type OperationRequest, runOperation } from "./operations.js";
 import type { ConfigReceipt, OperationReceipt, SessionInfo, SessionState, TurnExtras } from "./protocol.js";
 import { ResumedTurn } from "./resumed-turn.js";
@@ -211,7 +212,7 @@ export class SessionActor {
 
   /** Composes the tools anew and forgets what was made of them. */
   refreshTools(): Promise<void> {
-    return this.#post(async (session) => session.catalog.refresh());
+    return this.#post(refreshTools);
   }
 
   compact(instructions: string | null): Promise<boolean> {

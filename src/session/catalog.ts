@@ -61,7 +61,7 @@ export interface CatalogSources {
   readonly hooks: SessionHooks;
   readonly authority: Authority;
   readonly protocol: SessionProtocol;
-  readonly surface: Surface;
+  surface: Surface;
   readonly services: { readonly surfaces: Pick<Surfaces, "extensions"> };
 }
 
@@ -97,10 +97,14 @@ export class SessionCatalog {
     return this.#contributed(key, facts, signal);
   }
 
-  /** The tools are composed anew, and what was made of them is forgotten. */
-  refresh(): void {
-    const { tools, surface } = this.#session;
-    tools.rebind(surface.registry);
+  get surface(): Surface {
+    return this.#session.surface;
+  }
+
+  /** The tools are composed anew from what plugins registered, and what was made of them is forgotten. */
+  refresh(surface: Surface): void {
+    this.#session.surface = surface;
+    this.#session.tools.rebind(surface.registry);
     this.invalidate();
   }
 

@@ -15,7 +15,7 @@ import { type DirectiveSite, type DirectivesAt, readDirectives } from "./read-an
 
 /** The hooks of one session: the table, and this session's slot in every plugin. */
 export class SessionHooks {
-  readonly #table: HookTable;
+  #table: HookTable;
   /** At each plugin's place; undefined where the session does without it. */
   readonly slots: readonly (PluginSlot | undefined)[];
   /** At each plugin's place: the revision of what was captured last, read once. */
@@ -246,6 +246,20 @@ export class SessionHooks {
       some = true;
     }
     return some ? states : undefined;
+  }
+
+  /** Has every plugin that registers do so again with its next call, as it is now. */
+  async renew(): Promise<void> {
+    await this.capture();
+    this.#table.links.forEach((link, index) => {
+      const slot = this.slots[index];
+      if (slot !== undefined && link.manifest.registers) link.renew(slot);
+    });
+  }
+
+  /** What the plugins registered anew. */
+  rebind(table: HookTable): void {
+    this.#table = table;
   }
 
   restoreState(pluginId: string, state: Uint8Array): void {

@@ -140,11 +140,19 @@ export class InlineLink implements PluginLink {
     return this.#instances.get(slot.sessionId)?.revisionNow();
   }
 
-  /** Its instance is made anew with the next call; unless it is the session's protocol, which the session holds. */
   restoreState(slot: PluginSlot, state: Uint8Array): void {
-    if (this.#instances.get(slot.sessionId)?.protocol !== undefined) return;
+    if (this.#holdsProtocol(slot)) return;
     slot.adopt(state);
-    this.#instances.delete(slot.sessionId);
+    this.renew(slot);
+  }
+
+  renew(slot: PluginSlot): void {
+    if (!this.#holdsProtocol(slot)) this.#instances.delete(slot.sessionId);
+  }
+
+  /** The session holds its protocol's instance, so that one stays. */
+  #holdsProtocol({ sessionId }: PluginSlot): boolean {
+    return this.#instances.get(sessionId)?.protocol !== undefined;
   }
 
   closeSession({ sessionId }: PluginSlot): void {

@@ -193,6 +193,17 @@ async function openSlot(
   return slot;
 }
 
+/**
+ * Has plugins that register do so again, and tools, catalog and prompt made of that. When one cannot, the session goes on
+ * with what was registered before.
+ */
+export async function refreshTools({ services, hooks, catalog }: Session): Promise<void> {
+  await hooks.renew();
+  const surface = await surfaceOf(services, hooks.slots);
+  hooks.rebind(surface.table);
+  catalog.refresh(surface);
+}
+
 /** Plugins register one after another; the first that cannot ends it. */
 async function surfaceOf(services: SessionServices, slots: readonly (PluginSlot | undefined)[]): Promise<Surface> {
   const { surfaces } = services;

@@ -134,6 +134,8 @@ export interface PluginLink {
   revisionNow(slot: PluginSlot): bigint | undefined;
   /** The plugin goes on from this state instead of its own. */
   restoreState(slot: PluginSlot, state: Uint8Array): void;
+  /** The plugin's instance is made anew with the next call, from what was captured last. */
+  renew(slot: PluginSlot): void;
   closeSession(slot: PluginSlot): void;
   close(): void;
 }

@@ -29,6 +29,8 @@ export class Residency<A extends Resident> {
   readonly #limits: ResidencyLimits;
   readonly #resident = new Map<string, A>();
   readonly #parked = new Map<string, Remnant>();
+  /** What sessions that came from elsewhere, and were not opened here yet, brought along. */
+  readonly #arrived = new Map<string, Remnant>();
   readonly #sweep: Timer | undefined;
   readonly #clock: Clock;
   readonly #heap: Heap;
@@ -63,11 +65,22 @@ export class Residency<A extends Resident> {
     return this.#parked.has(sessionId);
   }
 
-  /** What a session left when it was parked, once: it is about to be opened, or goes elsewhere. */
+  /** Known here and not in memory: parked, or come from another worker and not opened since. */
+  isAway(sessionId: string): boolean {
+    return this.isParked(sessionId) || this.#arrived.has(sessionId);
+  }
+
+  /** What an absent session left, once: it is about to be opened, or goes elsewhere. */
   take(sessionId: string): Remnant | undefined {
-    const remnant = this.#parked.get(sessionId);
+    const remnant = this.#parked.get(sessionId) ?? this.#arrived.get(sessionId);
     this.#parked.delete(sessionId);
+    this.#arrived.delete(sessionId);
     return remnant;
+  }
+
+  /** A session comes from another worker; it counts as parked only if it was parked there. */
+  arrive(sessionId: string, { wasParked, ...remnant }: Remnant): void {
+    (wasParked ? this.#parked : this.#arrived).set(sessionId, remnant);
   }
 
   leave(sessionId: string, remnant: Remnant): void {

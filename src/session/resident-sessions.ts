@@ -101,7 +101,7 @@ export class ResidentSessions {
 
   /** Of a parked session what the store says: asking does not bring it back. */
   async info(sessionId: string): Promise<SessionInfo> {
-    if (!this.#sessions.isParked(sessionId)) return this.hold(sessionId, (actor) => actor.info(threadId));
+    if (!this.#sessions.isAway(sessionId)) return this.hold(sessionId, (actor) => actor.info(threadId));
     const head = await this.services.store.head(sessionId);
     const { turnIndex: turns = 0, revision = 0, parent } = head ?? {};
     return { id: sessionId, state: "parked", threadId, turns, revision, ...(parent && { parent: parent.sessionId }) };
@@ -120,16 +120,17 @@ export class ResidentSessions {
   async handOver(sessionId: string): Promise<Remnant> {
     const actor = this.#sessions.get(sessionId);
     if (actor?.state === "running" || actor?.session?.mayPark === false) throw busy(sessionId);
+    const wasParked = this.#sessions.isParked(sessionId);
     await actor?.parked();
-    return this.#sessions.take(sessionId) ?? {};
+    return { ...this.#sessions.take(sessionId), ...(wasParked && { wasParked }) };
   }
 
   takeOver(sessionId: string, remnant: Remnant): void {
-    if (this.#sessions.get(sessionId) === undefined) this.#sessions.leave(sessionId, remnant);
+    if (this.#sessions.get(sessionId) === undefined) this.#sessions.arrive(sessionId, remnant);
   }
 
   adopt(sessionId: string, snapshot: SessionSnapshot, making: SessionMaking): SessionActor {
-    if (this.#sessions.get(sessionId) !== undefined || this.#sessions.isParked(sessionId)) {
+    if (this.#sessions.get(sessionId) !== undefined || this.#sessions.isAway(sessionId)) {
       throw new TroupeError("session_exists", `There is already a session ${sessionId}.`, { details: { sessionId } });
     }
     return this.#start(sessionId, (chart) => adoptSession(this.services, sessionId, { chart, snapshot, making }));
@@ -162,7 +163,7 @@ export class ResidentSessions {
   /** Usage of a session's child, for its ledger. */
   async bill([sessionId, entry]: UsageNote): Promise<void> {
     // A session that has been closed meanwhile is not opened for its child's bill; one that is parked is.
-    if (this.#sessions.get(sessionId) === undefined && !this.#sessions.isParked(sessionId)) return;
+    if (this.#sessions.get(sessionId) === undefined && !this.#sessions.isAway(sessionId)) return;
     await this.use(sessionId, (session) => session.spending.record(entry));
   }
 

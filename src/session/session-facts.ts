@@ -26,6 +26,8 @@ export interface Remnant {
   readonly promptTokens?: number;
   /** Sessions its plugins made. */
   readonly created?: readonly string[];
+  /** It was parked when it was handed over. */
+  readonly wasParked?: boolean;
 }
 
 export type SessionState = "opening" | "idle" | "running" | "parking" | "parked" | "closed" | "failed";

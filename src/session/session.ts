@@ -23,7 +23,6 @@ export class Session {
   readonly id: string;
   readonly services: SessionServices;
   /** What its plugins contribute. */
-  readonly surface: Surface;
   readonly hooks: SessionHooks;
   readonly tools: SessionTools;
   readonly protocol: SessionProtocol;
@@ -101,7 +100,6 @@ export class Session {
     );
     this.id = id;
     this.services = services;
-    this.surface = surface;
     this.hooks = hooks;
     this.tools = tools;
     this.protocol = protocol;
@@ -118,6 +116,11 @@ export class Session {
     this.stored = stored;
     this.past = past;
     this.graph = graph;
+  }
+
+  /** What its plugins contribute. */
+  get surface(): Surface {
+    return this.catalog.surface;
   }
 
   /** Nothing waits that would begin as soon as the session is idle. */

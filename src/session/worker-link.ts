@@ -265,17 +265,17 @@ export class WorkerLink implements PluginLink {
   /** Its instance is made anew with the next call. */
   restoreState(slot: PluginSlot, state: Uint8Array): void {
     slot.adopt(state);
-    this.#closeInstance(slot);
+    this.renew(slot);
+  }
+
+  renew({ number }: PluginSlot): void {
+    if (this.#opened.delete(number)) this.#lane?.note("close", number);
   }
 
   closeSession(slot: PluginSlot): void {
     this.#slots.delete(slot.number);
     this.#registered.delete(slot.number);
-    this.#closeInstance(slot);
-  }
-
-  #closeInstance({ number }: PluginSlot): void {
-    if (this.#opened.delete(number)) this.#lane?.note("close", number);
+    this.renew(slot);
   }
 
   close(): void {

@@ -5,6 +5,7 @@ import {
   oneToolCall,
   PATIENT,
   plugin,
+  RESIDENT,
   refusalOf,
   registers,
   startTroupe,
@@ -37,6 +38,25 @@ describe("a session that moves", () => {
     await troupe.move("s", from);
     expect(firstToolValue(await session.turn("three"))).toBe(3);
     expect((await session.info()).threadId).toBe(before.threadId);
+  });
+
+  test("is not counted as parked unless it was parked before", async () => {
+    const troupe = await startTroupe({ ...RESIDENT, sessionWorkers: 2, model: ECHO });
+    const session = await troupe.session("s");
+    await session.turn("one");
+    const counts = async () => (await troupe.stats()).sessions;
+    const elsewhere = async () => {
+      const { threadId } = await session.info();
+      return (await troupe.stats()).workers[0]?.threadId === threadId ? 1 : 0;
+    };
+    await troupe.move("s", await elsewhere());
+    expect(await counts()).toEqual({ resident: 0, parked: 0 });
+    await session.turn("two");
+    expect(await counts()).toEqual({ resident: 1, parked: 0 });
+    await session.park();
+    await troupe.move("s", await elsewhere());
+    expect(await counts()).toEqual({ resident: 0, parked: 1 });
+    expect((await session.turn("three")).turnIndex).toBe(3);
   });
 
   test("gets everything that is said meanwhile once and in order", async () => {

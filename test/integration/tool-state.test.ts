@@ -290,6 +290,29 @@ test.each(["worker", "inline"] as const)(
   },
 );
 
+test.each(["worker", "inline"] as const)(
+  "tools that a plugin in the tier %s would register by now are there once the host refreshes them",
+  async (tier) => {
+    const troupe = await startTroupe({
+      ...RESIDENT, // Kept in memory: a session that is opened again has its plugins register anew.
+      sessionWorkers: 1,
+      model,
+      plugins: [remembering(plugin("learns-tools"), { tier })],
+    });
+    const session = await troupe.session("s");
+    expect(await offeredTo(session)).toEqual(["first"]);
+    await session.command("learn", { name: "second" });
+    expect(await offeredTo(session)).toEqual(["first"]);
+    await session.refreshTools();
+    expect(await offeredTo(session)).toEqual(["first", "second"]);
+    expect((await play(session, { tool: "second" })).outputs).toEqual(["second"]);
+    // A plugin that cannot register leaves the session with what it had.
+    await session.command("learn", {});
+    expect((await refusalOf(session.refreshTools())).code).toBe("invalid_tool");
+    expect(await offeredTo(session)).toEqual(["first", "second"]);
+  },
+);
+
 describe.each(["worker", "inline"] as const)("a context overlay of a plugin in the tier %s", (tier) => {
   // §15.66
   test("is what its turn has: only its tools, or its tools before the session's; the next turn has its own", async () => {
