@@ -26,7 +26,8 @@ export function narrowAuthority(
   const withoutPlugins = union(parent.authority.withoutPlugins, authority.withoutPlugins);
   const tools = narrowTools(parent.authority.tools, authority.tools);
   const hiddenTools = union(parent.authority.hiddenTools, authority.hiddenTools);
-  const { subagent = parent.authority.subagent, pluginOptions } = authority;
+  const subagent = narrowSubagent(parent.authority.subagent, authority.subagent);
+  const { pluginOptions } = authority;
   const merged: Authority = {
     ...(hiddenTools.length > 0 && { hiddenTools }),
     ...(tools !== undefined && { tools }),
@@ -54,6 +55,21 @@ function narrowTools(parent: Authority["tools"] = [], asked: Authority["tools"] 
     "authority_widened",
     `The parent session has no such tool ${stranger.name} to give to a child: name, id and schema must be its own.`,
     { details: { tool: stranger.name } },
+  );
+}
+
+/**
+ * A subagent's children are no higher up, reach no deeper and have its capability: what another capability allows is
+ * known to plugins only, so it cannot be told to be less.
+ */
+function narrowSubagent(parent: Authority["subagent"], asked = parent): Authority["subagent"] {
+  if (parent === undefined || asked === undefined) return asked;
+  const { capability, depth, maxDepth } = asked;
+  if (capability === parent.capability && depth >= parent.depth && maxDepth <= parent.maxDepth) return asked;
+  throw new TroupeError(
+    "authority_widened",
+    `The parent session is a subagent with capability ${parent.capability}, depth ${parent.depth} of ${parent.maxDepth}; a child keeps the capability, cannot have a lower depth or a higher maxDepth.`,
+    { details: { parent: { ...parent }, asked: { ...asked } } },
   );
 }
 

@@ -58,3 +58,14 @@ test("a child's plugin options are laid over its parent's, and its catalog overl
   const child = narrowAuthority(parent, { authority: { pluginOptions: { b: 2 } }, catalog: { remove: [] } }, anything);
   expect(child).toEqual({ authority: { pluginOptions: { a: 1, b: 2 } }, catalog: { remove: [] } });
 });
+
+test("a subagent's child keeps its capability, and is neither higher up nor reaches deeper", () => {
+  const subagent = { capability: "read", depth: 1, maxDepth: 2 };
+  const parent = narrowAuthority(NO_AUTHORITY, { authority: { subagent } }, anything);
+  const child = (asked: Partial<typeof subagent>) =>
+    narrowAuthority(parent, { authority: { subagent: { ...subagent, ...asked } } }, anything).authority.subagent;
+  expect(child({ depth: 2 })).toEqual({ capability: "read", depth: 2, maxDepth: 2 });
+  expect(narrowAuthority(parent, {}, anything)).toEqual(parent);
+  for (const wider of [{ depth: 0 }, { maxDepth: 3 }, { capability: "write" }])
+    expect(() => child(wider)).toThrow(expect.objectContaining({ code: "authority_widened" }));
+});
