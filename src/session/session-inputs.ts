@@ -103,8 +103,12 @@ export class SessionInputs {
 
   /** The turn came to nothing: what it took waits again, for the next one. */
   turnFailed(): void {
+    const wasToBeStored = this.#storing !== undefined;
     this.#taken = [];
-    this.#pending = deferMissed(this.#pending);
+    this.#storing = undefined;
+    const all = deferMissed(this.#pending);
+    if (wasToBeStored) this.#change(all);
+    else this.#pending = all;
   }
 
   #change(pending: readonly PendingInput[]): void {

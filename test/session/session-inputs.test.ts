@@ -70,6 +70,14 @@ describe("a session's inputs", () => {
     expect([ids(inputs.pending), ids(stored(inputs))]).toEqual([["n"], ["n"]]);
   });
 
+  it("that a turn took are to be stored again when its write failed", () => {
+    const inputs = new SessionInputs([steer("a")]);
+    inputs.takeAtCheckpoint("t1", "after_work");
+    inputs.settle();
+    inputs.turnFailed();
+    expect([ids(inputs.pending), ids(stored(inputs))]).toEqual([["a"], ["a"]]);
+  });
+
   it("that a turn leaves as they are need no write of their own", () => {
     const inputs = new SessionInputs();
     inputs.settle();
