@@ -93,6 +93,30 @@ describe.each(["worker", "inline"] as const)("a hook of a plugin in the tier %s,
   });
 });
 
+// turn §8.68
+test("a tool that asks the host is an attempt as a whole: interrupted, it asks anew, and may ask otherwise", async () => {
+  const { start, lines } = await counted({
+    plugins: [{ module: plugin("completes"), options: { text: "a" }, ...PATIENT }],
+  });
+  const troupe = await start();
+  const session = await troupe.session("s");
+  const turn = session.turn("complete answer");
+  const hanging = async () => (await lines()).filter((line) => line === "direct hangs").length;
+  await until("the tool hangs", async () => (await hanging()) === 1);
+  await troupe.kill({ sessionWorker: 0 });
+  await until("the tool hangs again", async () => (await hanging()) === 2);
+  turn.cancel();
+  expect(await turn).toMatchObject({ outcome: { reason: "cancelled" }, issues: [] });
+  expect(await lines()).toEqual([
+    "direct title",
+    "model t1 0",
+    "direct inside",
+    "direct hangs",
+    "direct inside",
+    "direct hangs",
+  ]);
+});
+
 describe("a turn that the next process takes up", () => {
   /** The same turn in two runtimes, one after the other, whose plugins complete these texts. */
   async function completed(first: string, second: string) {
