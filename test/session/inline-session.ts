@@ -1,6 +1,7 @@
 import { systemClock } from "../../src/async/index.js";
 import { loadPlugin } from "../../src/plugin/index.js";
 import { SessionCatalog } from "../../src/session/catalog.js";
+import { pluginComponent } from "../../src/session/components.js";
 import { SessionHooks } from "../../src/session/hooks.js";
 import { InlineLink } from "../../src/session/inline-link.js";
 import { PluginSlot } from "../../src/session/plugin-link.js";
@@ -36,7 +37,10 @@ export async function inlineSession(
     optionalInChildren: false,
   };
   const links = loaded.map((plugin) => new InlineLink({ plugin, ...options }));
-  const slots = links.map((_, index) => new PluginSlot("s", { number: index, captured: captured[index] }));
+  const slots = links.map(
+    ({ manifest }, number) =>
+      new PluginSlot("s", { number, component: pluginComponent(manifest.id), captured: captured[number] }),
+  );
   const surfaces = new Surfaces(links, tools, "sequential");
   const registered = links.map((link, index) =>
     link.manifest.registers ? link.register(slots[index] as (typeof slots)[number]) : link.manifest.contributions,
