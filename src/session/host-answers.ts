@@ -44,30 +44,30 @@ export function serveOnce(
   return asking.ask(asked, async (nth) => {
     const turn = session.life.unstoredTurn;
     if (asking.place === undefined || turn === undefined) return serve();
-    const { method, args } = asked;
+    const { method, args, signal } = asked;
+    let thrown: unknown;
     const { value, error } = await turn.journal.once<HostAnswer>({
       key: `host:${asking.name((place) => turn.journal.number(place))}:${nth}`,
       envelope: () => ({ method, args: args as never }),
-      run: () => settled(asked, serve),
+      run: async () => {
+        try {
+          const served = await serve();
+          return served === undefined ? {} : { value: served };
+        } catch (failure) {
+          // Of a service that was given up nobody knows what it did. Any other failure is an answer: the call went on from it.
+          if (signal?.aborted) throw failure;
+          thrown = failure;
+          return { error: encodeError(failure) };
+        }
+      },
       found: async (answer) => {
         await redo(session, asked, answer, serve);
         return answer;
       },
     });
-    if (error !== undefined) throw decodeError(error);
+    if (error !== undefined) throw thrown ?? decodeError(error);
     return value;
   });
-}
-
-/** A failure is an answer, too: the call went on from it. Only of a service that was given up nobody knows what it did. */
-async function settled({ signal }: AskedService, serve: () => Promise<unknown>): Promise<HostAnswer> {
-  try {
-    const value = await serve();
-    return value === undefined ? {} : { value };
-  } catch (error) {
-    if (signal?.aborted) throw error;
-    return { error: encodeError(error) };
-  }
 }
 
 /** What a service changes in the session itself is stored with the turn, so a crash takes it back: it is done again. */

@@ -35,23 +35,24 @@ interface InlineCall extends Waiting {
   readonly asking?: AskingCall;
 }
 
+/** Plain fields: one of these is made for every hook call. */
 class InlineHook extends ServedCall implements InlineCall {
   over = false;
-  readonly #pluginId: string;
-  readonly #hook: HookRef;
-  readonly #facts: object;
+  readonly pluginId: string;
+  readonly hook: HookRef;
+  readonly facts: object;
   #asking: AskingCall | undefined;
 
   constructor(pluginId: string, hook: HookRef, facts: object) {
     super();
-    this.#pluginId = pluginId;
-    this.#hook = hook;
-    this.#facts = facts;
+    this.pluginId = pluginId;
+    this.hook = hook;
+    this.facts = facts;
   }
 
   /** Made when it first asks for something. */
   get asking(): AskingCall {
-    this.#asking ??= new AskingCall(placeOf(this.#pluginId, this.#hook, this.#facts));
+    this.#asking ??= new AskingCall(placeOf(this.pluginId, this.hook, this.facts));
     return this.#asking;
   }
 }

@@ -65,7 +65,7 @@ export const NO_JOURNAL: TurnJournal = {
 export interface StoredJournalParts extends Pick<TurnFacts, "sessionId" | "turnId"> {
   readonly clock: Clock;
   readonly write: JournalWriter;
-  readonly hooks: SessionHooks;
+  readonly hooks: Pick<SessionHooks, "unsavedState" | "restoreState">;
   /** Of other sources than the turn's own calls. */
   readonly usage: Pick<UnwrittenUsage, "held" | "hold">;
   readonly unfinished: UnfinishedTurn | undefined;
