@@ -5,17 +5,15 @@ import {
   type Head,
   isConversation,
   isUnlimited,
-  messageOfNode,
   NO_AUTHORITY,
   NO_USAGE,
   narrowAuthority,
-  nodeId,
   type StoredAuthority,
-  segmentId,
 } from "../kernel/index.js";
 import { encode } from "../wire/index.js";
 import { applyComponents, COMPONENT, ComponentReader, pluginComponent, turnKeyComponent } from "./components.js";
 import type { SessionMaking } from "./protocol.js";
+import { segmentOf } from "./session-graph.js";
 import type { SessionServices, SessionSnapshot } from "./session-parts.js";
 import { storedConfig } from "./session-settings.js";
 import { MAX_TURN_KEYS } from "./turn-keys.js";
@@ -63,15 +61,14 @@ export async function planChild(
   const { components, bytes } = applyComponents(snapshot.components, changes());
   const nodes = checkNodes(making.initialNodes ?? []);
   const from = start.kind === "empty" ? null : leaf;
-  const first = segmentId(id, 1);
   const origin = { kind: "creator", sessionId: createdBy } as const;
-  const messages = nodes.map((node, index) => messageOfNode(node, nodeId(first, index), origin));
-  const segment = { id: first, parent: from, messages };
+  const segment = segmentOf(id, 1, { parent: from, nodes, origin });
+  const { messages } = segment;
   const counted = from === null ? 0 : snapshot.messageCount;
   const head: Head = {
     sessionId: id,
     revision: 1,
-    leaf: nodes.length === 0 ? from : nodeId(first, nodes.length - 1),
+    leaf: messages.at(-1)?.id ?? from,
     turnIndex: start.kind === "empty" ? 0 : snapshot.turnIndex,
     ...(counted !== undefined && { messageCount: counted + messages.filter(isConversation).length }),
     usage: NO_USAGE,
@@ -79,7 +76,7 @@ export async function planChild(
     operation: `create:${createdBy}:${services.clock.uuid()}`,
     ...(relation === "child" && { parent: { sessionId: createdBy, leaf } }),
   };
-  return { head, components: bytes, ...(nodes.length > 0 && { segment: { id: first, bytes: encode(segment) } }) };
+  return { head, components: bytes, ...(nodes.length > 0 && { segment: { id: segment.id, bytes: encode(segment) } }) };
 }
 
 function dropPluginState(stored: Readonly<Record<string, string>>, changes: Map<string, Uint8Array | null>): void {

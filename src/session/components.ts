@@ -78,7 +78,7 @@ export interface StoredComponent extends Unwritten<Uint8Array | null> {
 
 /** A component whose owner gives it new bytes whenever it changed. */
 export class Component implements StoredComponent {
-  readonly name: string;
+  name: string;
   /** Undefined while the store has them. */
   #unwritten: Uint8Array | null | undefined;
 
@@ -90,8 +90,10 @@ export class Component implements StoredComponent {
     return this.#unwritten !== undefined;
   }
 
-  change(bytes: Uint8Array | null): void {
+  /** `name`: of an owner of several, which changes one per write. */
+  change(bytes: Uint8Array | null, name = this.name): void {
     this.#unwritten = bytes;
+    this.name = name;
   }
 
   encode(): Uint8Array | null {

@@ -16,6 +16,7 @@ import {
 } from "../kernel/index.js";
 import type { StoreClient } from "../store/index.js";
 import { encode } from "../wire/index.js";
+import type { SessionCatalog } from "./catalog.js";
 import { COMPONENT, Component } from "./components.js";
 import type { MessageRange } from "./protocol.js";
 import type { KeepAppend, Receipts } from "./receipts.js";
@@ -37,8 +38,7 @@ export interface GraphParts {
   readonly receipts: Receipts;
   readonly turnKeys: TurnKeys;
   readonly life: SessionLife;
-  /** Another frame was entered. */
-  readonly onEntered: () => void;
+  readonly catalog: Pick<SessionCatalog, "invalidate">;
 }
 
 /** The messages of a session and its frames, and every write that makes them more. */
@@ -139,7 +139,7 @@ export class SessionGraph {
 
   /** Leaves the current frame for a new one that begins with these nodes. The old one stays readable. */
   async openFrame({ frameId, reason, nodes, origin, task }: NewFrame): Promise<void> {
-    const { id, stored, past, inputs, onEntered } = this.#parts;
+    const { id, stored, past, inputs, catalog } = this.#parts;
     // Whether it can be entered or not, it is not tried again.
     if (stored.head?.components[COMPONENT.entering] !== undefined) this.entering.change(null);
     this.checkNewFrame(frameId);
@@ -155,7 +155,7 @@ export class SessionGraph {
         adopted: () => past.restart(segment.messages),
       };
     });
-    onEntered();
+    catalog.invalidate();
   }
 
   /** Messages by their places, the running turn's included; negative places count from the end. */
@@ -178,7 +178,7 @@ export class SessionGraph {
   }
 }
 
-function segmentOf(
+export function segmentOf(
   sessionId: string,
   revision: number,
   { parent, nodes, origin }: { parent: string | null; nodes: readonly AppendNode[]; origin: Origin },

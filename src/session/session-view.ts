@@ -1,27 +1,9 @@
 import { addUsage, NO_USAGE } from "../kernel/index.js";
 import type { SessionView } from "../plugin/index.js";
-import type { SessionTools } from "../tools/index.js";
-import type { SessionHooks } from "./hooks.js";
-import type { SessionHistory } from "./session-history.js";
-import type { SessionLife } from "./session-life.js";
-import type { SessionSettings } from "./session-settings.js";
-import type { Spending } from "./spending.js";
-import type { StoredSession } from "./stored-session.js";
-
-/** What of a session its view is made of. */
-export interface ViewedSession {
-  readonly id: string;
-  readonly settings: Pick<SessionSettings, "config">;
-  readonly past: Pick<SessionHistory, "count">;
-  readonly stored: StoredSession;
-  readonly life: Pick<SessionLife, "turn" | "unstoredTurn">;
-  readonly spending: Pick<Spending, "ledger">;
-  readonly tools: Pick<SessionTools, "generation">;
-  readonly hooks: Pick<SessionHooks, "fingerprint">;
-}
+import type { Session } from "./session.js";
 
 /** The session as plugins see it: small, and with what the running turn has added. */
-export async function viewOf(session: ViewedSession): Promise<SessionView> {
+export async function viewOf(session: Session): Promise<SessionView> {
   const { id, settings, past, stored, life, spending, tools, hooks } = session;
   const messageCount = await past.count();
   const { head, revision, turnIndex, frameId, leaf } = stored;

@@ -8,7 +8,7 @@ import { Receipts } from "./receipts.js";
 import { SessionGraph } from "./session-graph.js";
 import { SessionHistory } from "./session-history.js";
 import type { SessionInputs } from "./session-inputs.js";
-import { betweenTurns, mayPark, SessionLife } from "./session-life.js";
+import { mayPark, SessionLife } from "./session-life.js";
 import type { SessionParts, SessionServices } from "./session-parts.js";
 import type { SessionProtocol } from "./session-protocol.js";
 import { SessionSettings } from "./session-settings.js";
@@ -22,7 +22,6 @@ import { TurnKeys } from "./turn-keys.js";
 export class Session {
   readonly id: string;
   readonly services: SessionServices;
-  /** What its plugins contribute. */
   readonly hooks: SessionHooks;
   readonly tools: SessionTools;
   readonly protocol: SessionProtocol;
@@ -51,41 +50,28 @@ export class Session {
 
   constructor(parts: SessionParts) {
     const { id, services, head, surface, slots, tools, authority, protocol, inputs } = parts;
-    const { store, prices } = services;
-    const life = new SessionLife(parts.chart);
-    const past = new SessionHistory(store, head);
-    const hooks = new SessionHooks(surface.table, slots);
-    const blobs = new Blobs(store);
-    const stored = new StoredSession({
-      id,
-      clock: services.clock,
-      store,
-      head,
-      blobs,
-      journals: services.journals,
-      turnRuns: () => !betweenTurns(life.now),
-      messageCount: () => past.known,
-      onWriteFailed: (error) => life.giveUp(error),
-      turnsWait: () => inputs.turnsWait,
-    });
-    const settings = new SessionSettings(services, parts.config);
-    const spending = new Spending({ budget: parts.budget, prices, stored, life });
-    const turnKeys = new TurnKeys(() => stored.reader());
-    const receipts = new Receipts(() => stored.reader());
-    const catalog = new SessionCatalog({ tools, hooks, authority, protocol, surface, services });
-    const onEntered = () => catalog.invalidate();
-    const graph = new SessionGraph({
-      id,
-      store,
-      stored,
-      past,
-      protocol,
-      inputs,
-      receipts,
-      turnKeys,
-      life,
-      onEntered,
-    });
+    const { store, clock, journals, prices } = services;
+    this.id = id;
+    this.services = services;
+    this.tools = tools;
+    this.protocol = protocol;
+    this.inputs = inputs;
+    this.pluginOptions = parts.pluginOptions;
+    this.completions = new Completions(services.deadlines);
+    this.life = new SessionLife(parts.chart);
+    this.past = new SessionHistory(store, head);
+    this.hooks = new SessionHooks(surface.table, slots);
+    this.blobs = new Blobs(store);
+    const { life, past, hooks, blobs } = this;
+    this.stored = new StoredSession({ id, clock, store, head, blobs, journals, past, inputs, life });
+    const { stored } = this;
+    this.settings = new SessionSettings(services, parts.config);
+    this.spending = new Spending({ budget: parts.budget, prices, stored, life });
+    this.turnKeys = new TurnKeys(() => stored.reader());
+    this.receipts = new Receipts(() => stored.reader());
+    this.catalog = new SessionCatalog({ tools, hooks, authority, protocol, surface, services });
+    const { settings, spending, turnKeys, receipts, catalog } = this;
+    this.graph = new SessionGraph({ id, store, stored, past, protocol, inputs, receipts, turnKeys, life, catalog });
     stored.register(
       settings.component,
       spending.component,
@@ -93,29 +79,11 @@ export class Session {
       ...protocol.components,
       inputs.first,
       receipts.component,
-      turnKeys,
+      turnKeys.component,
       inputs.component,
-      graph.entering,
+      this.graph.entering,
       ...slots.filter((slot) => slot !== undefined),
     );
-    this.id = id;
-    this.services = services;
-    this.hooks = hooks;
-    this.tools = tools;
-    this.protocol = protocol;
-    this.catalog = catalog;
-    this.settings = settings;
-    this.pluginOptions = parts.pluginOptions;
-    this.inputs = inputs;
-    this.turnKeys = turnKeys;
-    this.receipts = receipts;
-    this.blobs = blobs;
-    this.spending = spending;
-    this.completions = new Completions(services.deadlines);
-    this.life = life;
-    this.stored = stored;
-    this.past = past;
-    this.graph = graph;
   }
 
   /** What its plugins contribute. */

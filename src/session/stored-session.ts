@@ -27,14 +27,20 @@ export interface StoredParts {
   readonly blobs: Blobs;
   /** Turns are written down as they go. */
   readonly journals: boolean;
-  /** A turn runs, and will store what is dirty. */
-  readonly turnRuns: () => boolean;
-  /** Of the history up to the leaf, when they were counted. */
-  readonly messageCount: () => number | undefined;
-  /** What is stored may no longer be what is here. */
-  readonly onWriteFailed: (error: unknown) => void;
-  /** Do turns wait that are to be run also when this process ends? */
-  readonly turnsWait: () => boolean;
+  readonly past: {
+    /** Of the history up to the leaf, when they were counted. */
+    readonly known: number | undefined;
+  };
+  readonly inputs: {
+    /** Turns are to be begun by themselves, also after a crash. */
+    readonly turnsWait: boolean;
+  };
+  readonly life: {
+    /** A turn that runs, and will store what is dirty. */
+    readonly unstoredTurn: unknown;
+    /** What is stored may no longer be what is here. */
+    giveUp(error: unknown): void;
+  };
 }
 
 /** How a session keeps what its turn recorded. */
@@ -168,7 +174,7 @@ export class StoredSession {
 
   /** Stores what is dirty, also of a session that was never stored; nothing when another write has by then. */
   async store(operation: string, { leaveToTurn = false, unless = never }: StoreOptions = {}): Promise<void> {
-    if (leaveToTurn && this.#parts.turnRuns()) return;
+    if (leaveToTurn && this.#parts.life.unstoredTurn !== undefined) return;
     await this.write(() => (this.dirty && !unless() ? { operation } : undefined));
   }
 
@@ -188,7 +194,7 @@ export class StoredSession {
   }
 
   async #writeNow(plan: Plan): Promise<Head> {
-    const { id, store, blobs, journals, messageCount, turnsWait } = this.#parts;
+    const { id, store, blobs, journals, past, inputs } = this.#parts;
     const previous = this.#head;
     const revision = this.revision + 1;
     const planned = plan(previous, revision);
@@ -201,7 +207,7 @@ export class StoredSession {
     const applied = applyComponents(previous?.components ?? {}, components);
     const ledger = addLedgers(addLedgers(previous?.ledger ?? [], spent), usage);
     // Only with messages: what somebody has counted in passing is not known to a session that was parked meanwhile.
-    const counted = changes?.leaf === null ? 0 : segment && messageCount();
+    const counted = changes?.leaf === null ? 0 : segment && past.known;
     const head: Head = {
       sessionId: id,
       leaf: null,
@@ -224,12 +230,12 @@ export class StoredSession {
       ...(segment !== undefined && { segment: { id: segment.id, bytes: encode(segment) } }),
       components: [...applied.bytes, ...attached],
       ...(endsTurn && journals && { clearsJournal: true }),
-      ...(journals && turnsWait() && { turnsWait: true }),
+      ...(journals && inputs.turnsWait && { turnsWait: true }),
     };
     try {
       await store.commit(commit);
     } catch (error) {
-      this.#parts.onWriteFailed(error);
+      this.#parts.life.giveUp(error);
       throw error;
     }
     // Nothing awaits between the store's word and adopting it.

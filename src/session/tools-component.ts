@@ -1,5 +1,6 @@
+import type { ToolState } from "../kernel/index.js";
 import type { SessionTools } from "../tools/index.js";
-import { encode } from "../wire/index.js";
+import { decode, encode } from "../wire/index.js";
 import { COMPONENT, type StoredComponent } from "./components.js";
 
 /** A session's tools as far as they differ from the registered ones: dirty from the generation on that is not stored. */
@@ -7,7 +8,6 @@ export class ToolsComponent implements StoredComponent {
   readonly name = COMPONENT.tools;
   readonly #tools: SessionTools;
   #written: number;
-  #encoded: { readonly generation: number; readonly bytes: Uint8Array } | undefined;
 
   constructor(tools: SessionTools) {
     this.#tools = tools;
@@ -19,15 +19,11 @@ export class ToolsComponent implements StoredComponent {
   }
 
   encode(): Uint8Array {
-    const { generation } = this.#tools;
-    if (this.#encoded?.generation !== generation)
-      this.#encoded = { generation, bytes: encode(this.#tools.exportState()) };
-    return this.#encoded.bytes;
+    return encode(this.#tools.exportState());
   }
 
-  written(bytes: Uint8Array | null): void {
-    if (this.#encoded?.bytes !== bytes) return;
-    this.#written = this.#encoded.generation;
-    this.#encoded = undefined;
+  /** The tools may have changed since these bytes were encoded. */
+  written(bytes: Uint8Array): void {
+    this.#written = decode<ToolState>(bytes).generation;
   }
 }

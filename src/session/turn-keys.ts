@@ -1,6 +1,6 @@
 import { type Part, TroupeError, type TurnConfig, type TurnResult, turnOfFrameTask } from "../kernel/index.js";
 import { contentHash, decode, encode } from "../wire/index.js";
-import { type ComponentReader, type StoredComponent, turnKeyComponent } from "./components.js";
+import { Component, type ComponentReader, turnKeyComponent } from "./components.js";
 
 /** Whoever asks again does so soon: older keys make room. */
 export const MAX_TURN_KEYS = 32;
@@ -27,31 +27,15 @@ export function turnKeyOf(
  * The last turns of a session that were named by a key, with their results: asked for again, they are answered and not
  * run. Each has a place of its own beside the history, so that keeping one writes one: the place is dirty that was kept last.
  */
-export class TurnKeys implements StoredComponent {
+export class TurnKeys {
+  readonly component = new Component(turnKeyComponent(0));
   readonly #stored: () => ComponentReader;
   #kept: Map<number, KeptTurn> | undefined;
   #next = 0;
-  #unwritten: { readonly name: string; readonly bytes: Uint8Array } | undefined;
 
   /** `stored`: reads what is stored by now. */
   constructor(stored: () => ComponentReader) {
     this.#stored = stored;
-  }
-
-  get name(): string {
-    return this.#unwritten?.name ?? turnKeyComponent(this.#next);
-  }
-
-  get dirty(): boolean {
-    return this.#unwritten !== undefined;
-  }
-
-  encode(): Uint8Array | null {
-    return this.#unwritten?.bytes ?? null;
-  }
-
-  written(bytes: Uint8Array | null): void {
-    if (this.#unwritten?.bytes === bytes) this.#unwritten = undefined;
   }
 
   /** What a turn of this name came to. Another input under the same key is a conflict. */
@@ -82,7 +66,7 @@ export class TurnKeys implements StoredComponent {
     if (own === undefined) this.#next = (place + 1) % MAX_TURN_KEYS;
     const kept: KeptTurn = { ...name, result };
     this.#kept?.set(place, kept);
-    this.#unwritten = { name: turnKeyComponent(place), bytes: encode(kept) };
+    this.component.change(encode(kept), turnKeyComponent(place));
   }
 
   async #load(): Promise<Map<number, KeptTurn>> {

@@ -49,10 +49,9 @@ async function savedSession(...plugins: readonly object[]) {
     head: undefined,
     blobs: new Blobs(store),
     journals: false,
-    turnRuns: () => false,
-    messageCount: () => 0,
-    onWriteFailed: () => undefined,
-    turnsWait: () => false,
+    past: { known: 0 },
+    inputs: { turnsWait: false },
+    life: { unstoredTurn: undefined, giveUp: () => undefined },
   });
   const note = new Component("note");
   stored.register(note, new ToolsComponent(tools), ...hooks.slots.filter((slot) => slot !== undefined));

@@ -31,10 +31,14 @@ function storedSession({
     head,
     blobs,
     journals,
-    turnRuns: () => turn.runs,
-    messageCount: () => 0,
-    turnsWait: () => false,
-    onWriteFailed: (error) => failures.push(error),
+    past: { known: 0 },
+    inputs: { turnsWait: false },
+    life: {
+      get unstoredTurn() {
+        return turn.runs ? turn : undefined;
+      },
+      giveUp: (error) => failures.push(error),
+    },
   });
   const [colour, shape] = [new Component("colour"), new Component("shape")];
   stored.register(colour, shape);

@@ -45,9 +45,9 @@ test("a turn kept under a key is dirty until it is written, and found by the nex
   const keys = new TurnKeys(written.reader);
   expect(await keys.find(asked("a"))).toBe(undefined);
   keys.keep(asked("a"), result(1));
-  expect(keys.dirty).toBe(true);
-  expect(written.write(keys)).toBe("turn:0");
-  expect(keys.dirty).toBe(false);
+  expect(keys.component.dirty).toBe(true);
+  expect(written.write(keys.component)).toBe("turn:0");
+  expect(keys.component.dirty).toBe(false);
   expect(await new TurnKeys(written.reader).find(asked("a"))).toEqual(result(1));
 });
 
@@ -67,12 +67,12 @@ test("each key has a place of its own, and the oldest makes room for the newest"
   await keys.find(asked("k1"));
   for (let index = 1; index <= MAX_TURN_KEYS + 1; index++) {
     keys.keep(asked(`k${index}`), result(index));
-    expect(written.write(keys)).toBe(`turn:${(index - 1) % MAX_TURN_KEYS}`);
+    expect(written.write(keys.component)).toBe(`turn:${(index - 1) % MAX_TURN_KEYS}`);
   }
   const later = new TurnKeys(written.reader);
   expect([await later.find(asked("k1")), await later.find(asked("k33"))]).toEqual([undefined, result(33)]);
   later.keep(asked("k34"), result(34));
-  expect(written.write(later)).toBe("turn:1");
+  expect(written.write(later.component)).toBe("turn:1");
 });
 
 test("a turn that went on in another frame is kept again in its own place", async () => {
@@ -80,8 +80,8 @@ test("a turn that went on in another frame is kept again in its own place", asyn
   const keys = new TurnKeys(written.reader);
   await keys.find(asked("a"));
   keys.keep(asked("a"), result(1));
-  written.write(keys);
+  written.write(keys.component);
   keys.keep(asked("a"), result(2));
-  expect(written.write(keys)).toBe("turn:0");
+  expect(written.write(keys.component)).toBe("turn:0");
   expect(await keys.find(asked("a"))).toEqual(result(2));
 });
