@@ -35,15 +35,21 @@ export function outstanding(state: TurnState): Exclude<TurnEffect, { type: "emit
   }
 }
 
-/** Asks for what the state waits for, behind what is told first. */
-export function ask(state: TurnState, told: readonly TurnEffect[] = []): TurnStep {
-  const effect = outstanding(state);
-  return { state, effects: effect === undefined ? told : [...told, effect] };
+/** Goes on with a changed state. */
+export function change({ state, effects }: TurnStep, changed: Partial<TurnState>): TurnStep {
+  return { state: { ...state, ...changed }, effects };
 }
 
-/** Told to whoever listens; nobody answers it. */
-export function emit(activity: Activity): TurnEffect {
-  return { type: "emit", activity };
+/** The same, and asks for what the state then waits for. */
+export function ask(step: TurnStep, changed: Partial<TurnState>): TurnStep {
+  const { state, effects } = change(step, changed);
+  const effect = outstanding(state);
+  return { state, effects: effect === undefined ? effects : [...effects, effect] };
+}
+
+/** Tells whoever listens; nobody answers it. */
+export function tell({ state, effects }: TurnStep, activity: Activity): TurnStep {
+  return { state, effects: [...effects, { type: "emit", activity }] };
 }
 
 export function summarise(state: TurnState): TurnSummary {

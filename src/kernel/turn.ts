@@ -1,17 +1,14 @@
 import { ACTIVITY_VERSION } from "./activity.js";
-import type { TurnDirectives } from "./directives.js";
 import { asTroupeError } from "./errors.js";
 import { endOf, modelIssue } from "./finish-reason.js";
 import { addEntry, OWN_SOURCE, UNKNOWN_MODEL } from "./ledger.js";
-import type { Origin } from "./messages.js";
 import { type ModelCallRecord, type ModelResponse, modelCallIdOf } from "./model.js";
 import type { StopReason, TurnIssue, TurnOutcome } from "./outcome.js";
 import { nativeToolStep, type ProtocolStep, partsWithCalls } from "./protocol-step.js";
-import { ask, emit, resultOf } from "./turn-effects.js";
+import { ask, change, resultOf, tell } from "./turn-effects.js";
 import {
-  abort,
-  cancelled,
   finish,
+  interrupted,
   isAtLimit,
   leaveFrame,
   MAX_REOPENED,
@@ -21,7 +18,7 @@ import {
   turnLimit,
 } from "./turn-endings.js";
 import { acceptInputs, append, applyDirectives } from "./turn-messages.js";
-import type { TurnConfig, TurnEffect, TurnEvent, TurnPhase, TurnState, TurnStep } from "./turn-state.js";
+import type { TurnConfig, TurnEvent, TurnPhase, TurnState, TurnStep } from "./turn-state.js";
 import { complete, onCode, onTools, startWork } from "./turn-work.js";
 import { addUsage, NO_USAGE, type Usage } from "./usage.js";
 
@@ -47,11 +44,11 @@ export function startTurn(config: TurnConfig): TurnStep {
     cancel: undefined,
     deferred: [],
   };
-  const { turnId, turnIndex } = config;
-  const started = emit({ type: "turn_started", version: ACTIVITY_VERSION, turnId, turnIndex });
-  if (config.stopped !== undefined) return stop(state, config.stopped.reason, config.stopped.issue, [started]);
-  const origin: Origin = { kind: "turn_input", turnId: config.turnId };
-  return ask(append(state, "user", config.input, origin), [started]);
+  const { turnId, turnIndex, input, stopped } = config;
+  const version = ACTIVITY_VERSION;
+  const begun = tell({ state, effects: [] }, { type: "turn_started", version, turnId, turnIndex });
+  if (stopped !== undefined) return stop(begun, stopped.reason, stopped.issue);
+  return ask(append(begun, "user", input, { origin: { kind: "turn_input", turnId } }), { phase: "before_turn" });
 }
 
 /** What answers the effect each phase waits for. A cancellation is no answer: one may come at any time. */
@@ -73,198 +70,139 @@ const ANSWERS: Readonly<Record<TurnPhase, readonly TurnEvent["type"][]>> = {
 };
 
 /** An event that does not answer the outstanding effect changes nothing: late and repeated answers are harmless. */
-export function stepTurn(before: TurnState, event: TurnEvent): TurnStep {
-  if (event.type === "cancel") return onCancel(before, event.reason);
-  if (!ANSWERS[before.phase].includes(event.type)) return ignore(before);
-  const state = withIssues(before, event.issues);
+export function stepTurn(state: TurnState, event: TurnEvent): TurnStep {
+  const unchanged: TurnStep = { state, effects: [] };
+  if (event.type === "cancel") return onCancel(unchanged, event.reason);
+  if (!ANSWERS[state.phase].includes(event.type)) return unchanged;
+  const { issues = [] } = event;
+  const step = issues.length === 0 ? unchanged : change(unchanged, { issues: [...state.issues, ...issues] });
   switch (event.type) {
-    case "before_turn_done":
-      return onBeforeTurn(state, event.directives);
+    case "before_turn_done": {
+      const begun = applyDirectives(step, event.directives);
+      return interrupted(begun, event.directives) ?? ask(begun, { phase: "prompt" });
+    }
     case "prompt_done":
-      return onPrompt(state, event.syncs ?? false);
-    case "prompt_failed":
-      if (state.phase === "model") return onModelFailed(state, event, "runtime_error");
-      return stopWith(state, "runtime_error", event.issue);
+      return nextModelCall(change(step, { syncsPrompt: event.syncs ?? false }));
     case "before_model_done":
-      return callModel(state);
+      return callModel(step);
     case "frame_switch":
-      return state.cancel === undefined ? leaveFrame(state, event, []) : cancelled(state, []);
-    case "model_done":
-      return onResponse(state, event);
-    case "model_failed":
-      return onModelFailed(state, event, "provider_error");
-    case "budget_spent":
-      return onModelFailed(state, event, "budget");
-    case "tools_done":
-      return onTools(state, event);
-    case "code_done":
-      return onCode(state, event);
-    case "checkpoint_done":
-      return onCheckpoint(state, event);
+      return interrupted(step) ?? leaveFrame(step, event);
+    case "prompt_failed":
+      if (state.phase === "model") return onModelFailed(step, event, "runtime_error");
+      return stopWith(step, "runtime_error", event.issue);
     case "before_model_failed":
     case "checkpoint_failed":
-      return stopWith(state, "runtime_error", event.issue);
-    case "after_turn_done":
-      return onAfterTurn(state, event.directives);
+      return stopWith(step, "runtime_error", event.issue);
+    case "model_done":
+      return onResponse(step, event);
+    case "model_failed":
+      return onModelFailed(step, event, "provider_error");
+    case "budget_spent":
+      return onModelFailed(step, event, "budget");
+    case "tools_done":
+      return onTools(step, event);
+    case "code_done":
+      return onCode(step, event);
+    case "checkpoint_done":
+      return onCheckpoint(step, event);
+    case "after_turn_done": {
+      // What the last hooks said is told once the turn is stored.
+      const { state: decided, effects: deferred } = applyDirectives(step, event.directives);
+      return ask({ state: decided, effects: [] }, { phase: "capture", deferred });
+    }
     case "captured":
-      return ask({ ...state, phase: "commit" });
+      return ask(step, { phase: "commit" });
     case "committed":
-      return ask({ ...state, phase: "deliver", revision: event.revision }, state.deferred);
-    case "delivered":
-      return {
-        state: { ...state, phase: "done" },
-        effects: [emit({ type: "turn_finished", result: resultOf(state) })],
-      };
+      return ask({ ...step, effects: state.deferred }, { phase: "deliver", revision: event.revision });
+    case "delivered": {
+      const done = change(step, { phase: "done" });
+      return tell(done, { type: "turn_finished", result: resultOf(done.state) });
+    }
     case "refused":
-      return { state: { ...state, phase: "failed" }, effects: [] };
+      return change(step, { phase: "failed" });
   }
 }
 
-function onBeforeTurn(state: TurnState, directives: TurnDirectives): TurnStep {
-  const { state: next, effects } = applyDirectives(state, directives);
-  if (directives.abort !== undefined) return abort(next, directives.abort, effects);
-  if (next.cancel !== undefined) return cancelled(next, effects);
-  return ask({ ...next, phase: "prompt" }, effects);
+function nextModelCall(step: TurnStep): TurnStep {
+  if (step.state.config.asksBeforeModel !== true) return callModel(step);
+  return interrupted(step) ?? ask(step, { phase: "before_model" });
 }
 
-function onPrompt(before: TurnState, syncs: boolean): TurnStep {
-  return nextModelCall(before.syncsPrompt === syncs ? before : { ...before, syncsPrompt: syncs });
+function callModel(step: TurnStep): TurnStep {
+  const started = { type: "model_call_started", ...callOf(step) } as const;
+  return interrupted(step) ?? ask(tell(step, started), { phase: "model" });
 }
 
-function nextModelCall(state: TurnState): TurnStep {
-  if (state.config.asksBeforeModel !== true) return callModel(state);
-  if (state.cancel !== undefined) return cancelled(state, []);
-  return ask({ ...state, phase: "before_model" });
-}
-
-function callModel(state: TurnState): TurnStep {
-  if (state.cancel !== undefined) return cancelled(state, []);
-  const started = emit({ type: "model_call_started", modelCallId: callIdOf(state), step: state.step });
-  return ask({ ...state, phase: "model" }, [started]);
-}
-
-function onResponse(
-  before: TurnState,
-  { response, next = nativeToolStep(response), issue, record }: Extract<TurnEvent, { type: "model_done" }>,
-): TurnStep {
-  const { state, uncounted } = answered(before, response.usage, record);
-  const effects: TurnEffect[] = [
-    emit({
-      type: "model_call_finished",
-      modelCallId: callIdOf(before),
-      step: before.step,
-      reason: response.reason,
-      usage: response.usage,
-      ...(record !== undefined && { record }),
-    }),
-  ];
-  if (state.cancel !== undefined) return cancelled(state, effects);
-  if (uncounted !== undefined) return stop(state, "runtime_error", uncounted, effects);
-  const end = endOf(response, state.config.maxContextTokens);
-  if (end !== undefined) return stop(state, end.reason, end.issue, effects);
+function onResponse(before: TurnStep, event: Extract<TurnEvent, { type: "model_done" }>): TurnStep {
+  const { response, next = nativeToolStep(response), issue, record } = event;
+  const { reason, usage } = response;
+  const { counted, uncounted } = answered(before, usage, record);
+  const told = { type: "model_call_finished", ...callOf(before), reason, usage, ...(record && { record }) } as const;
+  const step = tell(counted, told);
+  const ended = interrupted(step);
+  if (ended !== undefined) return ended;
+  if (uncounted !== undefined) return stop(step, "runtime_error", uncounted);
+  const end = endOf(response, step.state.config.maxContextTokens);
+  if (end !== undefined) return stop(step, end.reason, end.issue);
   // The answer was paid for and is counted; without a reading of it there is nothing to keep.
-  if (issue !== undefined) return stop(state, "runtime_error", issue, effects);
-  if (isEmpty(response, next) && !hasWorked(state)) {
-    return stop(state, "provider_error", modelIssue("empty_response", "The model answered with nothing."), effects);
-  }
+  if (issue !== undefined) return stop(step, "runtime_error", issue);
+  if (isEmpty(response, next) && !hasWorked(step.state))
+    return stop(step, "provider_error", modelIssue("empty_response", "The model answered with nothing."));
   const parts = partsWithCalls(response, next);
-  const said = parts.length === 0 ? state : append(state, "assistant", parts, undefined, record?.route);
+  const said = parts.length === 0 ? step : append(step, "assistant", parts, record && { route: record.route });
   switch (next.kind) {
     case "tools":
-      return startWork(said, { type: "tools", calls: next.calls, brokenArgs: next.brokenArgs }, effects);
+      return startWork(said, { type: "tools", calls: next.calls, brokenArgs: next.brokenArgs });
     case "code":
-      return startWork(said, { type: "code", language: next.language, code: next.code }, effects);
+      return startWork(said, { type: "code", language: next.language, code: next.code });
     case "finish":
-      return complete(said, next, effects);
+      return complete(said, next);
   }
 }
 
 /** A call that was answered is counted, whatever becomes of the answer; `uncounted` says why its usage could not be. */
 function answered(
-  before: TurnState,
+  before: TurnStep,
   usage: Usage,
   record: ModelCallRecord | undefined,
-): { readonly state: TurnState; readonly uncounted?: TurnIssue } {
-  const step = before.step + 1;
-  const modelCallRecords = recordsWith(before, record);
+): { readonly counted: TurnStep; readonly uncounted?: TurnIssue } {
+  const counted = change(withRecord(before, record), { step: before.state.step + 1 });
   try {
-    const spent = addEntry(before.spent, { source: OWN_SOURCE, model: record?.model ?? UNKNOWN_MODEL, usage });
-    return { state: { ...before, step, modelCallRecords, usage: addUsage(before.usage, usage), spent } };
+    const model = record?.model ?? UNKNOWN_MODEL;
+    const spent = addEntry(before.state.spent, { source: OWN_SOURCE, model, usage });
+    return { counted: change(counted, { usage: addUsage(before.state.usage, usage), spent }) };
   } catch (error) {
     const { code, message } = asTroupeError(error, "token_usage_overflow");
-    return { state: { ...before, step, modelCallRecords }, uncounted: modelIssue(code, message) };
+    return { counted, uncounted: modelIssue(code, message) };
   }
 }
 
-function recordsWith({ modelCallRecords }: TurnState, record: ModelCallRecord | undefined): readonly ModelCallRecord[] {
-  return record === undefined ? modelCallRecords : [...modelCallRecords, record];
+function withRecord(step: TurnStep, record: ModelCallRecord | undefined): TurnStep {
+  return record ? change(step, { modelCallRecords: [...step.state.modelCallRecords, record] }) : step;
 }
 
 /** An answer that nobody can use any more was still given, and is paid for. */
 function onModelFailed(
-  before: TurnState,
+  before: TurnStep,
   { issue, usage, record }: Omit<Extract<TurnEvent, { type: "model_failed" }>, "type">,
   reason: StopReason,
 ): TurnStep {
-  const state =
-    usage === undefined
-      ? { ...before, modelCallRecords: recordsWith(before, record) }
-      : answered(before, usage, record).state;
-  const failed = emit({
-    type: "model_call_failed",
-    modelCallId: callIdOf(before),
-    step: before.step,
-    code: issue.code,
-    ...(usage !== undefined && { usage }),
-    ...(record !== undefined && { record }),
-  });
-  const step = stopWith(state, reason, issue);
-  return { state: step.state, effects: [failed, ...step.effects] };
+  const step = usage === undefined ? withRecord(before, record) : answered(before, usage, record).counted;
+  const more = { ...(usage && { usage }), ...(record && { record }) };
+  return stopWith(
+    tell(step, { type: "model_call_failed", ...callOf(before), code: issue.code, ...more }),
+    reason,
+    issue,
+  );
 }
 
-function callIdOf({ config, step }: TurnState): string {
-  return modelCallIdOf(config.turnId, step);
+function callOf({ state: { config, step } }: TurnStep): { readonly modelCallId: string; readonly step: number } {
+  return { modelCallId: modelCallIdOf(config.turnId, step), step };
 }
 
 function isEmpty(response: ModelResponse, next: ProtocolStep): boolean {
   if (next.kind !== "finish" || next.text !== "" || next.value !== undefined) return false;
   return !response.parts.some((part) => part.type === "reasoning");
-}
-
-function onCheckpoint(
-  before: TurnState,
-  { directives, inputs = [] }: Extract<TurnEvent, { type: "checkpoint_done" }>,
-): TurnStep {
-  const accepted = acceptInputs(before, inputs);
-  const { state: next, effects: applied } = applyDirectives(accepted.state, directives);
-  const effects = [...accepted.effects, ...applied];
-  const state = { ...next, checkpoint: undefined };
-  if (directives.abort !== undefined) return abort(state, directives.abort, effects);
-  if (state.cancel !== undefined) return cancelled(state, effects);
-  const completes = before.checkpoint === "before_completion";
-  const reopened = directives.messages.length > 0 || inputs.length > 0;
-  if (completes && !reopened) return finish(state, state.outcome as TurnOutcome, effects);
-  if (isAtLimit(state)) return turnLimit(state, effects);
-  // The host's inputs are finitely many; a plugin that is never content would go on for ever.
-  const byPlugin = completes && inputs.length === 0;
-  if (byPlugin && state.reopened >= MAX_REOPENED) return neverContent(state, effects);
-  const open = { ...state, outcome: undefined, reopened: state.reopened + (byPlugin ? 1 : 0) };
-  if (state.syncsPrompt) return ask({ ...open, phase: "prompt" }, effects);
-  const call = nextModelCall(open);
-  return { state: call.state, effects: [...effects, ...call.effects] };
-}
-
-/** What its last hooks said is told once the turn is stored. */
-function onAfterTurn(before: TurnState, directives: TurnDirectives): TurnStep {
-  const { state, effects: deferred } = applyDirectives(before, directives);
-  return ask({ ...state, phase: "capture", deferred });
-}
-
-const DECIDED: readonly TurnPhase[] = ["after_turn", "capture", "commit", "deliver", "done", "failed"];
-
-function onCancel(state: TurnState, reason: string): TurnStep {
-  if (DECIDED.includes(state.phase) || state.cancel !== undefined) return ignore(state);
-  return { state: { ...state, cancel: reason }, effects: [] };
 }
 
 /** The last thing that happened was work the model asked for: an answer with nothing in it is then an end. */
@@ -273,10 +211,26 @@ function hasWorked({ messages }: TurnState): boolean {
   return last?.role === "tool" || last?.origin?.kind === "protocol";
 }
 
-function withIssues(state: TurnState, issues: readonly TurnIssue[] = []): TurnState {
-  return issues.length === 0 ? state : { ...state, issues: [...state.issues, ...issues] };
+function onCheckpoint(before: TurnStep, event: Extract<TurnEvent, { type: "checkpoint_done" }>): TurnStep {
+  const { directives, inputs = [] } = event;
+  const step = change(applyDirectives(acceptInputs(before, inputs), directives), { checkpoint: undefined });
+  const ended = interrupted(step, directives);
+  if (ended !== undefined) return ended;
+  const { checkpoint, outcome, reopened, syncsPrompt } = before.state;
+  const completes = checkpoint === "before_completion";
+  const goesOn = directives.messages.length > 0 || inputs.length > 0;
+  if (completes && !goesOn) return finish(step, outcome as TurnOutcome);
+  if (isAtLimit(step.state)) return turnLimit(step);
+  // The host's inputs are finitely many; a plugin that is never content would go on for ever.
+  const byPlugin = completes && inputs.length === 0;
+  if (byPlugin && reopened >= MAX_REOPENED) return neverContent(step);
+  const open = change(step, { outcome: undefined, reopened: reopened + (byPlugin ? 1 : 0) });
+  return syncsPrompt ? ask(open, { phase: "prompt" }) : nextModelCall(open);
 }
 
-function ignore(state: TurnState): TurnStep {
-  return { state, effects: [] };
+const DECIDED: readonly TurnPhase[] = ["after_turn", "capture", "commit", "deliver", "done", "failed"];
+
+function onCancel(step: TurnStep, reason: string): TurnStep {
+  const ignored = DECIDED.includes(step.state.phase) || step.state.cancel !== undefined;
+  return ignored ? step : change(step, { cancel: reason });
 }
