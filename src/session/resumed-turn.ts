@@ -1,12 +1,12 @@
-import { abortWith, deferred, ignore } from "../async/index.js";
-import type { Activity, TroupeError, TurnResult } from "../kernel/index.js";
+import { abortWith, type Deferred, deferred, ignore } from "../async/index.js";
+import type { Activity, TurnResult } from "../kernel/index.js";
 import type { ActiveTurn } from "./active-turns.js";
 import { suspension } from "./suspension.js";
 
 /** A turn that is taken up again. Whoever asked for it may still be there, and comes back for it. */
 export class ResumedTurn {
   readonly call: string | undefined;
-  readonly #settled = deferred<TurnResult>();
+  readonly settled: Deferred<TurnResult> = deferred();
   readonly #controller = new AbortController();
   #attached: ActiveTurn | undefined;
 
@@ -17,7 +17,7 @@ export class ResumedTurn {
   }
 
   get result(): Promise<TurnResult> {
-    return this.#settled.promise;
+    return this.settled.promise;
   }
 
   get signal(): AbortSignal {
@@ -36,17 +36,5 @@ export class ResumedTurn {
 
   suspend(reason = suspension()): void {
     this.#controller.abort(reason);
-  }
-
-  reject(error: TroupeError): void {
-    this.#settled.reject(error);
-  }
-
-  async settle(run: () => Promise<TurnResult>): Promise<void> {
-    try {
-      this.#settled.resolve(await run());
-    } catch (error) {
-      this.reject(error as TroupeError);
-    }
   }
 }

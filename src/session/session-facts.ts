@@ -30,7 +30,7 @@ export interface Remnant {
   readonly wasParked?: boolean;
 }
 
-export type SessionState = "opening" | "idle" | "running" | "parking" | "parked" | "closed" | "failed";
+export type SessionState = "opening" | "idle" | "running" | "parking" | "parked" | "stale" | "failed";
 
 export interface SessionInfo {
   readonly id: string;

@@ -90,15 +90,15 @@ export function isUnsettled(life: Life): boolean {
   }
 }
 
-/** No turn is under way or to be taken up, and what is in memory is what would be stored. */
+/** No turn is still to be stored or to be taken up, and what is in memory may be stored. */
 export function mayPark(life: Life): boolean {
   switch (life.kind) {
     case "idle":
+    case "told":
     case "suspended":
       return true;
     case "unfinished":
     case "running":
-    case "told":
     case "stale":
       return false;
   }
@@ -171,9 +171,11 @@ export class SessionLife {
     this.#chart.send({ type: "turn.stored" });
   }
 
+  /** A turn that is stored stays told of until its work is done, which the chart knows by itself. */
   end(): void {
+    const unstored = this.unstoredTurn !== undefined;
     this.#turn = undefined;
-    this.#chart.send({ type: "turn.ended" });
+    if (unstored) this.#chart.send({ type: "turn.ended" });
   }
 
   suspend(): void {

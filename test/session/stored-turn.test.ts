@@ -1,11 +1,7 @@
 import { expect, test } from "vitest";
 import { definePlugin, nativeToolStep } from "../../src/plugin/index.js";
-import { SessionActor } from "../../src/session/actor.js";
-import { openSession } from "../../src/session/open-session.js";
-import type { SessionServices } from "../../src/session/session-parts.js";
 import { viewOf } from "../../src/session/session-view.js";
-import { diskFull, MemoryStore } from "../support/memory-store.js";
-import { memoryServices } from "./turn/memory-session.js";
+import { openActor, servicesOf, unheard } from "./life/memory-actor.js";
 
 /** A protocol that leaves for a second frame in the first turn. */
 const leaves = definePlugin({
@@ -28,31 +24,10 @@ const leaves = definePlugin({
   },
 });
 
-/** What a session needs, over a store in this thread whose n-th write fails. */
-function services(failing: number): Promise<SessionServices> {
-  const store = new MemoryStore();
-  store.onCommit = (_, nth) => {
-    if (nth === failing) throw diskFull();
-  };
-  return memoryServices({ protocol: leaves }, store);
-}
-
-const open = (shared: SessionServices) =>
-  new SessionActor("s", {
-    open: (chart) => openSession(shared, "s", { chart }),
-    clock: shared.clock,
-    mailboxLimit: 4,
-    onActivity: () => undefined,
-    onRest: () => undefined,
-    onEnded: () => undefined,
-    stoppable: (run) => run(new AbortController().signal),
-  });
-const unheard = { emit: () => undefined, signal: new AbortController().signal };
-
 // turn §8.41
 test("what fails behind a turn's own write is its issue: it is stored, and the session is opened anew", async () => {
-  const shared = await services(2);
-  const actor = open(shared);
+  const shared = await servicesOf({ protocol: leaves, failing: 2 });
+  const actor = openActor(shared);
   const result = await actor.turn("hi", unheard);
   expect(result).toMatchObject({
     outcome: { type: "frame_switch", frameId: "second", task: "Go on." },
@@ -62,17 +37,17 @@ test("what fails behind a turn's own write is its issue: it is stored, and the s
   await actor.ended();
   expect(actor.failure).toMatchObject({ code: "session_stale", retryable: true });
   // The next life begins with what is stored: the turn, and the frame it left for.
-  const again = open(shared);
+  const again = openActor(shared);
   const { turnIndex, revision, frameId } = await viewOf(await again.opened());
   expect([turnIndex, revision, frameId]).toEqual([1, 2, "second"]);
   expect(await again.turn("still there?", unheard)).toMatchObject({ text: "You said: still there?" });
 });
 
 test("what fails before it refuses it: nothing of it is stored", async () => {
-  const shared = await services(1);
-  const actor = open(shared);
+  const shared = await servicesOf({ protocol: leaves, failing: 1 });
+  const actor = openActor(shared);
   await expect(actor.turn("hi", unheard)).rejects.toMatchObject({ code: "store_write_failed" });
   await actor.ended();
-  const { turnIndex, revision, messageCount } = await viewOf(await open(shared).opened());
+  const { turnIndex, revision, messageCount } = await viewOf(await openActor(shared).opened());
   expect([turnIndex, revision, messageCount]).toEqual([0, 0, 0]);
 });
