@@ -1,8 +1,8 @@
 import { availableParallelism } from "node:os";
 import { MessageChannel, Worker } from "node:worker_threads";
 import { systemClock } from "../src/async/index.js";
-import { permissionFlags } from "../src/runtime/permissions.js";
-import { Thread } from "../src/runtime/threads.js";
+import { permissionFlags } from "../src/runtime/options/permissions.js";
+import { Thread } from "../src/runtime/threads/threads.js";
 import type { PluginWorkerService } from "../src/session/index.js";
 import type { Bar, Bench, BenchResult, BenchRun, Table } from "./report.js";
 import { compare, middle } from "./sampling.js";

@@ -2,46 +2,7 @@
  * The kernel: rules over plain values, without I/O, clock or chance. What stands here is what other rooms use of it;
  * the kernel's own tests reach into its files.
  */
-export { ACTIVITY_TYPES, ACTIVITY_VERSION, type Activity } from "./activity.js";
-export { ActivityBuffer, activitiesUpTo, type BufferRules, joinDeltas } from "./activity-buffer.js";
-export { isUnlimited, NO_AUTHORITY, narrowAuthority, type StoredAuthority } from "./authority.js";
-export {
-  checkBudget,
-  checkPrices,
-  type ModelPrices,
-  type SessionBudget,
-  type SpendingReport,
-  type Spent,
-  spentOf,
-  whySpent,
-} from "./budget.js";
-export type { CheckpointKind } from "./checkpoint.js";
-export {
-  COMMIT_BUDGET,
-  type Commit,
-  type CommitBudget,
-  type StoredHead,
-  sessionDeleted,
-  sessionExists,
-} from "./commit.js";
-export { changeConfig, checkConfig, DEFAULT_CONFIG, type SessionConfig, sameConfig } from "./config.js";
-export {
-  type ContextPiece,
-  checkPieces,
-  contextMessages,
-  firstPlace,
-  type HistoryEnd,
-  type PreparedContext,
-  wholeContext,
-} from "./context.js";
-export {
-  type Authority,
-  type CatalogOverlay,
-  checkCreateRequest,
-  narrowingProblem,
-  type SessionCreateRequest,
-  type SubagentContext,
-} from "./create-session.js";
+
 export {
   type AbortTurn,
   type AfterToolDirective,
@@ -61,7 +22,8 @@ export {
   type ShortCircuitTool,
   type TurnDirective,
   type TurnDirectives,
-} from "./directives.js";
+} from "./directives/directives.js";
+export { composeAfterToolCall, composeBeforeToolCall, type ToolVerdict } from "./directives/tool-hooks.js";
 export { aborted, asTroupeError, messageOf, TroupeError } from "./errors.js";
 export {
   type AppendNode,
@@ -73,8 +35,19 @@ export {
   type FrameRecord,
   isConversation,
   messageOfNode,
-} from "./graph.js";
-export { type Head, uncounted } from "./head.js";
+} from "./history/graph.js";
+export { type Message, type Origin, type Part, type ProviderMetadata, type Role, textOf } from "./history/messages.js";
+export {
+  historyDamaged,
+  isOnPath,
+  miscounted,
+  nodesBetween,
+  type OutlineOf,
+  pathTo,
+  type TreeNode,
+  treeOf,
+} from "./history/path.js";
+export { nodeId, parseNodeId, type Segment, type SegmentOutline, segmentId } from "./history/segment.js";
 export {
   checkSessionId,
   completionKeyOf,
@@ -84,29 +57,7 @@ export {
   turnOfFrameTask,
   turnOfMessage,
 } from "./ids.js";
-export {
-  answerKeyOf,
-  canonicalJson,
-  fingerprint,
-  type JournalEntry,
-  type JournalRow,
-  keptEnvelope,
-} from "./journal.js";
 export { isRecord, type Json, type JsonObject } from "./json.js";
-export {
-  addEntry,
-  addLedgers,
-  type Ledger,
-  type LedgerEntry,
-  ledgerOf,
-  ledgerSince,
-  OWN_SOURCE,
-  sharingOwn,
-  UNKNOWN_MODEL,
-  type UsageReport,
-  usageReport,
-} from "./ledger.js";
-export { type Message, type Origin, type Part, type ProviderMetadata, type Role, textOf } from "./messages.js";
 export {
   type AttemptRecord,
   type DirectOutput,
@@ -119,29 +70,18 @@ export {
   modelCallIdOf,
   type ReplayDrop,
   usageOfCall,
-} from "./model.js";
-export type { TurnIssue, TurnOutcome, TurnResult, TurnSummary } from "./outcome.js";
+} from "./model/model.js";
+export { type CodeResult, nativeToolStep, type ProtocolStep } from "./model/protocol-step.js";
+export { ResponseBuilder } from "./model/response.js";
 export {
-  historyDamaged,
-  isOnPath,
-  miscounted,
-  nodesBetween,
-  type OutlineOf,
-  pathTo,
-  type TreeNode,
-  treeOf,
-} from "./path.js";
-export {
-  addInput,
-  type CancelledInput,
-  cancelInput,
-  claimAtCheckpoint,
-  claimForTurn,
-  deferMissed,
-  type PendingInput,
-  partsOfInput,
-  withoutInputs,
-} from "./pending-inputs.js";
+  type ContextPiece,
+  checkPieces,
+  contextMessages,
+  firstPlace,
+  type HistoryEnd,
+  type PreparedContext,
+  wholeContext,
+} from "./prompt/context.js";
 export {
   checkPromptLayer,
   PROMPT_SLOTS,
@@ -149,18 +89,25 @@ export {
   type PromptContribution,
   type PromptLayer,
   type PromptSlot,
-} from "./prompt.js";
-export { type CodeResult, nativeToolStep, type ProtocolStep } from "./protocol-step.js";
-export { ResponseBuilder } from "./response.js";
-export { nodeId, parseNodeId, type Segment, type SegmentOutline, segmentId } from "./segment.js";
-export { composeAfterToolCall, composeBeforeToolCall, type ToolVerdict } from "./tool-hooks.js";
+} from "./prompt/prompt.js";
+export { isUnlimited, NO_AUTHORITY, narrowAuthority, type StoredAuthority } from "./session/authority.js";
+export { changeConfig, checkConfig, DEFAULT_CONFIG, type SessionConfig, sameConfig } from "./session/config.js";
+export {
+  type Authority,
+  type CatalogOverlay,
+  checkCreateRequest,
+  narrowingProblem,
+  type SessionCreateRequest,
+  type SubagentContext,
+} from "./session/create-session.js";
+export { type Head, uncounted } from "./session/head.js";
 export {
   checkRetryPolicy,
   delayBeforeRetry,
   exhaustedRetries,
   type ToolRetry,
   type ToolRetryPolicy,
-} from "./tool-retry.js";
+} from "./tools/tool-retry.js";
 export {
   checkToolState,
   isToolAtLeast,
@@ -171,7 +118,7 @@ export {
   type ToolStateEntry,
   toolAvailabilityOf,
   toolStateOf,
-} from "./tool-state.js";
+} from "./tools/tool-state.js";
 export {
   isToolOutput,
   renderToolOutput,
@@ -183,9 +130,24 @@ export {
   type ToolSpec,
   toolFailure,
   toolIdOf,
-} from "./tools.js";
-export { startTurn, stepTurn } from "./turn.js";
-export { resultOf } from "./turn-effects.js";
+} from "./tools/tools.js";
+export { ACTIVITY_TYPES, ACTIVITY_VERSION, type Activity } from "./turn/activity.js";
+export { ActivityBuffer, activitiesUpTo, type BufferRules, joinDeltas } from "./turn/activity-buffer.js";
+export type { CheckpointKind } from "./turn/checkpoint.js";
+export type { TurnIssue, TurnOutcome, TurnResult, TurnSummary } from "./turn/outcome.js";
+export {
+  addInput,
+  type CancelledInput,
+  cancelInput,
+  claimAtCheckpoint,
+  claimForTurn,
+  deferMissed,
+  type PendingInput,
+  partsOfInput,
+  withoutInputs,
+} from "./turn/pending-inputs.js";
+export { startTurn, stepTurn } from "./turn/turn.js";
+export { resultOf } from "./turn/turn-effects.js";
 export {
   type AttachmentPolicy,
   type AttachmentSource,
@@ -194,10 +156,49 @@ export {
   DEFAULT_ATTACHMENTS,
   type InputItem,
   type TurnInput,
-} from "./turn-input.js";
-export type { StorableTurn, TurnConfig, TurnEffect, TurnEvent, TurnState } from "./turn-state.js";
-export { addUsage, checkUsage, isZeroUsage, NO_USAGE, type Usage } from "./usage.js";
-export { planWrites, replayMismatch } from "./write-plan.js";
+} from "./turn/turn-input.js";
+export type { StorableTurn, TurnConfig, TurnEffect, TurnEvent, TurnState } from "./turn/turn-state.js";
+export {
+  checkBudget,
+  checkPrices,
+  type ModelPrices,
+  type SessionBudget,
+  type SpendingReport,
+  type Spent,
+  spentOf,
+  whySpent,
+} from "./usage/budget.js";
+export {
+  addEntry,
+  addLedgers,
+  type Ledger,
+  type LedgerEntry,
+  ledgerOf,
+  ledgerSince,
+  OWN_SOURCE,
+  sharingOwn,
+  UNKNOWN_MODEL,
+  type UsageReport,
+  usageReport,
+} from "./usage/ledger.js";
+export { addUsage, checkUsage, isZeroUsage, NO_USAGE, type Usage } from "./usage/usage.js";
+export {
+  COMMIT_BUDGET,
+  type Commit,
+  type CommitBudget,
+  type StoredHead,
+  sessionDeleted,
+  sessionExists,
+} from "./writes/commit.js";
+export {
+  answerKeyOf,
+  canonicalJson,
+  fingerprint,
+  type JournalEntry,
+  type JournalRow,
+  keptEnvelope,
+} from "./writes/journal.js";
+export { planWrites, replayMismatch } from "./writes/write-plan.js";
 export type {
   Change,
   ChangeCount,
@@ -211,4 +212,4 @@ export type {
   WriteFacts,
   WriteReceipt,
   WriteResult,
-} from "./writes.js";
+} from "./writes/writes.js";

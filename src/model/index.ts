@@ -1,7 +1,12 @@
-export { type AiSdkLanguageModel, type AiSdkModelOptions, createAiSdkModel, isAiSdkLanguageModel } from "./ai-sdk.js";
-export { type CompletionRequest, completeOnce } from "./complete.js";
+export {
+  type AiSdkLanguageModel,
+  type AiSdkModelOptions,
+  createAiSdkModel,
+  isAiSdkLanguageModel,
+} from "./ai-sdk/ai-sdk.js";
+export { type Model, type ModelSource, type ReportReplayDrops, routeOf } from "./boundary/model.js";
+export type { Script, ScriptDirectAnswer, ScriptFailure, ScriptStep, ScriptToolCall } from "./boundary/script.js";
+export { type CompletionRequest, completeOnce } from "./calling/complete.js";
+export { type RetryNotice, type RetryOptions, streamWithRetry } from "./calling/retry.js";
 export { loadModel } from "./load.js";
-export { type Model, type ModelSource, type ReportReplayDrops, routeOf } from "./model.js";
-export { type RetryNotice, type RetryOptions, streamWithRetry } from "./retry.js";
-export type { Script, ScriptDirectAnswer, ScriptFailure, ScriptStep, ScriptToolCall } from "./script.js";
-export { createScriptedModel, defaultModel, scriptedModel } from "./scripted.js";
+export { createScriptedModel, defaultModel, scriptedModel } from "./scripted/scripted.js";

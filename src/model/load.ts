@@ -1,10 +1,9 @@
 import type { Clock } from "../async/index.js";
 import { messageOf, TroupeError } from "../kernel/index.js";
 import { importDefault } from "../wire/index.js";
-import { type AiSdkModelOptions, createAiSdkModel, isAiSdkLanguageModel } from "./ai-sdk.js";
-import type { Model, ModelSource } from "./model.js";
-import type { Script } from "./script.js";
-import { createScriptedModel, defaultModel } from "./scripted.js";
+import { type AiSdkModelOptions, createAiSdkModel, isAiSdkLanguageModel } from "./ai-sdk/index.js";
+import type { Model, ModelSource, Script } from "./boundary/index.js";
+import { createScriptedModel, defaultModel } from "./scripted/index.js";
 
 const WHAT_TO_EXPORT =
   "Export an AI SDK language model, { model, stream: false } to ask one for whole answers, an object with id and stream(), the result of scriptedModel(), or a function that returns one of these";
@@ -17,7 +16,7 @@ type ModelWithOptions = { readonly model: unknown } & Required<AiSdkModelOptions
  * Throws `model_module_not_found`, `model_module_invalid` or `invalid_script`.
  *
  * @example
- * const model = await loadModel({ kind: "module", url: new URL("./model.js", import.meta.url).href }, clock);
+ * const model = await loadModel({ kind: "module", url: new URL("./boundary/model.js", import.meta.url).href }, clock);
  */
 export async function loadModel(source: ModelSource = defaultModel, clock: Clock): Promise<Model> {
   switch (source.kind) {

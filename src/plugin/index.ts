@@ -51,8 +51,10 @@ export {
   duplicateOperation,
   duplicateSingleton,
   pluginInvalid,
-} from "./contributions.js";
-export { definePlugin, type Plugin, type PluginDefinition } from "./define.js";
+} from "./definition/contributions.js";
+export { definePlugin, type Plugin, type PluginDefinition } from "./definition/define.js";
+export { type LoadedPlugin, loadPlugin, type PluginManifest, parseAny } from "./definition/load.js";
+export * from "./definition/registrar.js";
 export {
   abortTurn,
   createSession,
@@ -62,25 +64,23 @@ export {
   enqueueMessages,
   replaceToolArgs,
   shortCircuitTool,
-} from "./directives.js";
-export * from "./extensions.js";
-export * from "./hooks.js";
-export * from "./host.js";
-export { compileSchema, schemaIssues, validateArgs } from "./json-schema.js";
-export { type LoadedPlugin, loadPlugin, type PluginManifest, parseAny } from "./load.js";
-export * from "./operations.js";
-export { PluginOptions } from "./plugin-options.js";
-export type { PluginTool } from "./plugin-tool.js";
-export * from "./protocol.js";
-export * from "./registrar.js";
-export * from "./schema.js";
+} from "./host/directives.js";
+export * from "./host/extensions.js";
+export * from "./host/host.js";
 export {
   type PluginRevision,
   type SnapshotEntries,
   sameMajor,
   snapshotFingerprint,
   snapshotIsCurrent,
-} from "./snapshot.js";
-export * from "./specs.js";
-export * from "./tool.js";
-export * from "./tool-answer.js";
+} from "./host/snapshot.js";
+export * from "./kinds/hooks.js";
+export * from "./kinds/operations.js";
+export * from "./kinds/protocol.js";
+export * from "./kinds/specs.js";
+export { compileSchema, schemaIssues, validateArgs } from "./schema/json-schema.js";
+export { PluginOptions } from "./schema/plugin-options.js";
+export * from "./schema/schema.js";
+export type { PluginTool } from "./tool/plugin-tool.js";
+export * from "./tool/tool.js";
+export * from "./tool/tool-answer.js";

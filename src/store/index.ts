@@ -1,6 +1,11 @@
-export { StoreClient, type StoreClientOptions } from "./client.js";
-export type { StoreBackend, StoreOptions, StoreReader, WriteCounts } from "./contract.js";
-export { sealEnvelope } from "./envelope.js";
+export { acquireStoreLock, type StoreLock } from "./folder/lock.js";
+export { type LmdbReader, openLmdb, openLmdbReader } from "./lmdb/backend.js";
+export { type RepairedSession, type RepairReport, repairStore } from "./lmdb/rescue/repair.js";
+export { type Finding, type SessionReport, type VerifyReport, verifyStore } from "./lmdb/rescue/verify.js";
+export { openMemory } from "./memory/memory-store.js";
+export type { StoreBackend, StoreOptions, StoreReader, WriteCounts } from "./records/contract.js";
+export { sealEnvelope } from "./records/envelope.js";
+export { storeLost } from "./records/errors.js";
 export {
   type HistoryTail,
   isOnPath,
@@ -10,15 +15,17 @@ export {
   readTail,
   readTailInSlices,
   readTree,
-} from "./history.js";
-export type { ListRequest, SessionPage, StoredSession } from "./listing.js";
-export { type LmdbReader, openLmdb, openLmdbReader } from "./lmdb/backend.js";
-export { type RepairedSession, type RepairReport, repairStore } from "./lmdb/repair.js";
-export { type Finding, type SessionReport, type VerifyReport, verifyStore } from "./lmdb/verify.js";
-export { acquireStoreLock, type StoreLock } from "./lock.js";
-export { storeLost } from "./lost.js";
-export type { ExportRequest, ImportedSession, ImportRequest } from "./maintenance.js";
-export { openMemory } from "./memory.js";
+} from "./records/history.js";
+export type { ListRequest, SessionPage, StoredSession } from "./records/listing.js";
+export { StoreClient, type StoreClientOptions } from "./thread/client.js";
+export { StoreServer } from "./thread/serve.js";
+export { openBackend, storeService } from "./thread/service.js";
+export type { DeleteRequest, StoreCalls, StoreService, StoreStats } from "./thread/store-calls.js";
+export { sessionFile } from "./transfer/export-file.js";
+export { sessionJson } from "./transfer/export-json.js";
+export type { ExportedSession } from "./transfer/exported.js";
+export { importWrites, readExport } from "./transfer/import.js";
+export { readWhole } from "./transfer/whole-files.js";
 export {
   type ExportOptions,
   exportSession,
@@ -27,14 +34,7 @@ export {
   listSessions,
   type PruneOptions,
   pruneStore,
-} from "./offline.js";
-export type { DeleteRequest, StoreCalls, StoreService, StoreStats } from "./protocol.js";
-export { type PrunePolicy, type PruneReport, Pruning, type SweepCount } from "./prune.js";
-export { StoreServer } from "./serve.js";
-export { openBackend, storeService } from "./service.js";
-export { sessionFile } from "./transfer/export-file.js";
-export { sessionJson } from "./transfer/export-json.js";
-export type { ExportedSession } from "./transfer/exported.js";
-export { importWrites, readExport } from "./transfer/import.js";
-export { readWhole } from "./transfer/whole-files.js";
-export type { StoreProgress, Watched, WorkOptions } from "./work.js";
+} from "./upkeep/closed-store.js";
+export type { ExportRequest, ImportedSession, ImportRequest } from "./upkeep/maintenance.js";
+export type { StoreProgress, Watched, WorkOptions } from "./upkeep/progress.js";
+export { type PrunePolicy, type PruneReport, Pruning, type SweepCount } from "./upkeep/prune.js";

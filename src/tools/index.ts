@@ -1,4 +1,6 @@
-export { describeTool, type ToolDescription } from "./describe.js";
+export { SessionTools, type SessionToolsOptions, type ToolRebinding } from "./catalog/session-tools.js";
+export type { ToolOverlay } from "./catalog/tool-overlay.js";
+export type { ToolCatalogRecord } from "./catalog/tool-view.js";
 export {
   executeTool,
   type HomeContext,
@@ -8,9 +10,8 @@ export {
   type ToolHomes,
   type ToolLookup,
   type ToolRequest,
-} from "./dispatch.js";
-export { failureOf } from "./failure.js";
-export { ToolPool, type ToolPoolOptions, type ToolPoolStats } from "./pool.js";
+} from "./dispatch/dispatch.js";
+export { failureOf } from "./dispatch/failure.js";
 export {
   DEFAULT_CANCEL_GRACE_MS,
   DEFAULT_TOOL_TIMEOUT_MS,
@@ -18,10 +19,9 @@ export {
   registerTool,
   type ToolHomeRef,
   ToolRegistry,
-} from "./registry.js";
-export { plainResult } from "./result.js";
-export { runHere } from "./run-here.js";
-export { SessionTools, type SessionToolsOptions, type ToolRebinding } from "./session-tools.js";
-export { ToolLimits } from "./tool-limits.js";
-export type { ToolOverlay } from "./tool-overlay.js";
-export type { ToolCatalogRecord } from "./tool-view.js";
+} from "./dispatch/registry.js";
+export { ToolLimits } from "./dispatch/tool-limits.js";
+export { ToolPool, type ToolPoolOptions, type ToolPoolStats } from "./pool/pool.js";
+export { describeTool, type ToolDescription } from "./tool-code/describe.js";
+export { plainResult } from "./tool-code/result.js";
+export { runHere } from "./tool-code/run-here.js";

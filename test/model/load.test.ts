@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../src/async/index.js";
 import { loadModel, type ModelSource } from "../../src/model/index.js";
-import { calm, collect, requestOf, textIn } from "./requests.js";
+import { calm, collect, requestOf, textIn } from "./ai-sdk/requests.js";
 
 const fixture = (path: string): ModelSource => ({ kind: "module", url: new URL(path, import.meta.url).href });
 

@@ -1,13 +1,13 @@
 import { systemClock } from "../../src/async/index.js";
 import { loadPlugin } from "../../src/plugin/index.js";
-import { SessionCatalog } from "../../src/session/catalog.js";
-import { pluginComponent } from "../../src/session/components.js";
-import { SessionHooks } from "../../src/session/hooks.js";
-import { InlineLink } from "../../src/session/inline-link.js";
-import { PluginSlot } from "../../src/session/plugin-link.js";
-import { SessionProtocol } from "../../src/session/session-protocol.js";
-import { standardProtocol } from "../../src/session/standard-protocol.js";
-import { Surfaces } from "../../src/session/surface.js";
+import { InlineLink } from "../../src/session/plugins/inline-link.js";
+import { PluginSlot } from "../../src/session/plugins/plugin-link.js";
+import { SessionHooks } from "../../src/session/plugins/session-hooks.js";
+import { Surfaces } from "../../src/session/plugins/surface.js";
+import { SessionCatalog } from "../../src/session/protocol/catalog.js";
+import { SessionProtocol } from "../../src/session/protocol/session-protocol.js";
+import { standardProtocol } from "../../src/session/protocol/standard-protocol.js";
+import { pluginComponent } from "../../src/session/stored/components.js";
 import { type RegisteredTool, SessionTools } from "../../src/tools/index.js";
 import { PhaseProbe } from "../../src/trace/index.js";
 

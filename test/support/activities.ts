@@ -1,6 +1,6 @@
 import type { Activity } from "troupe";
 import { expect } from "vitest";
-import { SHAPES } from "../kernel/activity-shapes.js";
+import { SHAPES } from "../kernel/turn/activity-shapes.js";
 
 const keysOf = (activity: object) => Object.keys(activity);
 

@@ -12,8 +12,9 @@ import {
   TroupeError,
   type WriteResult,
 } from "../../kernel/index.js";
-import type { KeyTable, StoreBackend, StoreReader, TableName } from "../contract.js";
+import type { KeyTable, StoreBackend, StoreReader, TableName } from "../records/index.js";
 import {
+  countRecords,
   journalKey,
   openComponent,
   seal,
@@ -23,10 +24,10 @@ import {
   sealTombstone,
   type Tombstone,
   unseal,
-} from "../records.js";
-import { countRecords, writeFailed } from "../writes.js";
+  writeFailed,
+} from "../records/index.js";
 import { LmdbFacts } from "./facts.js";
-import { checkDatabaseFile } from "./file.js";
+import { checkDatabaseFile } from "./file/file.js";
 import {
   bringUpToDate,
   LAYOUT_VERSION,
@@ -37,7 +38,7 @@ import {
   TABLE,
   type Table,
   type Tables,
-} from "./layout.js";
+} from "./file/layout.js";
 import { countOf, journalSessions, keysAfter, readHead, readJournal, readSegment } from "./reads.js";
 
 export interface LmdbOptions {

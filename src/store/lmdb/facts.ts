@@ -1,7 +1,6 @@
 import type { Change, JournalMark, JournalRow, SegmentOutline, StoredHead, WriteFacts } from "../../kernel/index.js";
-import { segmentOutline } from "../outline.js";
-import { journalKey, openHead, openJournalRow, sealOf } from "../records.js";
-import { readBytes, type Tables } from "./layout.js";
+import { journalKey, openHead, openJournalRow, sealOf, segmentOutline } from "../records/index.js";
+import { readBytes, type Tables } from "./file/layout.js";
 import { readJournal, readSegment } from "./reads.js";
 
 const MAX_REMEMBERED_JOURNALS = 10_000;

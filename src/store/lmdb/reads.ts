@@ -1,7 +1,6 @@
 import type { JournalRow, StoredHead } from "../../kernel/index.js";
-import { journalRange, openHead, openJournalRow, sessionOfJournalKey, unseal } from "../records.js";
-import { inOrder } from "../writes.js";
-import { readBytes, type Table, type Tables } from "./layout.js";
+import { inOrder, journalRange, openHead, openJournalRow, sessionOfJournalKey, unseal } from "../records/index.js";
+import { readBytes, type Table, type Tables } from "./file/layout.js";
 
 export function readHead(tables: Tables, sessionId: string): StoredHead | undefined {
   const bytes = readBytes(tables.heads, sessionId);

@@ -1,6 +1,6 @@
 import type { Head, Message, Segment } from "../../kernel/index.js";
 import { decode } from "../../wire/index.js";
-import type { StoreReader } from "../contract.js";
+import type { StoreReader } from "../records/index.js";
 import {
   checkFormat,
   EXPORT_FORMAT,

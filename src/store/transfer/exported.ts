@@ -1,8 +1,7 @@
 import { type Head, messageOf, pathTo, type Segment, TroupeError } from "../../kernel/index.js";
 import { contentHash } from "../../wire/index.js";
-import type { StoreReader } from "../contract.js";
-import { outlinesOf } from "../history.js";
-import { decodeSegment } from "../outline.js";
+import type { StoreReader } from "../records/index.js";
+import { decodeSegment, outlinesOf } from "../records/index.js";
 import { hashesIn } from "./hashes.js";
 
 /** A session on its own: its head, all its history (the frames it left too), its components and attachments. */

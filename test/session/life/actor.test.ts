@@ -2,8 +2,8 @@ import { describe, expect, test } from "vitest";
 import { deferred } from "../../../src/async/index.js";
 import { TroupeError } from "../../../src/kernel/index.js";
 import { definePlugin } from "../../../src/plugin/index.js";
-import { openSession } from "../../../src/session/open-session.js";
-import { viewOf } from "../../../src/session/session-view.js";
+import { openSession } from "../../../src/session/life/open-session.js";
+import { viewOf } from "../../../src/session/state/session-view.js";
 import { openActor, servicesOf, unheard } from "./memory-actor.js";
 
 /** A plugin whose turns wait at their beginning until they are let through. */

@@ -1,6 +1,6 @@
-import { SessionActor, type SessionActorOptions } from "../../../src/session/actor.js";
-import { openSession } from "../../../src/session/open-session.js";
-import type { SessionServices } from "../../../src/session/session-parts.js";
+import { openSession } from "../../../src/session/life/open-session.js";
+import { SessionActor, type SessionActorOptions } from "../../../src/session/life/session-actor.js";
+import type { SessionServices } from "../../../src/session/state/session-parts.js";
 import { diskFull, MemoryStore } from "../../support/memory-store.js";
 import { type MemorySessionOptions, memoryServices } from "../turn/memory-session.js";
 

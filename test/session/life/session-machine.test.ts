@@ -1,8 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { initialTransition, type SnapshotFrom, transition } from "xstate";
 import { TroupeError } from "../../../src/kernel/index.js";
-import { type Asked, type ChartEvent, sessionLogic, sessionMachine } from "../../../src/session/session-machine.js";
-import type { UnfinishedTurn } from "../../../src/session/unfinished-turn.js";
+import type { UnfinishedTurn } from "../../../src/session/journal/unfinished-turn.js";
+import {
+  type Asked,
+  type ChartEvent,
+  sessionLogic,
+  sessionMachine,
+} from "../../../src/session/life/session-machine.js";
 
 type Snapshot = SnapshotFrom<typeof sessionMachine>;
 

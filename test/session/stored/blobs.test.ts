@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { attachedTo, Blobs, storedParts } from "../../../src/session/blobs.js";
+import { attachedTo, Blobs, storedParts } from "../../../src/session/stored/blobs.js";
 import { contentHash } from "../../../src/wire/index.js";
 
 const PICTURE = new Uint8Array([1, 2, 3]);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { AppendRequest } from "../../../src/kernel/index.js";
-import { ComponentReader } from "../../../src/session/components.js";
-import { Receipts } from "../../../src/session/receipts.js";
+import { ComponentReader } from "../../../src/session/stored/components.js";
+import { Receipts } from "../../../src/session/stored/receipts.js";
 import { decode } from "../../../src/wire/index.js";
 import { diskFull } from "../../support/memory-store.js";
 

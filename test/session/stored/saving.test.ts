@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
 import { definePlugin } from "../../../src/plugin/index.js";
-import { Blobs } from "../../../src/session/blobs.js";
-import { Component } from "../../../src/session/components.js";
-import { IDLE, type Life } from "../../../src/session/session-life.js";
-import { isUnsaved, saveSession, settleSession } from "../../../src/session/session-saving.js";
-import { StoredSession } from "../../../src/session/stored-session.js";
-import { ToolsComponent } from "../../../src/session/tools-component.js";
+import { ToolsComponent } from "../../../src/session/protocol/tools-component.js";
+import { IDLE, type Life } from "../../../src/session/state/session-life.js";
+import { isUnsaved, saveSession, settleSession } from "../../../src/session/state/session-saving.js";
+import { Blobs } from "../../../src/session/stored/blobs.js";
+import { Component } from "../../../src/session/stored/components.js";
+import { StoredSession } from "../../../src/session/stored/stored-session.js";
 import { MemoryStore } from "../../support/memory-store.js";
 import { inlineSession } from "../inline-session.js";
 

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
 import { type Head, type LedgerEntry, type Message, NO_USAGE } from "../../../src/kernel/index.js";
-import { Blobs } from "../../../src/session/blobs.js";
-import { Component } from "../../../src/session/components.js";
-import { StoredSession } from "../../../src/session/stored-session.js";
+import { Blobs } from "../../../src/session/stored/blobs.js";
+import { Component } from "../../../src/session/stored/components.js";
+import { StoredSession } from "../../../src/session/stored/stored-session.js";
 import { contentHash, encode } from "../../../src/wire/index.js";
 import { diskFull, MemoryStore } from "../../support/memory-store.js";
 

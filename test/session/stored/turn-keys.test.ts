@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { NO_USAGE, type TurnResult } from "../../../src/kernel/index.js";
-import { type Component, ComponentReader } from "../../../src/session/components.js";
-import { MAX_TURN_KEYS, TurnKeys, turnKeyOf } from "../../../src/session/turn-keys.js";
+import { type Component, ComponentReader } from "../../../src/session/stored/components.js";
+import { MAX_TURN_KEYS, TurnKeys, turnKeyOf } from "../../../src/session/stored/turn-keys.js";
 import { contentHash } from "../../../src/wire/index.js";
 
 /** A head's components and their bytes, as a write leaves them. */

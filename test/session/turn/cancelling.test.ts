@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import type { Activity } from "../../../src/kernel/index.js";
 import { definePlugin } from "../../../src/plugin/index.js";
-import { NO_EXTRAS } from "../../../src/session/admission.js";
-import { suspension } from "../../../src/session/suspension.js";
+import { suspension } from "../../../src/session/journal/suspension.js";
+import { NO_EXTRAS } from "../../../src/session/work/admission.js";
 import { memorySession } from "./memory-session.js";
 
 /** One model call with a tool, then an answer; every step can be where the turn is cancelled. */

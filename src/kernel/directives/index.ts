@@ -1,0 +1,2 @@
+/** What plugins ask for, and how it is folded. */
+export * from "./directives.js";

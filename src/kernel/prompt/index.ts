@@ -1,0 +1,2 @@
+/** The system prompt, and which messages a model is given. */
+export * from "./prompt.js";

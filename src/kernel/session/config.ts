@@ -1,0 +1,78 @@
+import { TroupeError } from "../errors.js";
+import { type Json, type JsonObject, sameJson } from "../json.js";
+import { checkPromptLayer, type PromptLayer } from "../prompt/index.js";
+
+/** What a host (and the plugins that watch over it) can set for one session. */
+export interface SessionConfig {
+  /** The first part of the system prompt. */
+  readonly instructions: string;
+  /** Its share of the system prompt, over the host's; null for none. */
+  readonly prompt: PromptLayer | null;
+  /** Which of the host's models answers; null for the one it gave as `model`. */
+  readonly model: string | null;
+  /** Model calls one turn may make; null for as many as it takes. */
+  readonly maxSteps: number | null;
+  /** Steps in a row in which nothing worked before a turn is stopped; null for as many as it takes. */
+  readonly noProgressLimit: number | null;
+  /** How much the model can read; null when nobody said. Told to context transforms, not enforced. */
+  readonly maxContextTokens: number | null;
+  /** The host's own: kept with the session, shown to plugins. */
+  readonly metadata: JsonObject;
+}
+
+/** What a session is configured with when nobody says anything. */
+export const DEFAULT_CONFIG: SessionConfig = Object.freeze({
+  instructions: "",
+  prompt: null,
+  model: null,
+  maxSteps: 32,
+  noProgressLimit: 12,
+  maxContextTokens: null,
+  metadata: {},
+});
+
+/** A config with some fields set anew; the same object when nothing changes by it. */
+export function changeConfig(current: SessionConfig, change: Partial<SessionConfig>): SessionConfig {
+  const next = checkConfig({ ...current, ...definedOnly(change) });
+  return sameConfig(current, next) ? current : next;
+}
+
+export function sameConfig(a: SessionConfig, b: SessionConfig): boolean {
+  return (
+    a.instructions === b.instructions &&
+    sameJson(a.prompt as Json, b.prompt as Json) &&
+    a.model === b.model &&
+    a.maxSteps === b.maxSteps &&
+    a.noProgressLimit === b.noProgressLimit &&
+    a.maxContextTokens === b.maxContextTokens &&
+    sameJson(a.metadata, b.metadata)
+  );
+}
+
+/** Throws `invalid_config` with what is wrong; unknown fields are wrong too, they are mostly spelling mistakes. */
+export function checkConfig(config: SessionConfig): SessionConfig {
+  const { instructions, prompt, model, maxSteps, noProgressLimit, maxContextTokens, metadata, ...unknown } = config;
+  const [stranger] = Object.keys(unknown);
+  if (stranger !== undefined) throw invalid(`there is no setting ${stranger}`);
+  if (typeof instructions !== "string") throw invalid("instructions must be a string");
+  if (prompt !== null) checkPromptLayer(prompt);
+  if (model !== null && typeof model !== "string")
+    throw invalid("model must be the name of one of the models, or null");
+  for (const [name, value] of Object.entries({ maxSteps, noProgressLimit, maxContextTokens }))
+    if (value !== null && !isCount(value)) throw invalid(`${name} must be a whole number from 1, or null`);
+  if (typeof metadata !== "object" || metadata === null || Array.isArray(metadata))
+    throw invalid("metadata must be an object");
+  return { instructions, prompt, model, maxSteps, noProgressLimit, maxContextTokens, metadata };
+}
+
+function definedOnly<T extends object>(change: T): Partial<T> {
+  return Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined)) as Partial<T>;
+}
+
+function isCount(value: unknown): boolean {
+  return Number.isSafeInteger(value) && (value as number) >= 1;
+}
+
+function invalid(why: string): TroupeError {
+  return new TroupeError("invalid_config", `The session's configuration cannot be changed: ${why}.`);
+}

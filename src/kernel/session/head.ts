@@ -1,0 +1,33 @@
+import type { FrameRecord } from "../history/index.js";
+import type { Ledger, Usage } from "../usage/index.js";
+
+/** The mutable part of a session: one small record, replaced by every commit. */
+export interface Head {
+  readonly sessionId: string;
+  /** Grows by one with every commit; the compare-and-set guard. */
+  readonly revision: number;
+  /** The last node of the active path, or null while the history is empty. */
+  readonly leaf: string | null;
+  readonly turnIndex: number;
+  /** Messages of the conversation up to the leaf, records not counted. Left out where nobody has counted them. */
+  readonly messageCount?: number;
+  /** Of the session's own model calls. */
+  readonly usage: Usage;
+  /** Component name (`plugin:<id>`, `tools`) → content hash. */
+  readonly components: Readonly<Record<string, string>>;
+  /** The operation that wrote this head: repeating it is answered, not repeated. */
+  readonly operation: string;
+  /** Whose call the last stored turn was: asked for again after a crash, it is not run again. */
+  readonly lastCall?: string;
+  readonly parent?: { readonly sessionId: string; readonly leaf: string | null };
+  /** The frame the session is in, when it has left its first one, and those it left. */
+  readonly frameId?: string;
+  readonly frames?: readonly FrameRecord[];
+  /** Everything spent, by source and model: own calls, direct completions, child sessions. Read it with `ledgerOf`. */
+  readonly ledger?: Ledger;
+}
+
+/** For a head that is put over another history: whoever reads all of it counts it anew. */
+export function uncounted({ messageCount: _, ...head }: Head): Head {
+  return head;
+}

@@ -1,0 +1,3 @@
+/** A session as data: its head, configuration, authority, and how one is asked for. */
+export * from "./create-session.js";
+export * from "./head.js";

@@ -1,0 +1,2 @@
+/** Tools as the model and the turn see them: specs, calls, outcomes, a session's edits. */
+export * from "./tools.js";

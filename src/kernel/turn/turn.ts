@@ -1,0 +1,241 @@
+import { asTroupeError } from "../errors.js";
+import {
+  type ModelCallRecord,
+  type ModelResponse,
+  modelCallIdOf,
+  nativeToolStep,
+  type ProtocolStep,
+  partsWithCalls,
+} from "../model/index.js";
+import { addEntry, addUsage, NO_USAGE, OWN_SOURCE, UNKNOWN_MODEL, type Usage } from "../usage/index.js";
+import { ACTIVITY_VERSION } from "./activity.js";
+import { endOf, modelIssue } from "./finish-reason.js";
+import type { StopReason, TurnIssue, TurnOutcome } from "./outcome.js";
+import { ask, change, resultOf, tell } from "./turn-effects.js";
+import {
+  finish,
+  interrupted,
+  isAtLimit,
+  leaveFrame,
+  MAX_REOPENED,
+  neverContent,
+  stop,
+  stopWith,
+  turnLimit,
+} from "./turn-endings.js";
+import { acceptInputs, append, applyDirectives } from "./turn-messages.js";
+import type { TurnConfig, TurnEvent, TurnPhase, TurnState, TurnStep } from "./turn-state.js";
+import { complete, onCode, onTools, startWork } from "./turn-work.js";
+
+export function startTurn(config: TurnConfig): TurnStep {
+  const state: TurnState = {
+    phase: "before_turn",
+    config,
+    step: 0,
+    messages: [],
+    usage: NO_USAGE,
+    spent: [],
+    modelCallRecords: [],
+    toolCalls: [],
+    issues: [],
+    outcome: undefined,
+    initialNodes: [],
+    revision: 0,
+    checkpoint: undefined,
+    fruitless: 0,
+    reopened: 0,
+    work: undefined,
+    syncsPrompt: false,
+    cancel: undefined,
+    deferred: [],
+  };
+  const { turnId, turnIndex, input, stopped } = config;
+  const version = ACTIVITY_VERSION;
+  const begun = tell({ state, effects: [] }, { type: "turn_started", version, turnId, turnIndex });
+  if (stopped !== undefined) return stop(begun, stopped.reason, stopped.issue);
+  return ask(append(begun, "user", input, { origin: { kind: "turn_input", turnId } }), { phase: "before_turn" });
+}
+
+/** What answers the effect each phase waits for. A cancellation is no answer: one may come at any time. */
+const ANSWERS: Readonly<Record<TurnPhase, readonly TurnEvent["type"][]>> = {
+  before_turn: ["before_turn_done", "refused"],
+  prompt: ["prompt_done", "prompt_failed"],
+  before_model: ["before_model_done", "before_model_failed", "frame_switch"],
+  // Before every call the tools are looked at once more.
+  model: ["model_done", "model_failed", "budget_spent", "prompt_failed"],
+  tools: ["tools_done"],
+  code: ["code_done"],
+  checkpoint: ["checkpoint_done", "checkpoint_failed"],
+  after_turn: ["after_turn_done", "refused"],
+  capture: ["captured", "refused"],
+  commit: ["committed", "refused"],
+  deliver: ["delivered"],
+  done: [],
+  failed: [],
+};
+
+/** An event that does not answer the outstanding effect changes nothing: late and repeated answers are harmless. */
+export function stepTurn(state: TurnState, event: TurnEvent): TurnStep {
+  const unchanged: TurnStep = { state, effects: [] };
+  if (event.type === "cancel") return onCancel(unchanged, event.reason);
+  if (!ANSWERS[state.phase].includes(event.type)) return unchanged;
+  const { issues = [] } = event;
+  const step = issues.length === 0 ? unchanged : change(unchanged, { issues: [...state.issues, ...issues] });
+  switch (event.type) {
+    case "before_turn_done": {
+      const begun = applyDirectives(step, event.directives);
+      return interrupted(begun, event.directives) ?? ask(begun, { phase: "prompt" });
+    }
+    case "prompt_done":
+      return nextModelCall(change(step, { syncsPrompt: event.syncs ?? false }));
+    case "before_model_done":
+      return callModel(step);
+    case "frame_switch":
+      return interrupted(step) ?? leaveFrame(step, event);
+    case "prompt_failed":
+      if (state.phase === "model") return onModelFailed(step, event, "runtime_error");
+      return stopWith(step, "runtime_error", event.issue);
+    case "before_model_failed":
+    case "checkpoint_failed":
+      return stopWith(step, "runtime_error", event.issue);
+    case "model_done":
+      return onResponse(step, event);
+    case "model_failed":
+      return onModelFailed(step, event, "provider_error");
+    case "budget_spent":
+      return onModelFailed(step, event, "budget");
+    case "tools_done":
+      return onTools(step, event);
+    case "code_done":
+      return onCode(step, event);
+    case "checkpoint_done":
+      return onCheckpoint(step, event);
+    case "after_turn_done": {
+      // What the last hooks said is told once the turn is stored.
+      const { state: decided, effects: deferred } = applyDirectives(step, event.directives);
+      return ask({ state: decided, effects: [] }, { phase: "capture", deferred });
+    }
+    case "captured":
+      return ask(step, { phase: "commit" });
+    case "committed":
+      return ask({ ...step, effects: state.deferred }, { phase: "deliver", revision: event.revision });
+    case "delivered": {
+      const done = change(step, { phase: "done" });
+      return tell(done, { type: "turn_finished", result: resultOf(done.state) });
+    }
+    case "refused":
+      return change(step, { phase: "failed" });
+  }
+}
+
+function nextModelCall(step: TurnStep): TurnStep {
+  if (step.state.config.asksBeforeModel !== true) return callModel(step);
+  return interrupted(step) ?? ask(step, { phase: "before_model" });
+}
+
+function callModel(step: TurnStep): TurnStep {
+  const started = { type: "model_call_started", ...callOf(step) } as const;
+  return interrupted(step) ?? ask(tell(step, started), { phase: "model" });
+}
+
+function onResponse(before: TurnStep, event: Extract<TurnEvent, { type: "model_done" }>): TurnStep {
+  const { response, next = nativeToolStep(response), issue, record } = event;
+  const { reason, usage } = response;
+  const { counted, uncounted } = answered(before, usage, record);
+  const told = { type: "model_call_finished", ...callOf(before), reason, usage, ...(record && { record }) } as const;
+  const step = tell(counted, told);
+  const ended = interrupted(step);
+  if (ended !== undefined) return ended;
+  if (uncounted !== undefined) return stop(step, "runtime_error", uncounted);
+  const end = endOf(response, step.state.config.maxContextTokens);
+  if (end !== undefined) return stop(step, end.reason, end.issue);
+  // The answer was paid for and is counted; without a reading of it there is nothing to keep.
+  if (issue !== undefined) return stop(step, "runtime_error", issue);
+  if (isEmpty(response, next) && !hasWorked(step.state))
+    return stop(step, "provider_error", modelIssue("empty_response", "The model answered with nothing."));
+  const parts = partsWithCalls(response, next);
+  const said = parts.length === 0 ? step : append(step, "assistant", parts, record && { route: record.route });
+  switch (next.kind) {
+    case "tools":
+      return startWork(said, { type: "tools", calls: next.calls, brokenArgs: next.brokenArgs });
+    case "code":
+      return startWork(said, { type: "code", language: next.language, code: next.code });
+    case "finish":
+      return complete(said, next);
+  }
+}
+
+/** A call that was answered is counted, whatever becomes of the answer; `uncounted` says why its usage could not be. */
+function answered(
+  before: TurnStep,
+  usage: Usage,
+  record: ModelCallRecord | undefined,
+): { readonly counted: TurnStep; readonly uncounted?: TurnIssue } {
+  const counted = change(withRecord(before, record), { step: before.state.step + 1 });
+  try {
+    const model = record?.model ?? UNKNOWN_MODEL;
+    const spent = addEntry(before.state.spent, { source: OWN_SOURCE, model, usage });
+    return { counted: change(counted, { usage: addUsage(before.state.usage, usage), spent }) };
+  } catch (error) {
+    const { code, message } = asTroupeError(error, "token_usage_overflow");
+    return { counted, uncounted: modelIssue(code, message) };
+  }
+}
+
+function withRecord(step: TurnStep, record: ModelCallRecord | undefined): TurnStep {
+  return record ? change(step, { modelCallRecords: [...step.state.modelCallRecords, record] }) : step;
+}
+
+/** An answer that nobody can use any more was still given, and is paid for. */
+function onModelFailed(
+  before: TurnStep,
+  { issue, usage, record }: Omit<Extract<TurnEvent, { type: "model_failed" }>, "type">,
+  reason: StopReason,
+): TurnStep {
+  const step = usage === undefined ? withRecord(before, record) : answered(before, usage, record).counted;
+  const more = { ...(usage && { usage }), ...(record && { record }) };
+  return stopWith(
+    tell(step, { type: "model_call_failed", ...callOf(before), code: issue.code, ...more }),
+    reason,
+    issue,
+  );
+}
+
+function callOf({ state: { config, step } }: TurnStep): { readonly modelCallId: string; readonly step: number } {
+  return { modelCallId: modelCallIdOf(config.turnId, step), step };
+}
+
+function isEmpty(response: ModelResponse, next: ProtocolStep): boolean {
+  if (next.kind !== "finish" || next.text !== "" || next.value !== undefined) return false;
+  return !response.parts.some((part) => part.type === "reasoning");
+}
+
+/** The last thing that happened was work the model asked for: an answer with nothing in it is then an end. */
+function hasWorked({ messages }: TurnState): boolean {
+  const last = messages[messages.length - 1];
+  return last?.role === "tool" || last?.origin?.kind === "protocol";
+}
+
+function onCheckpoint(before: TurnStep, event: Extract<TurnEvent, { type: "checkpoint_done" }>): TurnStep {
+  const { directives, inputs = [] } = event;
+  const step = change(applyDirectives(acceptInputs(before, inputs), directives), { checkpoint: undefined });
+  const ended = interrupted(step, directives);
+  if (ended !== undefined) return ended;
+  const { checkpoint, outcome, reopened, syncsPrompt } = before.state;
+  const completes = checkpoint === "before_completion";
+  const goesOn = directives.messages.length > 0 || inputs.length > 0;
+  if (completes && !goesOn) return finish(step, outcome as TurnOutcome);
+  if (isAtLimit(step.state)) return turnLimit(step);
+  // The host's inputs are finitely many; a plugin that is never content would go on for ever.
+  const byPlugin = completes && inputs.length === 0;
+  if (byPlugin && reopened >= MAX_REOPENED) return neverContent(step);
+  const open = change(step, { outcome: undefined, reopened: reopened + (byPlugin ? 1 : 0) });
+  return syncsPrompt ? ask(open, { phase: "prompt" }) : nextModelCall(open);
+}
+
+const DECIDED: readonly TurnPhase[] = ["after_turn", "capture", "commit", "deliver", "done", "failed"];
+
+function onCancel(step: TurnStep, reason: string): TurnStep {
+  const ignored = DECIDED.includes(step.state.phase) || step.state.cancel !== undefined;
+  return ignored ? step : change(step, { cancel: reason });
+}

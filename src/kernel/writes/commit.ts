@@ -1,0 +1,227 @@
+import { TroupeError } from "../errors.js";
+import { parseNodeId, type SegmentOutline, segmentId } from "../history/index.js";
+import type { Head } from "../session/index.js";
+import { fingerprint } from "./journal.js";
+
+/** One atomic write: everything a turn (or a fork) changed. */
+export interface Commit {
+  readonly head: Head;
+  /** The revision the head must have before; 0 for a session that does not exist yet. */
+  readonly expectedRevision: number;
+  /** Encoded segment, or absent when no message was added. */
+  readonly segment?: { readonly id: string; readonly bytes: Uint8Array };
+  /** Only components whose content is not stored yet. */
+  readonly components: readonly { readonly hash: string; readonly bytes: Uint8Array }[];
+  /**
+   * What the operation means, in words of its own. Repeated with another intent it is refused instead of answered.
+   * Left to the caller, because positions, clocks and captured state differ between two attempts that mean the same.
+   */
+  readonly intent?: string;
+  /** Deletes the session's journal in the same write: the turn it belongs to is stored now. */
+  readonly clearsJournal?: boolean;
+  /** Turns that were asked for wait in the session: it stays among the unfinished ones, also when its journal is cleared. */
+  readonly turnsWait?: boolean;
+}
+
+/** How large one commit may be. A breach is refused before anything is written. */
+export interface CommitBudget {
+  /** Of its segment and of the components it brings. */
+  readonly bytes: number;
+  /** Messages it adds. */
+  readonly nodes: number;
+}
+
+/** Generous: a record larger than this could not be read back anyway. */
+export const COMMIT_BUDGET: CommitBudget = Object.freeze({ bytes: 64 * 1024 * 1024, nodes: 10_000 });
+
+/** A head and the operations that led to it. */
+export interface StoredHead {
+  readonly head: Head;
+  /**
+   * Receipts of the last operations, newest first: two numbers each, the fingerprint of the operation's id and the one
+   * of its intent (0: it had none). Every revision has one operation, so the n-th receipt is of revision − n.
+   */
+  readonly receipts: readonly number[];
+}
+
+/** How many operations of a session can be repeated and are answered, not repeated. 16 bytes each in the stored head. */
+export const KEPT_RECEIPTS = 16;
+
+/** What the planner must know of a store. A backend that cannot answer at once fetches what a batch names beforehand. */
+export interface CommitFacts {
+  head(sessionId: string): StoredHead | undefined;
+  isDeleted(sessionId: string): boolean;
+  segment(id: string): SegmentOutline | undefined;
+  hasComponent(hash: string): boolean;
+  /** Reads a segment's outline from its bytes. */
+  outline(bytes: Uint8Array): SegmentOutline;
+}
+
+/** What becomes of one commit, given the head it meets. */
+export type Decision =
+  | { readonly kind: "write"; readonly stored: StoredHead }
+  | { readonly kind: "replay"; readonly revision: number }
+  | { readonly kind: "refuse"; readonly error: TroupeError };
+
+/**
+ * Decides one commit; the same for every backend. In this order: is it well formed and within the budget, was its
+ * operation done before, is the session still there, is the head the expected one, does it hang together.
+ *
+ * A receipt is looked at before the revision, so an operation whose answer was lost is answered although the session
+ * has moved on.
+ */
+export function decide(facts: CommitFacts, commit: Commit, budget: CommitBudget = COMMIT_BUDGET): Decision {
+  const outline = commit.segment === undefined ? undefined : facts.outline(commit.segment.bytes);
+  const malformed = findMalformed(commit, outline) ?? findOverspent(commit, outline, budget);
+  if (malformed !== undefined) return refuse(malformed);
+  const { head, expectedRevision } = commit;
+  const stored = facts.head(head.sessionId);
+  const receipt = receiptOf(commit);
+  const done = stored === undefined ? undefined : findReceipt(stored, commit, receipt);
+  if (done !== undefined) return done;
+  const actual = stored?.head.revision ?? 0;
+  if (stored === undefined && facts.isDeleted(head.sessionId)) return refuse(sessionDeleted(head.sessionId));
+  if (actual !== expectedRevision) {
+    return refuse(
+      expectedRevision === 0 ? sessionExists(head.sessionId) : headConflict(head.sessionId, commit, actual),
+    );
+  }
+  // What the new history continues: the segment's parent, or, when no message was added, the leaf itself.
+  const base = outline === undefined ? head.leaf : outline.parent;
+  const loose = findLooseHistory(facts, commit, stored?.head, base) ?? findLooseComponent(facts, commit, stored?.head);
+  return loose === undefined ? { kind: "write", stored: withReceipt(stored, head, receipt) } : refuse(loose);
+}
+
+function refuse(error: TroupeError): Decision {
+  return { kind: "refuse", error };
+}
+
+/** A commit that says two things at once. */
+function findMalformed(commit: Commit, outline: SegmentOutline | undefined): TroupeError | undefined {
+  const { head, expectedRevision, segment } = commit;
+  const { sessionId, revision, leaf } = head;
+  if (revision !== expectedRevision + 1) {
+    return invalid(commit, `over revision ${expectedRevision} it must carry revision ${expectedRevision + 1}`);
+  }
+  if (segment === undefined || outline === undefined) return undefined;
+  // Derived, never chosen: no two commits can write the same segment, and a repeated one writes the same names.
+  const derived = segmentId(sessionId, revision);
+  if (segment.id !== derived) return invalid(commit, `its segment must be ${derived}, not ${segment.id}`);
+  const { id, count } = outline;
+  if (id !== derived) return invalid(commit, `its segment calls itself ${id}`);
+  if (count === 0) return invalid(commit, "its segment has no messages");
+  if (leaf !== `${derived}.${count - 1}`) return invalid(commit, `its leaf must be its last message, not ${leaf}`);
+  return undefined;
+}
+
+function findOverspent(
+  { segment, components, head }: Commit,
+  outline: SegmentOutline | undefined,
+  budget: CommitBudget,
+): TroupeError | undefined {
+  let bytes = segment?.bytes.length ?? 0;
+  for (const component of components) bytes += component.bytes.length;
+  const nodes = outline?.count ?? 0;
+  if (bytes <= budget.bytes && nodes <= budget.nodes) return undefined;
+  return new TroupeError(
+    "commit_too_large",
+    `A commit of session ${head.sessionId} has ${bytes} bytes and ${nodes} messages; allowed are ${budget.bytes} and ${budget.nodes}.`,
+    { details: { sessionId: head.sessionId, bytes, nodes, budget: { ...budget } } },
+  );
+}
+
+type Receipt = readonly [operation: number, intent: number];
+
+function receiptOf({ head, intent }: Commit): Receipt {
+  return [fingerprint(head.operation), intent === undefined ? 0 : fingerprint(intent)];
+}
+
+function findReceipt({ head, receipts }: StoredHead, commit: Commit, receipt: Receipt): Decision | undefined {
+  const [operation, intent] = receipt;
+  for (let i = 0; i < receipts.length; i += 2) {
+    if (receipts[i] !== operation) continue;
+    // Without a word on what it meant, the same operation means the same.
+    if (intent !== 0 && receipts[i + 1] !== 0 && receipts[i + 1] !== intent) return refuse(operationConflict(commit));
+    return { kind: "replay", revision: head.revision - i / 2 };
+  }
+  return undefined;
+}
+
+function withReceipt(stored: StoredHead | undefined, head: Head, receipt: Receipt): StoredHead {
+  const earlier = stored?.receipts.slice(0, 2 * (KEPT_RECEIPTS - 1)) ?? [];
+  return { head, receipts: [...receipt, ...earlier] };
+}
+
+/** A commit that would leave a head over a history that is not there. `base`: what it continues. */
+function findLooseHistory(
+  facts: CommitFacts,
+  commit: Commit,
+  previous: Head | undefined,
+  base: string | null,
+): TroupeError | undefined {
+  const { head } = commit;
+  if (base === (previous?.leaf ?? null)) return undefined;
+  // A new session may begin anywhere, and so may a frame; but not nowhere.
+  const entersFrame = previous === undefined || head.frameId !== previous.frameId;
+  if (!entersFrame) return invalid(commit, `it must continue the stored leaf ${previous.leaf}, not ${base}`);
+  if (base === null) return undefined;
+  const { segment, index } = parseNodeId(base);
+  if (index < (facts.segment(segment)?.count ?? 0)) return undefined;
+  return new TroupeError("history_missing", `Session ${head.sessionId} cannot continue ${base}: it is not stored.`, {
+    retryable: true,
+    details: { sessionId: head.sessionId, node: base },
+  });
+}
+
+/** Components are named by their content, so one that is neither brought nor stored can only have been pruned meanwhile. */
+function findLooseComponent(facts: CommitFacts, commit: Commit, previous: Head | undefined): TroupeError | undefined {
+  const { head, components } = commit;
+  for (const [name, hash] of Object.entries(head.components)) {
+    if (previous?.components[name] === hash) continue;
+    if (components.some((component) => component.hash === hash) || facts.hasComponent(hash)) continue;
+    return new TroupeError(
+      "component_missing",
+      `Session ${head.sessionId} refers to a ${name} that is not stored and does not bring it.`,
+      { retryable: true, details: { sessionId: head.sessionId, name, hash } },
+    );
+  }
+  return undefined;
+}
+
+export function headConflict(
+  sessionId: string,
+  { expectedRevision: expected }: { readonly expectedRevision: number },
+  actual: number,
+): TroupeError {
+  return new TroupeError(
+    "head_conflict",
+    `Session ${sessionId} is at revision ${actual}, not ${expected}: somebody else committed. Reload it.`,
+    { retryable: true, details: { sessionId, expected, actual } },
+  );
+}
+
+export function sessionDeleted(sessionId: string): TroupeError {
+  return new TroupeError("session_deleted", `Session ${sessionId} was deleted. Its id is not used again.`, {
+    details: { sessionId },
+  });
+}
+
+export function sessionExists(sessionId: string): TroupeError {
+  return new TroupeError("session_exists", `There already is a session ${sessionId}. Open it, or choose another id.`, {
+    details: { sessionId },
+  });
+}
+
+function operationConflict({ head: { sessionId, operation } }: Commit): TroupeError {
+  return new TroupeError(
+    "operation_conflict",
+    `Operation ${operation} of session ${sessionId} was done before, and meant something else then.`,
+    { details: { sessionId, operation } },
+  );
+}
+
+function invalid({ head }: Commit, why: string): TroupeError {
+  return new TroupeError("invalid_commit", `A commit of session ${head.sessionId} cannot be stored: ${why}.`, {
+    details: { sessionId: head.sessionId, revision: head.revision },
+  });
+}

@@ -1,0 +1,247 @@
+import { TroupeError } from "../errors.js";
+import { parseNodeId } from "../history/index.js";
+import type { Json } from "../json.js";
+import type { Head } from "../session/index.js";
+import {
+  COMMIT_BUDGET,
+  type Commit,
+  type CommitBudget,
+  decide,
+  headConflict,
+  type StoredHead,
+  sessionDeleted,
+  sessionExists,
+} from "./commit.js";
+import { differingPaths, type JournalEntry, type JournalRow, TURNS_WAIT } from "./journal.js";
+import { PlannedFacts } from "./planned-facts.js";
+import type {
+  Change,
+  DeleteWrite,
+  ImportWrite,
+  JournalClearing,
+  JournalReceipt,
+  StoreWrite,
+  SweepWrite,
+  WriteFacts,
+  WriteReceipt,
+  WriteResult,
+} from "./writes.js";
+
+/** A batch, decided: the answer to each write, and what a backend has to change, in order. */
+export interface WritePlan {
+  readonly results: WriteResult[];
+  readonly changes: readonly Change[];
+}
+
+/**
+ * Decides a whole batch; a later write sees what an earlier one is about to change. A record that cannot be read refuses
+ * the writes of its own session, not the batch.
+ */
+export function planWrites(
+  facts: WriteFacts,
+  batch: readonly StoreWrite[],
+  budget: CommitBudget = COMMIT_BUDGET,
+): WritePlan {
+  const planned = new PlannedFacts(facts);
+  const results = batch.map((write): WriteResult => {
+    try {
+      const { receipt, changes } = planWrite(planned, write, budget);
+      planned.add(changes);
+      return { ok: true, receipt };
+    } catch (error) {
+      if (error instanceof TroupeError) return { ok: false, error };
+      throw error;
+    }
+  });
+  return { results, changes: planned.changes };
+}
+
+interface Planned {
+  readonly receipt: WriteReceipt;
+  readonly changes: readonly Change[];
+}
+
+function planWrite(facts: WriteFacts, write: StoreWrite, budget: CommitBudget): Planned {
+  switch (write.kind) {
+    case "commit":
+      return planCommit(facts, write.commit, budget);
+    case "record":
+      return planRecord(facts, write, budget);
+    case "clear":
+      return planClear(facts, write);
+    case "delete":
+      return planDelete(facts, write);
+    case "sweep":
+      return planSweep(facts, write);
+    case "import":
+      return planImport(facts, write);
+  }
+}
+
+function planCommit(facts: WriteFacts, commit: Commit, budget: CommitBudget): Planned {
+  const decision = decide(facts, commit, budget);
+  switch (decision.kind) {
+    case "write":
+      return {
+        receipt: { revision: commit.head.revision, replayed: false },
+        changes: changesOf(facts, commit, decision.stored),
+      };
+    case "replay":
+      return { receipt: { revision: decision.revision, replayed: true }, changes: [] };
+    case "refuse":
+      throw decision.error;
+  }
+}
+
+function planClear(facts: WriteFacts, { sessionId, expectedRevision }: JournalClearing): Planned {
+  const actual = facts.head(sessionId)?.head.revision ?? 0;
+  if (actual !== expectedRevision) throw headConflict(sessionId, { expectedRevision }, actual);
+  return { receipt: { replayed: false }, changes: clearingTurn(facts, sessionId) };
+}
+
+function changesOf(facts: WriteFacts, commit: Commit, stored: StoredHead): Change[] {
+  const { sessionId } = stored.head;
+  const changes: Change[] = [];
+  if (commit.segment !== undefined) changes.push({ kind: "put_segment", ...commit.segment });
+  for (const { hash, bytes } of commit.components) changes.push({ kind: "put_component", hash, bytes });
+  if (commit.clearsJournal === true) changes.push(...clearing(facts, sessionId));
+  if (commit.turnsWait === true && (commit.clearsJournal === true || facts.journal(sessionId).length === 0))
+    changes.push({ kind: "put_journal", sessionId, row: TURNS_WAIT });
+  changes.push({ kind: "put_head", stored });
+  return changes;
+}
+
+function clearing(facts: WriteFacts, sessionId: string): Change[] {
+  const sequences = facts.journal(sessionId).map(({ sequence }) => sequence);
+  return sequences.length === 0 ? [] : [{ kind: "clear_journal", sessionId, sequences }];
+}
+
+/** Clears what a turn recorded, and nothing else. */
+function clearingTurn(facts: WriteFacts, sessionId: string): Change[] {
+  const changes = clearing(facts, sessionId);
+  if (facts.journal(sessionId)[0]?.key === TURNS_WAIT.key)
+    changes.push({ kind: "put_journal", sessionId, row: TURNS_WAIT });
+  return changes;
+}
+
+/** Deleting what is not there is done already. */
+function planDelete(facts: WriteFacts, { sessionId, expectedRevision, at }: DeleteWrite): Planned {
+  const revision = facts.head(sessionId)?.head.revision;
+  if (expectedRevision !== undefined && revision !== undefined && revision !== expectedRevision) {
+    throw headConflict(sessionId, { expectedRevision }, revision);
+  }
+  const changes = clearing(facts, sessionId);
+  if (revision !== undefined) changes.push({ kind: "delete_head", sessionId, revision, at });
+  return { receipt: { changed: changes.length }, changes };
+}
+
+function planSweep(facts: WriteFacts, { segments, components, journals, recordedSince }: SweepWrite): Planned {
+  const over = journals.filter((sessionId) => {
+    const last = facts.journal(sessionId).at(-1)?.sequence;
+    const row = last === undefined ? undefined : facts.journalRow(sessionId, last);
+    return row !== undefined && row.at < recordedSince;
+  });
+  const changes: Change[] = [
+    ...segments.map((id): Change => ({ kind: "delete_segment", id })),
+    ...components.map((hash): Change => ({ kind: "delete_component", hash })),
+    ...over.flatMap((sessionId) => clearingTurn(facts, sessionId)),
+  ];
+  return { receipt: { changed: changes.length }, changes };
+}
+
+/** Parts of a session that is not there yet; nobody sees them before its head, which is refused while one is missing. */
+function planImport(facts: WriteFacts, { sessionId, segments, components, head }: ImportWrite): Planned {
+  // An unfinished first turn is a session too.
+  const isTaken = facts.head(sessionId) !== undefined || facts.journal(sessionId).length > 0;
+  if (isTaken) throw sessionExists(sessionId);
+  if (facts.isDeleted(sessionId)) throw sessionDeleted(sessionId);
+  const stranger = segments.find(
+    ({ id }) => !id.startsWith(`${sessionId}@`) || !/^\d+$/.test(id.slice(sessionId.length + 1)),
+  );
+  if (stranger !== undefined) throw importIncomplete(sessionId, `${stranger.id} is another session's`);
+  const changes: Change[] = [
+    ...segments.map((segment): Change => ({ kind: "put_segment", ...segment })),
+    ...components.map((component): Change => ({ kind: "put_component", ...component })),
+  ];
+  if (head !== undefined) {
+    const brought = new Set([...segments.map(({ id }) => id), ...components.map(({ hash }) => hash)]);
+    checkImported(facts, head, brought);
+    changes.push({ kind: "put_head", stored: { head, receipts: [] } });
+  }
+  return { receipt: { changed: changes.length }, changes };
+}
+
+function checkImported(facts: WriteFacts, head: Head, brought: ReadonlySet<string>): void {
+  const leaves = [head.leaf, ...(head.frames ?? []).map(({ leaf }) => leaf)].filter((leaf) => leaf !== null);
+  const missing =
+    leaves.find((leaf) => {
+      const { segment } = parseNodeId(leaf);
+      return !brought.has(segment) && facts.segment(segment) === undefined;
+    }) ?? Object.values(head.components).find((hash) => !brought.has(hash) && !facts.hasComponent(hash));
+  if (missing !== undefined) throw importIncomplete(head.sessionId, `${missing} is missing`);
+}
+
+function importIncomplete(sessionId: string, why: string): TroupeError {
+  return new TroupeError("import_incomplete", `Session ${sessionId} cannot be imported: ${why}.`, {
+    details: { sessionId },
+  });
+}
+
+/** First writer wins: per turn and replay key there is one outcome, and everybody who asks gets it. */
+function planRecord(
+  facts: WriteFacts,
+  { entry, at }: Extract<StoreWrite, { kind: "record" }>,
+  budget: CommitBudget,
+): Planned {
+  const { sessionId, turnId, key, hash, envelope, bytes } = entry;
+  const stored = facts.head(sessionId);
+  const actual = stored?.head.revision ?? 0;
+  if (stored === undefined && facts.isDeleted(sessionId)) throw sessionDeleted(sessionId);
+  if (actual !== entry.expectedRevision) throw headConflict(sessionId, entry, actual);
+  const size = bytes.length + (envelope?.length ?? 0);
+  if (size > budget.bytes) throw recordTooLarge(entry, size, budget);
+  const rows = facts.journal(sessionId);
+  const known = rows.find((row) => row.turnId === turnId && row.key === key);
+  if (known !== undefined) return { receipt: replay(facts, entry, known.sequence), changes: [] };
+  const sequence = (rows.at(-1)?.sequence ?? -1) + 1;
+  const row: JournalRow = { sequence, turnId, key, hash, bytes, at, ...(envelope !== undefined && { envelope }) };
+  return { receipt: { replayed: false }, changes: [{ kind: "put_journal", sessionId, row }] };
+}
+
+function replay(facts: WriteFacts, entry: JournalEntry, sequence: number): JournalReceipt {
+  const row = facts.journalRow(entry.sessionId, sequence);
+  if (row === undefined) throw new Error(`Journal row ${sequence} of session ${entry.sessionId} vanished.`);
+  if (row.hash !== entry.hash) throw replayMismatch(row, entry);
+  return { replayed: true, bytes: row.bytes };
+}
+
+function recordTooLarge({ sessionId, key }: JournalEntry, bytes: number, budget: CommitBudget): TroupeError {
+  return new TroupeError(
+    "commit_too_large",
+    `The outcome of ${key} in session ${sessionId} has ${bytes} bytes; allowed are ${budget.bytes}.`,
+    { details: { sessionId, key, bytes, budget: { ...budget } } },
+  );
+}
+
+/** Another request under the key of one that was recorded, and where the two differ. */
+export function replayMismatch(
+  row: JournalRow,
+  { sessionId, turnId, key, hash, envelope }: Pick<JournalEntry, "sessionId" | "turnId" | "key" | "hash" | "envelope">,
+): TroupeError {
+  const paths = row.envelope === undefined || envelope === undefined ? [] : pathsBetween(row.envelope, envelope);
+  const where = paths.length === 0 ? "" : ` They differ at ${paths.join(", ")}.`;
+  return new TroupeError(
+    "replay_mismatch",
+    `${key} of turn ${turnId} in session ${sessionId} was recorded for another request: the turn is not repeating itself.${where}`,
+    { details: { sessionId, turnId, key, recorded: row.hash, given: hash, paths } },
+  );
+}
+
+function pathsBetween(recorded: string, given: string): string[] {
+  try {
+    return differingPaths(JSON.parse(recorded) as Json, JSON.parse(given) as Json);
+  } catch {
+    // Only a caller that keeps something other than JSON; the hashes say enough.
+    return [];
+  }
+}

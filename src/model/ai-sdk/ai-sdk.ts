@@ -1,0 +1,175 @@
+import type { ReadableStream, ReadableStreamDefaultReader } from "node:stream/web";
+import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
+import { abortWith, type Clock, ignore, onAbort, untilAborted } from "../../async/index.js";
+import type { ModelEvent, ModelRequest } from "../../kernel/index.js";
+import { aborted, TroupeError } from "../../kernel/index.js";
+import type { Model, ReportReplayDrops } from "../boundary/index.js";
+import { type Moment, modelError } from "../boundary/index.js";
+import { generatedEvents } from "./ai-sdk-generate.js";
+import { callOptions } from "./ai-sdk-prompt.js";
+import { modelEvents } from "./ai-sdk-stream.js";
+import { aiSdkRoute } from "./route.js";
+
+/** How long a finished response may take to end before its connection is dropped instead of reused. */
+const DRAIN_MS = 1000;
+
+const SPECIFICATIONS = ["v2", "v3", "v4"];
+
+/**
+ * What is needed of an AI SDK language model, of any version from 2 to 4: at least one of its two calls.
+ * Its own types are an optional peer.
+ */
+export interface AiSdkLanguageModel {
+  readonly specificationVersion: string;
+  readonly provider: string;
+  readonly modelId: string;
+  // `never`: each version types its options differently, and all take what `callOptions` makes.
+  doStream?(options: never): PromiseLike<{ readonly stream: ReadableStream<unknown> }>;
+  doGenerate?(options: never): PromiseLike<unknown>;
+}
+
+type Named = Pick<AiSdkLanguageModel, "provider" | "modelId">;
+type Streaming = Named & Required<Pick<AiSdkLanguageModel, "doStream">>;
+type Generating = Named & Required<Pick<AiSdkLanguageModel, "doGenerate">>;
+
+export interface AiSdkModelOptions {
+  /** False: ask for the whole answer at once. Default: stream when the model can. */
+  readonly stream?: boolean;
+}
+
+/** Is this a language model of a version the adapter understands? */
+export function isAiSdkLanguageModel(value: unknown): value is AiSdkLanguageModel {
+  if (typeof value !== "object" || value === null) return false;
+  const { specificationVersion } = value as Partial<AiSdkLanguageModel>;
+  return SPECIFICATIONS.includes(specificationVersion ?? "") && (canStream(value) || canGenerate(value));
+}
+
+function canStream(model: Partial<AiSdkLanguageModel>): model is Streaming {
+  return typeof model.doStream === "function";
+}
+
+function canGenerate(model: Partial<AiSdkLanguageModel>): model is Generating {
+  return typeof model.doGenerate === "function";
+}
+
+/**
+ * Makes any AI SDK language model a Troupe model. Throws `model_module_invalid` when the model lacks the call that
+ * `stream` asks for.
+ *
+ * @example
+ * import { createAnthropic } from "@ai-sdk/anthropic";
+ * const model = createAiSdkModel(createAnthropic()("claude-sonnet-4-5"), clock);
+ */
+export function createAiSdkModel(model: AiSdkLanguageModel, clock: Clock, options: AiSdkModelOptions = {}): Model {
+  const id = `${model.provider}:${model.modelId}`;
+  const route = aiSdkRoute(model);
+  const { stream = canStream(model) } = options;
+  if (stream && canStream(model)) {
+    return {
+      id,
+      route,
+      stream: (request, signal, onReplayDropped) => streamed(model, { request, signal, route, onReplayDropped, clock }),
+    };
+  }
+  if (!stream && canGenerate(model)) {
+    return {
+      id,
+      route,
+      stream: (request, signal, onReplayDropped) =>
+        generated(model, { request, signal, route, onReplayDropped, clock }),
+    };
+  }
+  const missing = stream ? "doStream()" : "doGenerate()";
+  throw new TroupeError("model_module_invalid", `${id} has no ${missing}, which stream: ${stream} needs`);
+}
+
+/** One call of an AI SDK model. */
+interface Call {
+  readonly request: ModelRequest;
+  readonly signal: AbortSignal;
+  readonly route: string;
+  readonly onReplayDropped: ReportReplayDrops | undefined;
+  readonly clock: Clock;
+}
+
+async function* generated(model: Generating, { request, signal, clock, ...replay }: Call): AsyncGenerator<ModelEvent> {
+  if (signal.aborted) throw aborted(signal);
+  try {
+    const generating = (async () =>
+      model.doGenerate(callOptions(request, { ...replay, abortSignal: signal }) as never))();
+    for (const event of generatedEvents(await untilAborted(generating, signal))) {
+      if (signal.aborted) throw aborted(signal);
+      yield event;
+    }
+  } catch (thrown) {
+    throw signal.aborted ? aborted(signal) : modelError(thrown, { moment: "opening", clock });
+  }
+}
+
+async function* streamed(model: Streaming, { request, signal, clock, ...replay }: Call): AsyncGenerator<ModelEvent> {
+  if (signal.aborted) throw aborted(signal);
+  // Our own controller: aborting it is the only way to free a connection a provider opened and then gave up on.
+  const call = new AbortController();
+  const letGo = abortWith(call, signal);
+  let moment: Moment = "opening";
+  let reader: ReadableStreamDefaultReader<unknown> | undefined;
+  let finished = false;
+  try {
+    reader = (await open(model, callOptions(request, { ...replay, abortSignal: call.signal }))).getReader();
+    moment = "streaming";
+    for await (const event of modelEvents(partsOf(reader, signal), clock)) {
+      finished = event.type === "finish";
+      yield event;
+    }
+  } catch (thrown) {
+    throw signal.aborted ? aborted(signal) : modelError(thrown, { moment, clock });
+  } finally {
+    letGo();
+    if (finished && reader) void drain(reader, call, clock);
+    else drop(reader, call);
+  }
+}
+
+/** Starts the call; a stream that comes when nobody waits for it any more is cancelled. */
+async function open(model: Streaming, options: LanguageModelV3CallOptions): Promise<ReadableStream<unknown>> {
+  const signal = options.abortSignal as AbortSignal; // callOptions always sets it
+  const opening = (async () => (await model.doStream(options as never)).stream)();
+  try {
+    return await untilAborted(opening, signal);
+  } catch (thrown) {
+    opening.then((late) => late.cancel()).catch(ignore);
+    throw thrown;
+  }
+}
+
+async function* partsOf(reader: ReadableStreamDefaultReader<unknown>, signal: AbortSignal): AsyncGenerator<unknown> {
+  // Cancelling resolves a pending read, so this ends the wait even when the model ignores its signal.
+  const letGo = onAbort(signal, () => void reader.cancel(signal.reason).catch(ignore));
+  try {
+    while (true) {
+      const { done, value } = await reader.read();
+      if (signal.aborted) throw aborted(signal);
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    letGo();
+  }
+}
+
+/** Reads a finished response to its end, so that its connection can be used again. */
+async function drain(reader: ReadableStreamDefaultReader<unknown>, call: AbortController, clock: Clock): Promise<void> {
+  const timer = clock.timeout(DRAIN_MS, () => drop(reader, call)).unref();
+  try {
+    while (!(await reader.read()).done);
+  } catch {
+    // The answer is already complete.
+  } finally {
+    timer.cancel();
+  }
+}
+
+function drop(reader: ReadableStreamDefaultReader<unknown> | undefined, call: AbortController): void {
+  reader?.cancel().catch(ignore);
+  call.abort();
+}

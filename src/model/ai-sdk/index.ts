@@ -1,0 +1,2 @@
+/** Language models of the AI SDK. */
+export * from "./ai-sdk.js";

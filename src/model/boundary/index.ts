@@ -1,0 +1,4 @@
+/** What a model is to the runtime: requests, events, scripts, errors. */
+export * from "./errors.js";
+export * from "./model.js";
+export * from "./script.js";

@@ -1,0 +1,2 @@
+/** The scripted model. */
+export * from "./scripted.js";

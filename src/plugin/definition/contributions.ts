@@ -1,0 +1,228 @@
+import { TroupeError } from "../../kernel/index.js";
+import type {
+  Contributions,
+  HookSpec,
+  LoadedOperation,
+  OperationKind,
+  PluginToolSpec,
+  Protocol,
+  SessionParam,
+  TriggerSpec,
+} from "../kinds/index.js";
+import {
+  HOOK_KINDS,
+  type HookContext,
+  type HookKind,
+  type HookName,
+  MATCHED_KINDS,
+  PRIORITISED_KINDS,
+} from "../kinds/index.js";
+import { jsonSchemaOf, type Schema } from "../schema/index.js";
+import type { PluginTool } from "../tool/index.js";
+import { checkToolName, toolPolicy } from "../tool/index.js";
+
+export type AnyHook = (context: HookContext<HookKind, unknown, unknown>) => unknown;
+export type AnyPluginTool = PluginTool<Schema, unknown, unknown>;
+
+type Fields = Record<string, unknown>;
+
+const SESSION_PARAMS: readonly unknown[] = ["required", "optional", "forbidden"] satisfies SessionParam[];
+
+/** What a plugin contributes, with its code. Collected once for a declared plugin, per session for one that registers. */
+export class ContributionSet {
+  readonly #owner: string;
+  readonly #source: string;
+  readonly #hooks: { readonly spec: HookSpec; readonly run: AnyHook }[] = [];
+  readonly #byKind = new Map<HookKind, AnyHook[]>();
+  readonly #tools = new Map<string, { readonly tool: AnyPluginTool; readonly spec: PluginToolSpec }>();
+  readonly #operations = new Map<string, LoadedOperation>();
+  readonly #triggers: TriggerSpec[] = [];
+  #protocol: Protocol | undefined;
+
+  /** `source` names the module in errors. */
+  constructor(owner: string, source: string) {
+    this.#owner = owner;
+    this.#source = source;
+  }
+
+  /** Another set with what is in this one. */
+  copy(): ContributionSet {
+    const copy = new ContributionSet(this.#owner, this.#source);
+    for (const { spec, run } of this.#hooks) copy.#push(spec, run);
+    for (const [key, tool] of this.#tools) copy.#tools.set(key, tool);
+    for (const [name, operation] of this.#operations) copy.#operations.set(name, operation);
+    copy.#triggers.push(...this.#triggers);
+    copy.#protocol = this.#protocol;
+    return copy;
+  }
+
+  get protocol(): Protocol | undefined {
+    return this.#protocol;
+  }
+
+  /** Hook number `nth` of a kind. */
+  hook(kind: HookKind, nth: number): AnyHook | undefined {
+    return this.#byKind.get(kind)?.[nth];
+  }
+
+  /** A tool by its id. */
+  tool(id: string): AnyPluginTool | undefined {
+    return this.#tools.get(id)?.tool;
+  }
+
+  operation(name: string): LoadedOperation | undefined {
+    return this.#operations.get(name);
+  }
+
+  specs(): Contributions {
+    return {
+      hooks: this.#hooks.map(({ spec }) => spec),
+      tools: [...this.#tools.values()].map(({ spec }) => spec),
+      operations: [...this.#operations.values()].map(({ spec }) => spec),
+      triggers: this.#triggers,
+    };
+  }
+
+  addHook(name: string, given: unknown): void {
+    if (!Object.hasOwn(HOOK_KINDS, name)) {
+      throw this.#invalid(
+        `plugin ${this.#owner} has a hook "${name}"; the hooks are ${Object.keys(HOOK_KINDS).join(", ")}`,
+      );
+    }
+    const kind = HOOK_KINDS[name as HookName];
+    if (typeof given === "function") {
+      this.#push({ kind }, given as AnyHook);
+      return;
+    }
+    const { run, tools, priority } = (given ?? {}) as Fields;
+    if (typeof run !== "function") throw this.#invalid(`hook ${name} of plugin ${this.#owner} is not a function`);
+    if (MATCHED_KINDS.includes(kind)) {
+      if (!Array.isArray(tools) || !tools.every((tool) => typeof tool === "string")) {
+        throw this.#invalid(`hook ${name} of plugin ${this.#owner} needs a list of tool names in "tools"`);
+      }
+      this.#push({ kind, tools }, run as AnyHook);
+    } else if (PRIORITISED_KINDS.includes(kind)) {
+      if (!Number.isSafeInteger(priority)) {
+        throw this.#invalid(`hook ${name} of plugin ${this.#owner} needs a whole number as its priority`);
+      }
+      this.#push({ kind, priority: priority as number }, run as AnyHook);
+    } else throw this.#invalid(`hook ${name} of plugin ${this.#owner} is not a function`);
+  }
+
+  addTool(name: string, given: unknown): void {
+    checkToolName(name);
+    const tool = given as Partial<AnyPluginTool> | null;
+    if (typeof tool?.description !== "string" || typeof tool.execute !== "function" || tool.inputSchema === undefined) {
+      throw this.#invalid(
+        `tool ${name} of plugin ${this.#owner} needs a description, an inputSchema and an execute function`,
+      );
+    }
+    const { id = name, description, inputSchema, onDemand } = tool as AnyPluginTool;
+    const taken = this.#tools.has(id) || (onDemand !== true && this.#advertises(name));
+    if (taken) throw duplicateTool(name, this.#owner, this.#owner);
+    const schema = jsonSchemaOf(inputSchema, `tool ${name} of plugin ${this.#owner}`);
+    this.#tools.set(id, {
+      tool: tool as AnyPluginTool,
+      spec: {
+        spec: { name, description, inputSchema: schema, ...(id !== name && { id }) },
+        ...toolPolicy(`tool ${name} of plugin ${this.#owner}`, tool),
+        ...(onDemand === true && { onDemand }),
+      },
+    });
+  }
+
+  addOperation(kind: OperationKind, name: string, given: unknown): void {
+    const { description, input, output, session = "optional", run, acts } = (given ?? {}) as Fields;
+    const complete = typeof description === "string" && typeof run === "function" && input !== undefined;
+    if (!complete || !SESSION_PARAMS.includes(session)) {
+      throw this.#invalid(
+        `${kind} ${name} of plugin ${this.#owner} needs a description, an input schema and a run function`,
+      );
+    }
+    if (this.#operations.has(name)) throw duplicateOperation(name, this.#owner, this.#owner);
+    const inputSchema = jsonSchemaOf(input as Schema, `${kind} ${name} of plugin ${this.#owner}`);
+    const outputSchema =
+      output === undefined ? undefined : jsonSchemaOf(output as Schema, `the output of ${name} of ${this.#owner}`);
+    this.#operations.set(name, {
+      spec: {
+        name,
+        kind,
+        description: description as string,
+        session: session as SessionParam,
+        inputSchema,
+        ...(outputSchema !== undefined && { outputSchema }),
+        ...(kind === "action" && { acts: acts === "command" ? "command" : "query" }),
+      },
+      input: input as Schema,
+      output: output as Schema | undefined,
+      run: run as LoadedOperation["run"],
+    });
+  }
+
+  addTrigger(given: unknown): void {
+    const { resourceType, alias, event, payloadSchema = {} } = (given ?? {}) as Fields;
+    if (![resourceType, alias, event].every((part) => typeof part === "string" && part !== "")) {
+      throw this.#invalid(`a trigger of plugin ${this.#owner} needs a resourceType, an alias and an event`);
+    }
+    const trigger: TriggerSpec = {
+      resourceType: resourceType as string,
+      alias: alias as string,
+      event: event as string,
+      payloadSchema: jsonSchemaOf(payloadSchema as Schema, `trigger ${String(alias)}.${String(event)}`),
+    };
+    this.#triggers.push(trigger);
+  }
+
+  /** The pieces of a protocol; each can be given once. */
+  addProtocol(pieces: Protocol): void {
+    for (const slot of Object.keys(pieces) as (keyof Protocol)[]) {
+      if (this.#protocol?.[slot] !== undefined) throw duplicateSingleton(`protocol ${slot}`, this.#owner, this.#owner);
+    }
+    this.#protocol = { ...this.#protocol, ...pieces };
+  }
+
+  #push(spec: HookSpec, run: AnyHook): void {
+    this.#hooks.push({ spec, run });
+    const same = this.#byKind.get(spec.kind);
+    if (same === undefined) this.#byKind.set(spec.kind, [run]);
+    else same.push(run);
+  }
+
+  #advertises(name: string): boolean {
+    return [...this.#tools.values()].some(({ spec }) => spec.spec.name === name && spec.onDemand !== true);
+  }
+
+  #invalid(why: string): TroupeError {
+    return pluginInvalid(this.#source, why);
+  }
+}
+
+export function pluginInvalid(source: string, why: string): TroupeError {
+  return new TroupeError("plugin_invalid", `${source} cannot be used as a plugin: ${why}.`, {
+    details: { module: source },
+  });
+}
+
+export function duplicateOperation(name: string, first: string, second: string): TroupeError {
+  const owners =
+    first === second ? `Plugin ${first} has two operations` : `Plugins ${first} and ${second} both have an operation`;
+  return new TroupeError("duplicate_operation", `${owners} called ${name}.`, {
+    details: { name, plugins: [first, second] },
+  });
+}
+
+export function duplicateSingleton(slot: string, first: string, second: string): TroupeError {
+  return new TroupeError(
+    "duplicate_singleton",
+    first === second
+      ? `Plugin ${first} has two of ${slot}; there can be one.`
+      : `Plugins ${first} and ${second} both have a ${slot}; there can be one.`,
+    { details: { kind: slot, plugins: [first, second] } },
+  );
+}
+
+function duplicateTool(name: string, first: string, second: string): TroupeError {
+  return new TroupeError("duplicate_tool", `Two tools are called ${name}: one of plugin ${first}, one of ${second}.`, {
+    details: { tool: name, plugins: [first, second] },
+  });
+}

@@ -1,0 +1,146 @@
+import { TroupeError } from "../../kernel/index.js";
+import type { Extension } from "../host/index.js";
+import type { Protocol } from "../kinds/index.js";
+import { type Contributions, NO_CONTRIBUTIONS } from "../kinds/index.js";
+import { isStandardSchema, type Parsed, parseWith, type Schema, schemaIssues } from "../schema/index.js";
+import { ContributionSet, pluginInvalid } from "./contributions.js";
+import type { Register } from "./registrar.js";
+
+/** What the rest of the runtime knows of a plugin: enough to call only what exists. */
+export interface PluginManifest {
+  readonly id: string;
+  readonly version: string;
+  /** It may keep something for a session. */
+  readonly stateful: boolean;
+  /** It can read state of other major versions. */
+  readonly migrates: boolean;
+  /** It registers: what it contributes is asked of it for every session. */
+  readonly registers: boolean;
+  /** What it contributes to every session; empty for one that registers. */
+  readonly contributions: Contributions;
+  readonly extensions: readonly Extension[];
+}
+
+/** A plugin that was checked and given its options; makes one instance per session. */
+export interface LoadedPlugin {
+  readonly manifest: PluginManifest;
+  readonly options: unknown;
+  readonly contributed: ContributionSet;
+  readonly protocol: ((init: { sessionId: string; options: unknown }) => Protocol) | undefined;
+  readonly register: Register<unknown, Schema> | undefined;
+  readonly migrate: ((state: unknown, fromVersion: string) => unknown) | undefined;
+  readonly initialState: ((init: { sessionId: string; options: unknown }) => unknown) | undefined;
+}
+
+const ID = /^[A-Za-z0-9][A-Za-z0-9._\-/@]{0,127}$/;
+
+/** Checks a module's default export and the host's options for it. `source` names the module in errors. */
+export async function loadPlugin(exported: unknown, options: unknown, source: string): Promise<LoadedPlugin> {
+  if (typeof exported !== "object" || exported === null) {
+    throw pluginInvalid(source, "its default export is not a plugin. Write `export default definePlugin({ … })`");
+  }
+  const definition = exported as Record<string, unknown>;
+  const { id, version } = definition;
+  if (typeof id !== "string" || !ID.test(id))
+    throw pluginInvalid(source, 'it has no usable id. Give it one like "acme.budget"');
+  if (typeof version !== "string" || version === "")
+    throw pluginInvalid(source, `plugin ${id} has no version. Give it one like "1.0.0"`);
+  const { state, migrate, register } = definition;
+  if (state !== undefined && typeof state !== "function")
+    throw pluginInvalid(source, `the state of plugin ${id} is not a function that makes it`);
+  for (const [name, value] of [
+    ["migrate", migrate],
+    ["register", register],
+  ] as const) {
+    if (value !== undefined && typeof value !== "function")
+      throw pluginInvalid(source, `the ${name} of plugin ${id} is not a function`);
+  }
+  const contributed = declared(definition, id, source);
+  const checkedOptions = await optionsOf(definition.options, options, id);
+  return {
+    manifest: {
+      id,
+      version,
+      stateful: state !== undefined || register !== undefined,
+      migrates: migrate !== undefined,
+      registers: register !== undefined,
+      contributions: register === undefined ? contributed.specs() : NO_CONTRIBUTIONS,
+      extensions: extensionsOf(definition.extensions, checkedOptions, id, source),
+    },
+    options: checkedOptions,
+    contributed,
+    protocol: protocolOf(definition.protocol, id, source),
+    register: register as LoadedPlugin["register"],
+    migrate: migrate as LoadedPlugin["migrate"],
+    initialState: state as LoadedPlugin["initialState"],
+  };
+}
+
+/** What is written down in the definition itself. */
+function declared(definition: Record<string, unknown>, id: string, source: string): ContributionSet {
+  const set = new ContributionSet(id, source);
+  for (const [name, hook] of fieldsOf(definition, "hooks", id, source)) set.addHook(name, hook);
+  for (const [name, tool] of fieldsOf(definition, "tools", id, source)) set.addTool(name, tool);
+  for (const [field, kind] of [
+    ["queries", "query"],
+    ["commands", "command"],
+    ["tasks", "task"],
+    ["actions", "action"],
+  ] as const) {
+    for (const [name, operation] of fieldsOf(definition, field, id, source)) set.addOperation(kind, name, operation);
+  }
+  const { triggers = [] } = definition;
+  if (!Array.isArray(triggers)) throw pluginInvalid(source, `the triggers of plugin ${id} are not a list`);
+  for (const trigger of triggers) set.addTrigger(trigger);
+  return set;
+}
+
+function fieldsOf(
+  definition: Record<string, unknown>,
+  field: string,
+  id: string,
+  source: string,
+): readonly [string, unknown][] {
+  const given = definition[field];
+  if (given === undefined) return [];
+  if (typeof given !== "object" || given === null)
+    throw pluginInvalid(source, `the ${field} of plugin ${id} are not an object`);
+  return Object.entries(given).filter(([, value]) => value !== undefined);
+}
+
+function extensionsOf(given: unknown, options: unknown, id: string, source: string): readonly Extension[] {
+  const extensions: unknown = typeof given === "function" ? given(options) : (given ?? []);
+  const usable =
+    Array.isArray(extensions) &&
+    extensions.every((entry) => typeof entry?.extensionId === "string" && entry.payload !== undefined);
+  if (!usable) throw pluginInvalid(source, `the extensions of plugin ${id} are not a list of { extensionId, payload }`);
+  return extensions as readonly Extension[];
+}
+
+function protocolOf(given: unknown, id: string, source: string): LoadedPlugin["protocol"] {
+  if (given === undefined) return undefined;
+  if (typeof given === "function") return given as LoadedPlugin["protocol"];
+  if (typeof given !== "object" || given === null)
+    throw pluginInvalid(source, `the protocol of plugin ${id} is neither an object nor a function`);
+  return () => given as Protocol;
+}
+
+async function optionsOf(schema: unknown, options: unknown, id: string): Promise<unknown> {
+  if (schema === undefined) return options ?? {};
+  const parsed = await parseAny(schema as Schema, options ?? {}, `the options of plugin ${id}`);
+  if (parsed.ok) return parsed.value;
+  throw new TroupeError(
+    "plugin_options_invalid",
+    `The options of plugin ${id} are not valid: ${parsed.issues.join("; ")}.`,
+    {
+      details: { pluginId: id, issues: parsed.issues },
+    },
+  );
+}
+
+/** A value as a schema of either sort reads it. */
+export async function parseAny(schema: Schema, value: unknown, what: string): Promise<Parsed> {
+  if (isStandardSchema(schema)) return parseWith(schema, value);
+  const issues = schemaIssues(schema, value, what);
+  return issues.length === 0 ? { ok: true, value } : { ok: false, issues: [...issues] };
+}

@@ -1,0 +1,336 @@
+import type {
+  Activity,
+  AppendRequest,
+  AppendResult,
+  FrameRecord,
+  Json,
+  JsonObject,
+  Ledger,
+  Message,
+  ModelResponse,
+  SessionConfig,
+  SessionCreateRequest,
+  ToolAvailability,
+  ToolState,
+  TurnResult,
+  Usage,
+} from "../../kernel/index.js";
+
+/**
+ * What hooks may ask of the runtime, in ten narrow interfaces. A hook gets those its kind is granted, as `context.host`;
+ * the session worker checks every call, so a plugin that asks for more is refused there. Calls are about the hook's own
+ * session or one of its descendants. Calls about the own session are answered from the running turn.
+ */
+
+/** A session as it is now: small, with references instead of bodies. */
+export interface SessionView {
+  readonly sessionId: string;
+  readonly parentSessionId: string | null;
+  readonly config: SessionConfig;
+  readonly revision: number;
+  readonly turnIndex: number;
+  /** A turn is running; counts and usage include it. */
+  readonly running: boolean;
+  readonly messageCount: number;
+  readonly leafNodeId: string | null;
+  readonly frameId: string;
+  readonly frames: readonly FrameRecord[];
+  /** Of the session's own turns. */
+  readonly usage: Usage;
+  /** Everything spent, by source and model: own turns, direct completions, child sessions. `usageReport` adds it up. */
+  readonly ledger: Ledger;
+  readonly toolGeneration: number;
+  /** Of all plugins' state (see `snapshotFingerprint`), as a decimal string. */
+  readonly pluginFingerprint: string;
+  /** Content hashes of what is stored, by component. */
+  readonly components: Readonly<Record<string, string>>;
+}
+
+export interface SessionSnapshotHost {
+  snapshotCurrent(): Promise<SessionView>;
+  snapshotSession(sessionId: string): Promise<SessionView>;
+  /** Messages of the conversation, the running turn's included; `from` inclusive, `to` exclusive, negative from the end. */
+  readMessages(
+    sessionId: string,
+    range?: { readonly from?: number; readonly to?: number },
+  ): Promise<readonly Message[]>;
+}
+
+export interface ToolRecordView {
+  readonly id: string;
+  readonly name: string;
+  readonly description: string;
+  readonly inputSchema: JsonObject;
+  readonly availability: ToolAvailability;
+}
+
+export interface ToolCatalogHost {
+  toolCatalog(sessionId: string): Promise<readonly ToolRecordView[]>;
+}
+
+export interface ToolStateHost {
+  toolState(sessionId: string): Promise<ToolState>;
+  /** The new generation; refused with `tool_state_stale` when somebody else changed it meanwhile. */
+  applyToolState(sessionId: string, state: ToolState): Promise<number>;
+  setToolsAvailability(
+    sessionId: string,
+    names: readonly string[],
+    availability: ToolAvailability | null,
+  ): Promise<number>;
+  setToolAvailability(sessionId: string, name: string, availability: ToolAvailability | null): Promise<number>;
+  setToolMembership(sessionId: string, names: readonly string[], present: boolean): Promise<number>;
+}
+
+export interface SessionHandle {
+  readonly sessionId: string;
+  readonly parentSessionId: string | null;
+  readonly config: SessionConfig;
+}
+
+export interface SessionLifecycleHost {
+  createSession(request?: SessionCreateRequest): Promise<SessionHandle>;
+  /** What was left for the session's first turn; taken once, then null. */
+  takeFirstTurnInput(sessionId: string): Promise<string | null>;
+  /** Refused for the own session and while a turn runs; a session nobody knows is closed already. */
+  closeSession(sessionId: string): Promise<void>;
+}
+
+export interface SessionTurnHandle {
+  readonly turnId: string;
+  readonly sessionId: string;
+  /** What happens in the turn, until it ends. */
+  readonly events: AsyncIterable<Activity>;
+}
+
+export interface TurnRequestInput {
+  readonly text: string;
+  /** Names the turn for the session that starts it; must be new among its running ones. */
+  readonly turnId?: string;
+}
+
+/** One turn at a time and session; a turn stays registered until it has been awaited or has ended. */
+export interface TurnHost {
+  startTurnStream(sessionId: string, input: string | TurnRequestInput): Promise<SessionTurnHandle>;
+  awaitTurn(turnId: string): Promise<TurnResult>;
+  cancelTurn(turnId: string): Promise<void>;
+  /** Starts it and waits for it. When the call that waits is given up, so is the turn. */
+  startTurn(sessionId: string, input: string | TurnRequestInput): Promise<TurnResult>;
+}
+
+/**
+ * Tasks are for later: what would start one refuses with `host_service_unavailable`; what would only tidy up does
+ * nothing.
+ */
+export interface TaskHost {
+  /** Says something into the running turn, from its next checkpoint on, or else into the next; under one id once. */
+  injectTurnInput(sessionId: string, input: { readonly id?: string; readonly text: string }): Promise<void>;
+  spawnHiddenTask(sessionId: string, label: string): Promise<void>;
+  awaitHiddenTasks(sessionId: string): Promise<void>;
+  spawnManagedTask(sessionId: string, registration: JsonObject): Promise<void>;
+  cancelManagedTask(sessionId: string, taskId: string): Promise<void>;
+  registerBackgroundTask(sessionId: string, registration: JsonObject): Promise<void>;
+  unregisterBackgroundTask(sessionId: string, taskId: string): Promise<void>;
+  completeBackgroundTask(sessionId: string, taskId: string, state: string): Promise<void>;
+  transitionBackgroundTaskLiveState(sessionId: string, taskId: string, state: string): Promise<void>;
+  listBackgroundTasks(sessionId: string): Promise<readonly JsonObject[]>;
+  cancelBackgroundTask(sessionId: string, taskId: string): Promise<JsonObject>;
+  cancelAllBackgroundTasks(sessionId: string): Promise<readonly JsonObject[]>;
+  validateAsyncHandlesVisible(sessionId: string, handleIds: readonly string[]): Promise<void>;
+  transferAsyncHandles(from: string, to: string, handleIds: readonly string[]): Promise<void>;
+  cancelUnreferencedAsyncHandles(sessionId: string, keep: readonly string[]): Promise<readonly JsonObject[]>;
+}
+
+/** Later: all refuse with `host_service_unavailable`. */
+export interface MonitorHost {
+  monitorSnapshot(sessionId: string): Promise<JsonObject>;
+  takeMonitorUpdates(sessionId: string): Promise<JsonObject>;
+  startMonitor(sessionId: string, spec: JsonObject): Promise<JsonObject>;
+  stopMonitor(sessionId: string, monitorId: string): Promise<JsonObject>;
+}
+
+export interface SessionGraphHost {
+  /** Appends behind the stored leaf; a running turn's own messages follow when it commits. */
+  appendSessionNodes(sessionId: string, request: AppendRequest): Promise<AppendResult>;
+}
+
+/** A single model call beside the turn: no tools, no history. */
+export interface DirectRequest {
+  readonly system?: string;
+  readonly messages: readonly { readonly role: "user" | "assistant" | "system"; readonly text: string }[];
+  readonly output?: { readonly type: "text" } | { readonly type: "json"; readonly schema?: JsonObject };
+}
+
+export interface DirectCompletion {
+  readonly text: string;
+  readonly usage: Usage;
+}
+
+/** As the model is really asked: whole messages, with tool calls and reasoning where they have them. */
+export interface LlmRequest {
+  readonly system?: string;
+  readonly messages: readonly Message[];
+}
+
+export interface DirectLlmCompletion {
+  readonly response: ModelResponse;
+  readonly usage: Usage;
+}
+
+export interface DirectCompletionHost {
+  /** `usageSource` names the cost in the session's ledger. */
+  directCompletion(request: DirectRequest, usageSource: string): Promise<DirectCompletion>;
+  directLlmCompletion(request: LlmRequest, usageSource: string): Promise<DirectLlmCompletion>;
+}
+
+export interface TraceHost {
+  /** The session id of the context is always the own one. */
+  emitTraceEvent(context: JsonObject, event: { readonly name: string; readonly payload?: Json }): Promise<void>;
+}
+
+export interface HostInterfaces {
+  sessionSnapshot: SessionSnapshotHost;
+  toolCatalog: ToolCatalogHost;
+  toolState: ToolStateHost;
+  sessionLifecycle: SessionLifecycleHost;
+  turn: TurnHost;
+  task: TaskHost;
+  monitor: MonitorHost;
+  sessionGraph: SessionGraphHost;
+  directCompletion: DirectCompletionHost;
+  trace: TraceHost;
+}
+export type HostInterface = keyof HostInterfaces;
+
+/** Which interface a method belongs to: what a call is checked by. */
+export const HOST_METHODS = {
+  snapshotCurrent: "sessionSnapshot",
+  snapshotSession: "sessionSnapshot",
+  readMessages: "sessionSnapshot",
+  toolCatalog: "toolCatalog",
+  toolState: "toolState",
+  applyToolState: "toolState",
+  setToolsAvailability: "toolState",
+  setToolAvailability: "toolState",
+  setToolMembership: "toolState",
+  createSession: "sessionLifecycle",
+  takeFirstTurnInput: "sessionLifecycle",
+  closeSession: "sessionLifecycle",
+  startTurnStream: "turn",
+  awaitTurn: "turn",
+  cancelTurn: "turn",
+  startTurn: "turn",
+  injectTurnInput: "task",
+  spawnHiddenTask: "task",
+  awaitHiddenTasks: "task",
+  spawnManagedTask: "task",
+  cancelManagedTask: "task",
+  registerBackgroundTask: "task",
+  unregisterBackgroundTask: "task",
+  completeBackgroundTask: "task",
+  transitionBackgroundTaskLiveState: "task",
+  listBackgroundTasks: "task",
+  cancelBackgroundTask: "task",
+  cancelAllBackgroundTasks: "task",
+  validateAsyncHandlesVisible: "task",
+  transferAsyncHandles: "task",
+  cancelUnreferencedAsyncHandles: "task",
+  monitorSnapshot: "monitor",
+  takeMonitorUpdates: "monitor",
+  startMonitor: "monitor",
+  stopMonitor: "monitor",
+  appendSessionNodes: "sessionGraph",
+  directCompletion: "directCompletion",
+  directLlmCompletion: "directCompletion",
+  emitTraceEvent: "trace",
+} as const satisfies Record<string, HostInterface>;
+export type HostMethod = keyof typeof HOST_METHODS;
+
+/** The composites: which interfaces the hooks of each kind, the operations and the tools of a plugin are given. */
+export const PROMPT_HOOK_HOST = ["sessionSnapshot", "toolCatalog", "task", "directCompletion"] as const;
+export const TURN_HOOK_HOST = ["sessionSnapshot", "toolState", "sessionLifecycle", "trace"] as const;
+export const TURN_RESULT_HOOK_HOST = ["sessionLifecycle", "trace"] as const;
+export const CHECKPOINT_HOOK_HOST = ["sessionLifecycle", "trace"] as const;
+export const HISTORY_HOST = [
+  "sessionSnapshot",
+  "sessionLifecycle",
+  "turn",
+  "task",
+  "sessionGraph",
+  "directCompletion",
+] as const;
+export const TASK_HOST = ["task"] as const;
+export const QUERY_HOST = ["sessionSnapshot", "toolCatalog"] as const;
+export const PLUGIN_ACTION_HOST = [
+  "sessionSnapshot",
+  "toolCatalog",
+  "toolState",
+  "sessionLifecycle",
+  "turn",
+  "task",
+  "monitor",
+  "sessionGraph",
+  "directCompletion",
+  "trace",
+] as const;
+export const TOOL_HOOK_HOST = PLUGIN_ACTION_HOST;
+export const RUNTIME_SESSION_HOST = PLUGIN_ACTION_HOST;
+export const NO_HOST = [] as const;
+
+/** The union of a composite's interfaces. */
+export type HostOf<I extends readonly HostInterface[]> = UnionToIntersection<HostInterfaces[I[number]]>;
+type UnionToIntersection<U> = [U] extends [never]
+  ? Record<never, never>
+  : (U extends unknown ? (part: U) => void : never) extends (whole: infer W) => void
+    ? W
+    : never;
+
+export type PromptHookHost = HostOf<typeof PROMPT_HOOK_HOST>;
+export type TurnHookHost = HostOf<typeof TURN_HOOK_HOST>;
+export type ToolHookHost = HostOf<typeof TOOL_HOOK_HOST>;
+export type TurnResultHookHost = HostOf<typeof TURN_RESULT_HOOK_HOST>;
+export type CheckpointHookHost = HostOf<typeof CHECKPOINT_HOOK_HOST>;
+export type HistoryHost = HostOf<typeof HISTORY_HOST>;
+export type QueryHost = HostOf<typeof QUERY_HOST>;
+export type PluginActionHost = HostOf<typeof PLUGIN_ACTION_HOST>;
+export type RuntimeSessionHost = HostOf<typeof RUNTIME_SESSION_HOST>;
+
+/** Makes one call; whoever has it has checked nothing yet. */
+export type HostCall = (method: HostMethod, args: readonly unknown[]) => Promise<unknown>;
+
+/**
+ * The host object a hook sees: the methods of the granted interfaces, each of which makes one call. Handing out fewer
+ * methods is a courtesy, not the check; that is made by whoever answers.
+ */
+export function hostFacade(granted: readonly HostInterface[], call: HostCall): object {
+  const facade: Record<string, unknown> = {};
+  for (const [method, owner] of Object.entries(HOST_METHODS) as [HostMethod, HostInterface][]) {
+    if (granted.includes(owner)) facade[method] = (...args: unknown[]) => unattended(call(method, args));
+  }
+  if (granted.includes("turn")) {
+    facade.startTurnStream = (...args: unknown[]) => unattended(turnStream(args, call));
+  }
+  return facade;
+}
+
+/** A call nobody awaits must not end the thread it fails on. */
+function unattended<T>(answer: Promise<T>): Promise<T> {
+  answer.catch(() => undefined);
+  return answer;
+}
+
+async function turnStream(args: readonly unknown[], call: HostCall): Promise<SessionTurnHandle> {
+  const handle = (await call("startTurnStream", args)) as Omit<SessionTurnHandle, "events">;
+  return { ...handle, events: turnEvents(handle.turnId, call) };
+}
+
+/** A turn's activities, fetched as they are read. The method that fetches them is the stream's own. */
+async function* turnEvents(turnId: string, call: HostCall): AsyncGenerator<Activity> {
+  for (;;) {
+    const batch = (await call(TURN_EVENTS, [turnId])) as readonly Activity[] | null;
+    if (batch === null) return;
+    yield* batch;
+  }
+}
+
+/** Not a method of any interface: whoever may start turns may read their events. */
+export const TURN_EVENTS = "turnEvents" as HostMethod;

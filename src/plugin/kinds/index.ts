@@ -1,0 +1,5 @@
+/** The kinds of things a plugin has: hooks, operations, a protocol. */
+export * from "./hooks.js";
+export * from "./operations.js";
+export * from "./protocol.js";
+export * from "./specs.js";

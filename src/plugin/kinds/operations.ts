@@ -1,0 +1,145 @@
+import { type JsonObject, type PluginEvent, type ToolOutput, TroupeError } from "../../kernel/index.js";
+import {
+  type HostInterface,
+  PLUGIN_ACTION_HOST,
+  type PluginActionHost,
+  QUERY_HOST,
+  type QueryHost,
+} from "../host/index.js";
+import type { InferSchema, Schema } from "../schema/index.js";
+
+/**
+ * A query only reads and is answered while a turn runs; commands and tasks have the session to themselves. An action
+ * is the older form: it answers with a tool's output and has no effects beyond the plugin's own state.
+ */
+export type OperationKind = "query" | "command" | "task" | "action";
+
+/** An operation as a caller names it: one of a kind, or one of a plugin whatever its kind. */
+export type NamedOperation = { readonly name: string } & (
+  | { readonly kind: OperationKind }
+  | { readonly pluginId: string }
+);
+
+/** Must, may or must not a session be named? One that is forbidden runs on a session, but is not about it. */
+export type SessionParam = "required" | "optional" | "forbidden";
+
+export interface OperationContext<State, Options, Host = PluginActionHost> {
+  /** The session it is about: the one it was called on unless another was named, and none when forbidden. */
+  readonly sessionId: string | undefined;
+  readonly state: State;
+  readonly options: Options;
+  /** Aborts when the caller gives up. A task that ignores it finishes, and its effects count. */
+  readonly signal: AbortSignal;
+  readonly host: Host;
+}
+
+/** Which host services an operation is given: a query reads. */
+export const OPERATION_HOSTS = {
+  query: QUERY_HOST,
+  command: PLUGIN_ACTION_HOST,
+  task: PLUGIN_ACTION_HOST,
+  action: PLUGIN_ACTION_HOST,
+} as const satisfies Record<OperationKind, readonly HostInterface[]>;
+
+interface OperationBase<I extends Schema> {
+  readonly description: string;
+  readonly input: I;
+  readonly output?: Schema;
+  /** Default `optional`. */
+  readonly session?: SessionParam;
+}
+
+export interface Query<I extends Schema, State, Options> extends OperationBase<I> {
+  run(args: InferSchema<I>, context: OperationContext<State, Options, QueryHost>): unknown;
+}
+
+/** What an action returns becomes a successful output, what it throws a failed one; an output is taken as it is. */
+export interface Action<I extends Schema, State, Options> extends OperationBase<I> {
+  /** `query` (default): answered at once. `command`: in its place between turns. */
+  readonly acts?: "query" | "command";
+  run(args: InferSchema<I>, context: OperationContext<State, Options>): unknown | ToolOutput;
+}
+
+/** Asks for a turn once the command is done, behind the turns already asked for. */
+export interface QueueTurn {
+  readonly kind: "queue_turn";
+  readonly input: string;
+}
+
+export function queueTurn(input: string): QueueTurn {
+  return { kind: "queue_turn", input };
+}
+
+/** What a command or task came to. */
+export interface OperationOutcome {
+  readonly output: unknown;
+  readonly events?: readonly PluginEvent[];
+  readonly directives?: readonly QueueTurn[];
+}
+
+export interface Command<I extends Schema, State, Options> extends OperationBase<I> {
+  run(args: InferSchema<I>, context: OperationContext<State, Options>): OperationOutcome | Promise<OperationOutcome>;
+}
+
+/** What is known of an operation without its code. */
+export interface OperationSpec {
+  readonly name: string;
+  readonly kind: OperationKind;
+  readonly description: string;
+  readonly session: SessionParam;
+  readonly inputSchema: JsonObject;
+  readonly outputSchema?: JsonObject;
+  /** Of an action: how it is called. */
+  readonly acts?: "query" | "command";
+}
+
+/** An operation as its plugin runs it. */
+export interface LoadedOperation {
+  readonly spec: OperationSpec;
+  readonly input: Schema;
+  readonly output: Schema | undefined;
+  readonly run: (args: unknown, context: OperationContext<unknown, unknown>) => unknown;
+}
+
+/**
+ * The session an operation is about. `given` is what the caller named, `current` the session it was called on.
+ *
+ * @throws `operation_unexpected_session` when one was named and none is allowed, `operation_missing_session` when one is
+ * needed and there is none.
+ */
+export function operationSession(
+  spec: OperationSpec,
+  given: string | undefined,
+  current: string | undefined,
+): string | undefined {
+  if (spec.session === "forbidden") {
+    if (given === undefined) return undefined;
+    throw new TroupeError("operation_unexpected_session", `${spec.name} is not about a session; do not name one.`);
+  }
+  const effective = given ?? current;
+  if (effective === undefined && spec.session === "required") {
+    throw new TroupeError("operation_missing_session", `${spec.name} is about a session; name one.`);
+  }
+  return effective;
+}
+
+/** Does an operation need the session to itself? */
+export function needsItsTurn({ kind, acts }: Pick<OperationSpec, "kind" | "acts">): boolean {
+  return kind === "action" ? acts === "command" : kind !== "query";
+}
+
+/** `owner` is the plugin that has an operation of this name, `operations` are the names the asked one has. */
+export function notOfPlugin(
+  { name, pluginId }: { readonly name: string; readonly pluginId: string },
+  { owner, operations }: { readonly owner: string | undefined; readonly operations: readonly string[] },
+): TroupeError {
+  const whose = owner === undefined ? "" : ` ${name} is an operation of plugin ${owner}.`;
+  const others = operations.length === 0 ? "It has none in this session." : `It has: ${operations.join(", ")}.`;
+  return new TroupeError("operation_unknown", `Plugin ${pluginId} has no operation ${name}.${whose} ${others}`, {
+    details: { name, pluginId, operations },
+  });
+}
+
+export function unknownOperation(kind: OperationKind, name: string): TroupeError {
+  return new TroupeError("operation_unknown", `There is no ${kind} called ${name}.`, { details: { kind, name } });
+}

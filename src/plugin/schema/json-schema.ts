@@ -1,0 +1,130 @@
+import { createRequire } from "node:module";
+import type { Ajv, AnySchemaObject, ErrorObject, Options, ValidateFunction } from "ajv";
+import type { Ajv2020 } from "ajv/dist/2020.js";
+import { type Json, type JsonObject, messageOf, TroupeError } from "../../kernel/index.js";
+
+/** Beyond a few problems the model is better told to read the schema again. */
+const MAX_ISSUES = 5;
+/** Distinct schemas kept by content; sessions share their tools, so the number grows with tools, not with sessions. */
+const MAX_KEPT = 1024;
+
+const options: Options = {
+  // Real-world schemas carry vendor keywords; only what makes a schema unusable is an error.
+  strict: false,
+  allErrors: true,
+  // Formats need a further dependency and a model is not to be refused over one.
+  validateFormats: false,
+  // Two tools may use the same $id.
+  addUsedSchema: false,
+  logger: false,
+};
+// Loaded with the first schema: plugin threads import this room to run tools and never validate, and ajv would double
+// the time they take to start. `require`, because compiling is synchronous.
+const load = createRequire(import.meta.url);
+let draft07: Ajv | undefined;
+let draft2020: Ajv2020 | undefined;
+
+const byObject = new WeakMap<JsonObject, ValidateFunction>();
+const byContent = new Map<string, ValidateFunction>();
+
+/**
+ * Compiles a tool's schema, once per content; throws `invalid_tool_schema` naming the tool when it is broken.
+ *
+ * @example
+ * compileSchema({ type: "object", required: "city" }, "weather"); // throws: the schema of tool weather …
+ */
+export function compileSchema(schema: JsonObject, toolName: string): void {
+  validatorOf(schema, `tool ${toolName}`);
+}
+
+/**
+ * Undefined when the arguments fit, otherwise a sentence the model can act on.
+ *
+ * @example
+ * validateArgs({ type: "object", properties: { city: { type: "string" } } }, { city: 7 });
+ * // "The arguments do not fit the tool's schema: city must be string."
+ */
+export function validateArgs(schema: JsonObject, args: Json): string | undefined {
+  const issues = schemaIssues(schema, args);
+  if (issues.length === 0) return undefined;
+  const rest = issues.length - MAX_ISSUES;
+  const shown = issues.slice(0, MAX_ISSUES).join("; ");
+  return `The arguments do not fit the tool's schema: ${shown}${rest > 0 ? `; and ${rest} more` : ""}.`;
+}
+
+/** What is wrong with a value, a line each; empty when it fits. */
+export function schemaIssues(schema: JsonObject, value: unknown, what = "this tool"): readonly string[] {
+  const validate = validatorOf(schema, what);
+  return validate(value) ? [] : [...new Set((validate.errors ?? []).map(issueLine))];
+}
+
+function validatorOf(schema: JsonObject, what: string): ValidateFunction {
+  const known = byObject.get(schema);
+  if (known !== undefined) return known;
+  // The same tool reaches a thread as another object with every session that registers it for itself.
+  const content = JSON.stringify(schema);
+  let validate = byContent.get(content);
+  if (validate === undefined) {
+    validate = compile(schema, what);
+    if (byContent.size >= MAX_KEPT) byContent.delete(byContent.keys().next().value as string);
+    byContent.set(content, validate);
+  }
+  byObject.set(schema, validate);
+  return validate;
+}
+
+function compile(schema: JsonObject, what: string): ValidateFunction {
+  const { $schema: dialect, ...body } = schema;
+  try {
+    // ajv would return a promise for these, which is neither yes nor no.
+    if (body.$async !== undefined) throw new Error("$async schemas are not supported");
+    const ajv = ajvFor(dialect);
+    const validate = ajv.compile(body as AnySchemaObject);
+    // The function lives in our maps; ajv's own strong reference would keep it for ever.
+    ajv.removeSchema(body as AnySchemaObject);
+    return validate;
+  } catch (cause) {
+    throw new TroupeError("invalid_tool_schema", `The schema of ${what} cannot be used: ${messageOf(cause)}.`, {
+      details: { of: what },
+      cause,
+    });
+  }
+}
+
+/** Without `$schema` the current draft is meant, as model providers and MCP do. */
+function ajvFor(dialect: Json | undefined): Ajv | Ajv2020 {
+  if (dialect === undefined || (typeof dialect === "string" && dialect.includes("2020-12"))) {
+    if (draft2020 === undefined) {
+      const { Ajv2020 } = load("ajv/dist/2020.js") as typeof import("ajv/dist/2020.js");
+      draft2020 = new Ajv2020(options);
+    }
+    return draft2020;
+  }
+  if (typeof dialect === "string" && dialect.includes("draft-07")) {
+    if (draft07 === undefined) {
+      const { Ajv } = load("ajv") as typeof import("ajv");
+      draft07 = new Ajv(options);
+    }
+    return draft07;
+  }
+  throw new Error(`$schema must be draft-07 or draft 2020-12, not ${JSON.stringify(dialect)}`);
+}
+
+function issueLine(error: ErrorObject): string {
+  const path = error.instancePath.slice(1).replaceAll("/", ".");
+  return `${path}${path === "" ? "" : " "}${error.message ?? error.keyword}${allowed(error)}`;
+}
+
+/** ajv says that a value is not allowed; the model also needs to know which are. */
+function allowed({ keyword, params }: ErrorObject): string {
+  switch (keyword) {
+    case "enum":
+      return `: ${JSON.stringify(params.allowedValues)}`;
+    case "const":
+      return `: ${JSON.stringify(params.allowedValue)}`;
+    case "additionalProperties":
+      return `: ${JSON.stringify(params.additionalProperty)}`;
+    default:
+      return "";
+  }
+}

@@ -1,0 +1,3 @@
+/** Tools as their authors write them. */
+export * from "./plugin-tool.js";
+export * from "./tool.js";

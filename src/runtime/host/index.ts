@@ -1,0 +1,2 @@
+/** The runtime as a host holds it. */
+export * from "./troupe.js";

@@ -1,0 +1,311 @@
+import { ignore, systemClock, within } from "../../async/index.js";
+import {
+  asTroupeError,
+  checkSessionId,
+  type Json,
+  sessionOfCompletion,
+  type ToolOutput,
+  toolFailure,
+} from "../../kernel/index.js";
+import type { OperationSpec } from "../../plugin/index.js";
+import type { SessionPluginOptions } from "../../session/index.js";
+import type {
+  ExportOptions,
+  ImportedSession,
+  ImportOptions,
+  ListRequest,
+  PruneOptions,
+  PruneReport,
+  SessionPage,
+  WorkOptions,
+} from "../../store/index.js";
+import { Observers, Statistics, type TroupeStats } from "../observe/index.js";
+import { type ResolvedOptions, resolveOptions, type TroupeOptions } from "../options/index.js";
+import { Runtime } from "../places/index.js";
+import { type HandleParts, handleOf, Relay, type Session } from "../sessions/index.js";
+import { Turns } from "../turns/index.js";
+import { type DeleteOptions, Moving, Upkeep } from "../upkeep/index.js";
+
+/**
+ * Starts a runtime: session workers, plugin workers and the store worker. When something is wrong with the options, a
+ * module or the store, every thread already started is stopped and the error says what to do.
+ *
+ * @example
+ * await using troupe = await createTroupe({ store: { path: "./data" } });
+ * const session = await troupe.session("chat-42");
+ * console.log((await session.turn("Hello")).text);
+ */
+export async function createTroupe(options: TroupeOptions = {}): Promise<Troupe> {
+  const troupe = new Troupe(resolveOptions(options, systemClock));
+  try {
+    await troupe.start();
+    return troupe;
+  } catch (error) {
+    await troupe.close();
+    throw asTroupeError(error, "start_failed");
+  }
+}
+
+/** The answer of a tool call from outside. */
+export type ToolAnswer =
+  | { readonly value: Json }
+  | { readonly failure: { readonly code: string; readonly message: string } };
+
+export interface SessionOptions {
+  /** Options for single plugins, by plugin id. */
+  readonly pluginOptions?: SessionPluginOptions;
+}
+
+export class Troupe implements AsyncDisposable {
+  readonly #runtime: Runtime;
+  readonly #turns: Turns;
+  readonly #observers: Observers;
+  readonly #relay: Relay;
+  readonly #moving: Moving;
+  readonly #upkeep: Upkeep;
+  readonly #statistics: Statistics;
+  readonly #handleParts: HandleParts;
+  #closing: Promise<void> | undefined;
+  #resuming: Promise<unknown> | undefined;
+
+  /** Use {@link createTroupe}. */
+  constructor(options: ResolvedOptions) {
+    const runtime: Runtime = new Runtime(options, {
+      onActivity: (note) => this.#turns.receive(note),
+      onObserved: (note) => this.#observers.receive(note),
+      relay: (call) => this.#relay.answer(call),
+      onFull: (worker) => this.#moving.full(worker),
+      onStarted: async (worker) => {
+        await runtime.retellOptions(worker);
+        this.#observers.resume(worker.place);
+        // In the place of a thread that died, turns go on that nobody asks for again.
+        const left = new Set(runtime.directory.on(worker.place).map(({ id }) => id));
+        if (left.size > 0) this.#resumeSoon((id) => left.has(id));
+      },
+      onStoreLost: (error) => runtime.loseStore(error),
+    });
+    this.#runtime = runtime;
+    this.#turns = new Turns(runtime);
+    this.#observers = new Observers(runtime);
+    this.#relay = new Relay(runtime, this.#turns);
+    this.#moving = new Moving(runtime, this.#observers);
+    this.#upkeep = new Upkeep(runtime, { observers: this.#observers, relay: this.#relay });
+    this.#statistics = new Statistics(runtime.crew);
+    this.#handleParts = {
+      runtime,
+      turns: this.#turns,
+      observe: (sessionId, cursor) => this.#observers.observe(sessionId, cursor),
+    };
+  }
+
+  /** Starts every thread. */
+  async start(): Promise<void> {
+    await this.#runtime.crew.start();
+    this.#resumeSoon(() => true);
+  }
+
+  #resumeSoon(wanted: (sessionId: string) => boolean): void {
+    if (!this.#runtime.options.journal) return;
+    const resuming = this.#resumeUnfinished(wanted).catch(ignore);
+    this.#resuming = Promise.all([this.#resuming, resuming]);
+  }
+
+  /**
+   * Opens the sessions whose last turn was not finished, or in which turns wait, so that they are run; a session that
+   * cannot be opened waits for its host.
+   */
+  async #resumeUnfinished(wanted: (sessionId: string) => boolean): Promise<void> {
+    for (const id of await this.#runtime.crew.store.unfinished()) {
+      if (this.#closing !== undefined) return;
+      if (wanted(id)) await this.session(id).catch(ignore);
+    }
+  }
+
+  /** Opens a session, or resumes it when the store knows it. Options are for plugins, and for this opening. */
+  async session(id: string, { pluginOptions = {} }: SessionOptions = {}): Promise<Session> {
+    this.#runtime.checkOpen();
+    return this.#runtime.directory.use(checkSessionId(id), async (residence) => {
+      this.#runtime.checkOpen();
+      if (!residence.opened && Object.keys(pluginOptions).length > 0) residence.pluginOptions = pluginOptions;
+      await this.#runtime.worker(residence.worker).ask("open", { sessionId: id, pluginOptions });
+      return handleOf(residence, this.#handleParts);
+    });
+  }
+
+  /** The queries, commands and tasks the plugins offer, by name. */
+  async operations(): Promise<readonly OperationSpec[]> {
+    this.#runtime.checkOpen();
+    return (await this.#runtime.worker(0).service()).operations(undefined);
+  }
+
+  /**
+   * Gives the answer of a tool call that waits for it: one whose tool returned `pendingTool()`. The first answer counts;
+   * `completion_unknown` when no call waits under the key.
+   *
+   * @example
+   * await troupe.completeTool(key, { value: "approved" });
+   */
+  async completeTool(key: string, answer: ToolAnswer): Promise<void> {
+    this.#runtime.checkOpen();
+    const sessionId = sessionOfCompletion(key);
+    const output: ToolOutput =
+      "value" in answer
+        ? { status: "success", value: answer.value }
+        : toolFailure("external", answer.failure.code, answer.failure.message);
+    // Not waited for when the session is closing: it closes behind the turn, which waits for this.
+    const { worker } = this.#runtime.directory.of(sessionId);
+    await this.#runtime.worker(worker).ask("completeTool", { sessionId, key, output });
+  }
+
+  /** What has been measured so far. */
+  async stats(): Promise<TroupeStats> {
+    this.#runtime.checkOpen();
+    return this.#statistics.read({ turns: { ...this.#turns.counts }, forks: this.#runtime.forks });
+  }
+
+  /**
+   * Moves a session to another session worker, behind what was asked of it; what is asked meanwhile follows it there.
+   * Refused with `session_busy` while a turn runs that waiting inputs began, with `session_unknown` when this runtime
+   * has not opened the session. Who watches the session goes on behind a gap.
+   *
+   * @example
+   * await troupe.move("chat-42", 1);
+   */
+  move(sessionId: string, worker: number): Promise<void> {
+    return this.#moving.move(sessionId, worker);
+  }
+
+  /** Moves idle sessions from workers that have more to those that have fewer; says how many it moved. */
+  rebalance(): Promise<number> {
+    return this.#moving.rebalance();
+  }
+
+  /**
+   * Replaces a session worker's thread by a new one, and so frees whatever it held. The new one is there first; each
+   * session finishes what it is at and goes over, and the old thread ends behind the last. The runtime does it by itself
+   * when a heap stays full (`recycleAtHeapShare`).
+   */
+  recycle(worker: number): Promise<void> {
+    return this.#moving.recycle(worker);
+  }
+
+  /**
+   * Deletes a session for good; false when the store had none. Its id is not used again (`session_deleted`); forks of it,
+   * and sessions it created, go on. What only it led to is removed by the next `prune`. While a turn runs or waits it is
+   * refused with `session_busy`, unless that is to be cancelled.
+   *
+   * @example
+   * await troupe.deleteSession("chat-42", { running: "cancel" });
+   */
+  deleteSession(id: string, options: DeleteOptions = {}): Promise<boolean> {
+    return this.#upkeep.deleteSession(id, options);
+  }
+
+  /**
+   * The sessions in the store, page by page, in the order of their ids. A session that never had a turn is not there yet.
+   *
+   * @example
+   * for (let after: string | null | undefined; after !== null; ) {
+   *   const { sessions, next } = await troupe.listSessions({ after });
+   *   for (const { id, turns } of sessions) console.log(id, turns);
+   *   after = next;
+   * }
+   */
+  listSessions(page: ListRequest = {}): Promise<SessionPage> {
+    return this.#upkeep.listSessions(page);
+  }
+
+  /**
+   * Removes from the store what no session leads to any more: history and attachments of deleted sessions, older plugin
+   * state; and journals, when it is told how old. Says what it kept and removed. Commits go on meanwhile.
+   *
+   * @example
+   * const { segments, components } = await troupe.prune();
+   */
+  prune(options: PruneOptions = {}): Promise<PruneReport> {
+    return this.#upkeep.prune(options);
+  }
+
+  /**
+   * A session as it is stored, with its whole history, state and attachments, as bytes or in a `file`: there whole or not
+   * at all. As `json` people can read it; both forms can be imported.
+   *
+   * @example
+   * await troupe.exportSession("chat-42", { file: "chat-42.troupe" });
+   * const bytes = await troupe.exportSession("chat-42", { format: "json" });
+   */
+  exportSession(id: string, options: ExportOptions & { readonly file: string }): Promise<undefined>;
+  exportSession(id: string, options?: ExportOptions): Promise<Uint8Array>;
+  exportSession(id: string, options: ExportOptions & { readonly file?: string } = {}): Promise<Uint8Array | undefined> {
+    return this.#upkeep.exportSession(id, options);
+  }
+
+  /**
+   * Makes an exported session one of this store, under its own id or another. Refused, and nothing written, with
+   * `session_exists`, `session_deleted`, `export_damaged`, `export_version_unknown` or `export_file_failed`.
+   *
+   * @example
+   * const { sessionId } = await troupe.importSession("chat-42.troupe", { id: "chat-43" });
+   * const session = await troupe.session(sessionId);
+   */
+  importSession(source: string | URL | Uint8Array, options: ImportOptions = {}): Promise<ImportedSession> {
+    return this.#upkeep.importSession(source, options);
+  }
+
+  /**
+   * Copies the store as it is at one moment into an empty folder, while turns go on. The copy is a store like any other.
+   *
+   * @example
+   * await troupe.backup(`./backups/${new Date().toISOString()}`);
+   */
+  backup(folder: string, options: Pick<WorkOptions, "signal"> = {}): Promise<void> {
+    return this.#upkeep.backup(folder, options);
+  }
+
+  /** For tests and operators: ends a thread as a crash would. */
+  async kill(
+    target: { readonly sessionWorker: number } | { readonly plugin: string } | { readonly store: true },
+  ): Promise<void> {
+    this.#runtime.checkOpen();
+    const { crew } = this.#runtime;
+    if ("store" in target) return crew.store.crash();
+    if ("sessionWorker" in target) return crew.worker(target.sessionWorker).kill();
+    return crew.isolated(target.plugin).kill();
+  }
+
+  /**
+   * Stops intake, lets running turns finish (`drainMs`, then they are cancelled), stores the sessions and stops every
+   * thread. May be called twice; the second call waits for the first.
+   */
+  close(): Promise<void> {
+    this.#runtime.stopIntake();
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #close(): Promise<void> {
+    await this.#resuming;
+    const drainMs = await this.#drain();
+    this.#observers.close();
+    await this.#runtime.crew.close({ drainMs });
+    this.#runtime.directory.clear();
+  }
+
+  /**
+   * Lets the turns that were asked for finish, and the sessions that are closing close. Waited for here and not on the
+   * workers: the word to stop travels past the lanes and would overtake turns that are still on their way. What is left
+   * of the time is for turns that only the workers know of: those that waiting inputs began.
+   */
+  async #drain(): Promise<number> {
+    const { clock, drainMs } = this.#runtime.options;
+    const underWay = [...this.#turns.underWay(), ...this.#runtime.directory.moves()];
+    if (underWay.length === 0) return drainMs;
+    const started = clock.now();
+    await within(clock, drainMs, Promise.allSettled(underWay));
+    return Math.max(0, drainMs - (clock.now() - started));
+  }
+}

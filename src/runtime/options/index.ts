@@ -1,0 +1,3 @@
+/** What a host asks for, checked and completed. */
+export * from "./options.js";
+export * from "./permissions.js";

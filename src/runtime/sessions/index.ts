@@ -1,0 +1,3 @@
+/** Sessions as a host holds them, and what they ask of each other. */
+export * from "./relay.js";
+export * from "./session-handle.js";

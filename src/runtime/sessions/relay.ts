@@ -1,0 +1,89 @@
+import { ignore } from "../../async/index.js";
+import { admitInput, checkSessionId, checkTurnInput } from "../../kernel/index.js";
+import type { RelayAnswers, RelayCall, UsageNote } from "../../session/index.js";
+import type { Runtime } from "../places/index.js";
+import { type Residence, sessionBusy } from "../places/index.js";
+import type { Turns } from "../turns/index.js";
+import { ChildTurns } from "../turns/index.js";
+import { childId, makeSession } from "./fork.js";
+
+/** What sessions ask of other sessions; whether they may was checked where they are. */
+export class Relay {
+  readonly #runtime: Runtime;
+  readonly #turns: Turns;
+  readonly #childTurns = new ChildTurns();
+  /** Under which name a session's usage stands in its creator's ledger. */
+  readonly #usageSources = new Map<string, string>();
+
+  constructor(runtime: Runtime, turns: Turns) {
+    this.#runtime = runtime;
+    this.#turns = turns;
+  }
+
+  async answer<M extends keyof RelayAnswers>([method, argument]: RelayCall<M>): Promise<unknown> {
+    return this.#answers[method](argument);
+  }
+
+  /** A session is gone. */
+  forget(sessionId: string): void {
+    this.#usageSources.delete(sessionId);
+  }
+
+  readonly #answers: RelayAnswers = {
+    create: async ({ from, request }) => {
+      const { directory } = this.#runtime;
+      this.#runtime.checkOpen();
+      const { sessionId: id = childId(from, this.#runtime.options.clock), usageSource, start, ...making } = request;
+      checkSessionId(id);
+      // The session that asks is in the middle of a call and so cannot be closed: it is not waited for.
+      const { made } =
+        start?.kind === "existing_session"
+          ? await directory.use(start.sessionId, (source) =>
+              makeSession(this.#runtime, { id, making: { ...making, start, createdBy: from }, from: source }),
+            )
+          : await makeSession(this.#runtime, {
+              id,
+              making: { ...making, ...(start && { start }) },
+              from: directory.of(from),
+            });
+      if (usageSource !== undefined) this.#usageSources.set(id, usageSource);
+      return made;
+    },
+    close: async ({ sessionId }) => {
+      const { directory } = this.#runtime;
+      if (directory.isBusy(sessionId)) throw sessionBusy(sessionId);
+      await directory.moveOut(sessionId, (worker) => this.#runtime.worker(worker).ask("releaseIdle", { sessionId }));
+      this.forget(sessionId);
+    },
+    startTurn: async ({ from, sessionId, text, turnId, streams }) => {
+      this.#runtime.checkOpen();
+      // What a program asks for is refused at the call; only a host's turn is recorded.
+      const input = checkTurnInput(text);
+      admitInput(input, this.#runtime.options.attachments);
+      const source = this.#usageSources.get(sessionId) ?? "child";
+      const started = this.#childTurns.start({
+        from,
+        sessionId,
+        turnId,
+        streams,
+        start: () => this.#turns.ask(sessionId, input),
+        onUsage: (model, usage) => {
+          const { directory } = this.#runtime;
+          const bill = async ({ worker }: Residence) =>
+            this.#runtime.worker(worker).lane?.note("usage", [from, { source, model, usage }] satisfies UsageNote);
+          const payer = directory.find(from);
+          if (payer?.moving !== undefined && !payer.closing) directory.use(from, bill).catch(ignore);
+          else if (payer !== undefined) void bill(payer);
+        },
+      });
+      return { turnId: started, sessionId };
+    },
+    awaitTurn: (turn) => this.#childTurns.result(turn),
+    cancelTurn: async (turn) => this.#childTurns.cancel(turn),
+    turnEvents: (turn) => this.#childTurns.events(turn),
+    ask: ({ sessionId, ...call }) =>
+      this.#runtime.directory.use(sessionId, ({ worker }) =>
+        this.#runtime.worker(worker).ask("hostCall", { sessionId, ...call }),
+      ),
+  };
+}

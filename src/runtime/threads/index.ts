@@ -1,0 +1,4 @@
+/** Every thread of a runtime: started, watched, replaced and ended in one place. */
+export * from "./session-worker.js";
+export * from "./thread-wiring.js";
+export * from "./threads.js";

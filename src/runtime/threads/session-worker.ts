@@ -1,0 +1,274 @@
+import { MessageChannel, type MessagePort } from "node:worker_threads";
+import { deferred, ignore, persist } from "../../async/index.js";
+import { asTroupeError, completionKeyOf, type Json, messageOf, TroupeError } from "../../kernel/index.js";
+import {
+  type ActivityNote,
+  type AnswerOf,
+  type ArgumentOf,
+  type HostToolCall,
+  type ObservedNote,
+  type PluginSetup,
+  type RelayCall,
+  SESSION_CALLS,
+  type SessionMethod,
+  type SessionWorkerService,
+  type TraceEvent,
+} from "../../session/index.js";
+import { runHere } from "../../tools/index.js";
+import { type CallOptions, Lane, type ServedCall, workerLost } from "../../wire/index.js";
+import type { ResolvedOptions } from "../options/index.js";
+import { Thread } from "./threads.js";
+
+const PAUSE_MS = 50;
+const MAX_FAILED_STARTS = 5;
+const CLOSE_GRACE_MS = 5_000;
+
+export interface SessionWorkerParts {
+  readonly index: number;
+  readonly options: ResolvedOptions;
+  /** Made anew for every incarnation: the manifests of isolated plugins may come from a restarted worker. */
+  readonly plugins: () => readonly PluginSetup[];
+  readonly storePort: () => Promise<MessagePort>;
+  /** Opens the hook lanes of a new incarnation. */
+  readonly connectPlugins: (worker: SessionWorker) => Promise<void>;
+  readonly onActivity: (note: ActivityNote) => void;
+  readonly onObserved: (note: ObservedNote) => void;
+  /** Its heap stays full. */
+  readonly onFull: (worker: SessionWorker) => void;
+  /** Answers what sessions ask of other sessions. */
+  readonly relay: (call: RelayCall) => Promise<unknown>;
+}
+
+/** One session worker as the main thread holds it. When its thread dies it is started again; sessions reopen on demand. */
+export class SessionWorker {
+  readonly index: number;
+  readonly #parts: SessionWorkerParts;
+  #thread: Thread<SessionWorkerService> | undefined;
+  #lane: Lane | undefined;
+  #configured: Thread<SessionWorkerService> | undefined;
+  /** Pending while the worker is being (re)started. */
+  #ready: Promise<void> = Promise.resolve();
+  readonly #closing = new AbortController();
+  #received = 0;
+  restarts = 0;
+  /** How many threads its place has had before this one's, because they were full. */
+  recycled = 0;
+  /** Where sessions find it: its index, but for one that is about to leave its place or to take it. */
+  place: number;
+  /** Resolves when the current lane has closed; everything it carried has arrived by then. */
+  #laneClosed: Promise<void> = Promise.resolve();
+  /** Ids of the inline plugins, in their order: only the session workers load them. */
+  inlinePlugins: readonly string[] = [];
+
+  constructor(parts: SessionWorkerParts) {
+    this.index = parts.index;
+    this.place = parts.index;
+    this.#parts = parts;
+  }
+
+  get threadId(): number {
+    return this.#thread?.threadId ?? -1;
+  }
+
+  /** Messages the main thread got from this worker: on the lane, and by Comlink. */
+  get messages(): { lane: number; control: number } {
+    return { lane: this.#received + (this.#lane?.counts.received ?? 0), control: this.#thread?.messages ?? 0 };
+  }
+
+  /** The thread that is configured and can be given hook lanes; undefined while there is none. */
+  get configured(): Thread<SessionWorkerService> | undefined {
+    return this.#configured;
+  }
+
+  /** Starts and configures the thread; throws what is wrong with the configuration. */
+  async start(): Promise<void> {
+    const { options, index } = this.#parts;
+    const { clock } = options;
+    const thread = new Thread<SessionWorkerService>({ kind: "session", name: `Session worker ${index}`, clock });
+    this.#thread = thread;
+    const { port1: mainPort, port2: workerPort } = new MessageChannel();
+    const lane = this.#newLane(mainPort, thread);
+    thread.exited.then(({ error }) => lane.lose(workerLost(thread.name, error)));
+    try {
+      const storePort = await this.#parts.storePort();
+      const { inline } = await thread.caller.to.configure(
+        {
+          index,
+          store: { port: storePort, options: options.store },
+          mainPort: workerPort,
+          model: options.model,
+          models: options.models,
+          prompt: options.prompt,
+          budget: options.budget,
+          prices: options.prices,
+          plugins: this.#parts.plugins(),
+          hostTools: options.hostToolSpecs,
+          poolTools: options.poolTools,
+          pool: { maxThreads: options.toolThreads },
+          hookDispatch: options.hookDispatch,
+          config: options.config,
+          mailboxLimit: options.mailboxLimit,
+          residency: options.residency,
+          journals: options.journal,
+          runtimeId: options.runtimeId,
+          standardProtocol: options.standardProtocol,
+          tracing: options.onTrace !== undefined,
+          development: options.development,
+        },
+        { transfer: [storePort, workerPort] },
+      );
+      this.inlinePlugins = inline.map((manifest) => manifest.id);
+      this.#configured = thread;
+      await this.#parts.connectPlugins(this);
+    } catch (error) {
+      lane.lose(workerLost(thread.name, error));
+      await thread.terminate();
+      throw error;
+    }
+    if (!lane.lost) this.#lane = lane;
+    else if (!this.#closing.signal.aborted) throw workerLost(thread.name);
+  }
+
+  #newLane(port: MessagePort, thread: Thread<SessionWorkerService>): Lane {
+    const { promise, resolve: closed } = deferred();
+    this.#laneClosed = promise;
+    const lane = new Lane(port, {
+      name: thread.name,
+      clock: this.#parts.options.clock,
+      serve: (method, payload, call) =>
+        method === "relay" ? this.#parts.relay(payload as RelayCall) : this.#runHostTool(payload as HostToolCall, call),
+      onNote: (topic, payload) => {
+        if (topic === "activity") this.#parts.onActivity(payload as ActivityNote);
+        else if (topic === "trace") this.#trace(payload as TraceEvent);
+        else if (topic === "observed") this.#parts.onObserved(payload as ObservedNote);
+        else if (topic === "full") this.#parts.onFull(this);
+      },
+      onLost: () => {
+        closed();
+        this.#received += lane.counts.received;
+        if (this.#configured === thread) this.#configured = undefined;
+        // A lane that never became the worker's is the business of whoever was starting it.
+        if (this.#lane !== lane) return;
+        this.#lane = undefined;
+        if (this.#closing.signal.aborted) return;
+        this.#ready = this.#restart(thread);
+        // Whoever needs the worker finds out; a worker nobody needs may fail in peace.
+        this.#ready.catch(ignore);
+      },
+    });
+    return lane;
+  }
+
+  /** Undefined while the worker restarts. */
+  get lane(): Lane | undefined {
+    return this.#lane;
+  }
+
+  async ready(): Promise<Lane> {
+    await this.#whenReady();
+    return this.#liveLane();
+  }
+
+  get closed(): boolean {
+    return this.#closing.signal.aborted;
+  }
+
+  get journals(): boolean {
+    return this.#parts.options.journal;
+  }
+
+  /**
+   * A call about a session, by its route. On the lane it may take as long as the turns before it, and leaves a microtask
+   * after it was asked for, as a turn does: so they keep their order.
+   */
+  async ask<M extends SessionMethod>(method: M, argument: ArgumentOf<M>, options?: CallOptions): Promise<AnswerOf<M>> {
+    if (SESSION_CALLS[method].route === "control") {
+      await this.#whenReady();
+      return this.#liveThread().caller.call<AnswerOf<M>>(method, argument, options);
+    }
+    await undefined;
+    const lane = this.#lane ?? (await this.ready());
+    return lane.call<AnswerOf<M>>(method, argument, options);
+  }
+
+  /** For calls about the worker itself. */
+  async service(): Promise<Thread<SessionWorkerService>["caller"]["to"]> {
+    await this.#whenReady();
+    return this.#liveThread().caller.to;
+  }
+
+  /** Ends the thread as a crash would. */
+  async kill(): Promise<void> {
+    await this.#thread?.terminate();
+  }
+
+  /** Lets what still runs finish for so long, then cancels it; stores the sessions and stops the thread. */
+  async close({ drainMs }: { readonly drainMs: number }): Promise<void> {
+    this.#closing.abort();
+    await this.#ready.catch(ignore);
+    const thread = this.#thread;
+    if (thread === undefined) return;
+    const closed = this.#laneClosed;
+    await thread.caller.to.shutdown({ drainMs }, { deadlineMs: drainMs + CLOSE_GRACE_MS }).then(
+      // The lane's last answers may arrive behind the word that everything is done: it ends after them.
+      () => closed,
+      ignore,
+    );
+    await thread.terminate();
+  }
+
+  async #restart(dead: Thread<SessionWorkerService>): Promise<void> {
+    await dead.terminate();
+    const { clock } = this.#parts.options;
+    const { signal } = this.#closing;
+    const pauseMs = (attempt: number) => PAUSE_MS * attempt;
+    try {
+      await persist(() => this.start(), { clock, attempts: MAX_FAILED_STARTS, pauseMs, signal });
+      this.restarts++;
+    } catch (error) {
+      if (signal.aborted) return;
+      const cause = asTroupeError(error, "worker_failed");
+      throw new TroupeError("worker_failed", `Session worker ${this.index} could not be restarted: ${cause.message}`, {
+        cause,
+      });
+    }
+  }
+
+  async #whenReady(): Promise<void> {
+    await this.#ready;
+    if (this.#closing.signal.aborted) throw new TroupeError("closed", "The runtime is closed.");
+  }
+
+  #liveThread(): Thread<SessionWorkerService> {
+    if (this.#thread === undefined) throw workerLost(`Session worker ${this.index}`);
+    return this.#thread;
+  }
+
+  #liveLane(): Lane {
+    if (this.#lane === undefined) throw workerLost(`Session worker ${this.index}`);
+    return this.#lane;
+  }
+
+  /** The host's own function: what it throws is its own affair, but not this worker's end. */
+  #trace(event: TraceEvent): void {
+    try {
+      this.#parts.options.onTrace?.(event);
+    } catch (error) {
+      process.emitWarning(`onTrace threw: ${messageOf(error)}`);
+    }
+  }
+
+  #runHostTool([name, args, facts]: HostToolCall, call: ServedCall): unknown {
+    const tool = this.#parts.options.hostTools.get(name);
+    if (tool === undefined) throw new TroupeError("tool_unavailable", `The host has no tool ${name}.`);
+    return runHere(tool, args as Json, {
+      ...facts,
+      get completionKey() {
+        return completionKeyOf(facts.sessionId, facts.turnId, facts.callId);
+      },
+      get signal() {
+        return call.signal;
+      },
+    });
+  }
+}

@@ -1,0 +1,192 @@
+import { TroupeError } from "../../kernel/index.js";
+import type { ActivityNote, ObservedNote, PluginSetup, RelayCall } from "../../session/index.js";
+import type { ResolvedOptions } from "../options/index.js";
+import { PluginWorker } from "./plugin-worker.js";
+import { SessionWorker } from "./session-worker.js";
+import { StoreWorker } from "./store-worker.js";
+
+/** What session workers tell and ask the main thread. */
+export interface CrewEvents {
+  readonly onActivity: (note: ActivityNote) => void;
+  readonly onObserved: (note: ObservedNote) => void;
+  /** Answers what sessions ask of other sessions. */
+  readonly relay: (call: RelayCall) => Promise<unknown>;
+  /** A session worker's heap stays full. */
+  readonly onFull: (worker: SessionWorker) => void;
+  /** A worker has a new thread, and can be asked for its sessions. */
+  readonly onStarted: (worker: SessionWorker) => Promise<void>;
+  /** Its store died: nothing can be asked any more. */
+  readonly onStoreLost: (error: TroupeError) => void;
+}
+
+/** The threads of a runtime, and how they are wired to each other. */
+export class Crew {
+  readonly #options: ResolvedOptions;
+  readonly #events: CrewEvents;
+  /** By their places. */
+  readonly #sessionWorkers: SessionWorker[] = [];
+  /** The one that is about to take a place, and the one that has left it and finishes its turns. */
+  #starting: SessionWorker | undefined;
+  #retiring: SessionWorker | undefined;
+  /** What workers that are no more had received. */
+  readonly #past = { lane: 0, control: 0 };
+  readonly #pluginWorkers = new Map<number, PluginWorker>();
+  #store: StoreWorker | undefined;
+
+  constructor(options: ResolvedOptions, events: CrewEvents) {
+    this.#options = options;
+    this.#events = events;
+  }
+
+  async start(): Promise<void> {
+    const { clock, store } = this.#options;
+    this.#store = await StoreWorker.start(store, { clock, onLost: this.#events.onStoreLost });
+    this.#options.plugins.forEach((plugin, index) => {
+      if (plugin.tier === "worker")
+        this.#pluginWorkers.set(
+          index,
+          new PluginWorker(index, plugin, { clock, sessionWorkers: () => this.#everyone() }),
+        );
+    });
+    await all([...this.#pluginWorkers.values()].map((worker) => worker.start()));
+    for (let index = 0; index < this.#options.sessionWorkers; index++) {
+      this.#sessionWorkers.push(this.#newSessionWorker(index));
+    }
+    await all(this.#sessionWorkers.map((worker) => worker.start()));
+  }
+
+  get sessionWorkers(): readonly SessionWorker[] {
+    return this.#sessionWorkers;
+  }
+
+  get store(): StoreWorker {
+    if (this.#store === undefined) throw new TroupeError("closed", "The store is not open.");
+    return this.#store;
+  }
+
+  get retiring(): SessionWorker | undefined {
+    return this.#retiring;
+  }
+
+  /** The worker at a place; also one that has left its own. */
+  worker(place: number): SessionWorker {
+    const worker = this.#sessionWorkers[place];
+    if (worker !== undefined) return worker;
+    if (this.#retiring?.place === place) return this.#retiring;
+    throw unknownWorker(place);
+  }
+
+  /**
+   * Puts a new worker, once it is there, in the place of another one, which is told its sessions' new place for it at
+   * once and keeps them until they are brought away.
+   */
+  async replace(index: number, onLeft: (old: SessionWorker) => void): Promise<SessionWorker> {
+    const old = this.#sessionWorkers[index];
+    if (old === undefined) throw unknownWorker(index);
+    const fresh = this.#newSessionWorker(index);
+    fresh.place = NOWHERE;
+    this.#starting = fresh;
+    try {
+      await fresh.start();
+    } finally {
+      this.#starting = undefined;
+    }
+    old.place = this.#sessionWorkers.length;
+    fresh.place = index;
+    fresh.restarts = old.restarts;
+    fresh.recycled = old.recycled + 1;
+    this.#sessionWorkers[index] = fresh;
+    this.#retiring = old;
+    onLeft(old);
+    return old;
+  }
+
+  /** Ends the worker that has left its place. */
+  async endRetired({ drainMs }: { readonly drainMs: number }): Promise<void> {
+    const old = this.#retiring;
+    await old?.close({ drainMs });
+    this.#past.lane += old?.messages.lane ?? 0;
+    this.#past.control += old?.messages.control ?? 0;
+    this.#retiring = undefined;
+  }
+
+  isolated(pluginId: string): PluginWorker {
+    for (const worker of this.#pluginWorkers.values()) if (worker.manifest.id === pluginId) return worker;
+    throw new TroupeError("plugin_unknown", `There is no isolated plugin ${pluginId}.`);
+  }
+
+  /** The plugins in the order of the options. */
+  plugins(): { id: string; tier: "worker" | "inline"; threadId: number; restarts: number }[] {
+    const inline = [...this.worker(0).inlinePlugins];
+    return this.#options.plugins.map(({ tier }, index) => {
+      const worker = this.#pluginWorkers.get(index);
+      if (worker === undefined) return { id: inline.shift() ?? `plugins[${index}]`, tier, threadId: -1, restarts: 0 };
+      return { id: worker.manifest.id, tier, threadId: worker.threadId, restarts: worker.restarts };
+    });
+  }
+
+  /** Messages the main thread received: on the lanes, and by Comlink. */
+  messages(): { lane: number; control: number } {
+    let lane = this.#past.lane;
+    let control = this.#past.control + (this.#store?.messages ?? 0);
+    for (const worker of this.#everyone()) {
+      lane += worker.messages.lane;
+      control += worker.messages.control;
+    }
+    for (const worker of this.#pluginWorkers.values()) control += worker.messages;
+    return { lane, control };
+  }
+
+  async close({ drainMs }: { readonly drainMs: number }): Promise<void> {
+    await Promise.all(this.#everyone().map((worker) => worker.close({ drainMs })));
+    await Promise.all([...this.#pluginWorkers.values()].map((worker) => worker.close()));
+    await this.#store?.close();
+  }
+
+  #everyone(): SessionWorker[] {
+    return [...this.#sessionWorkers, this.#starting, this.#retiring].filter((worker) => worker !== undefined);
+  }
+
+  #newSessionWorker(index: number): SessionWorker {
+    const { onActivity, onObserved, relay, onFull, onStarted } = this.#events;
+    return new SessionWorker({
+      index,
+      options: this.#options,
+      plugins: () => this.#pluginSetups(),
+      storePort: () => this.store.connect(),
+      connectPlugins: async (worker) => {
+        await Promise.all([...this.#pluginWorkers.values()].map((plugin) => plugin.connect(worker)));
+        await onStarted(worker);
+      },
+      onObserved,
+      onActivity,
+      onFull,
+      relay,
+    });
+  }
+
+  #pluginSetups(): PluginSetup[] {
+    return this.#options.plugins.map(({ tier, module, options, deadlineMs, optionalInChildren }, index) =>
+      tier === "inline"
+        ? { tier, module, options, deadlineMs, optionalInChildren }
+        : {
+            tier,
+            manifest: (this.#pluginWorkers.get(index) as PluginWorker).manifest,
+            deadlineMs,
+            optionalInChildren,
+          },
+    );
+  }
+}
+
+const NOWHERE = -1;
+
+export function unknownWorker(index: number): TroupeError {
+  return new TroupeError("worker_unknown", `There is no session worker ${index}.`);
+}
+
+/** Waits for all of them also when one fails, so that nothing is still starting when the others are stopped. */
+async function all(starting: readonly Promise<void>[]): Promise<void> {
+  const settled = await Promise.allSettled(starting);
+  for (const result of settled) if (result.status === "rejected") throw result.reason;
+}

@@ -1,0 +1,209 @@
+import { deferred } from "../../async/index.js";
+import {
+  type Activity,
+  ActivityBuffer,
+  activitiesUpTo,
+  addEntry,
+  type Ledger,
+  ledgerSince,
+  type ModelCallRecord,
+  OWN_SOURCE,
+  TroupeError,
+  type TurnResult,
+  UNKNOWN_MODEL,
+  type Usage,
+  usageOfCall,
+} from "../../kernel/index.js";
+import type { Turn } from "./turn.js";
+
+/** Activities kept for a reader of a turn's events. */
+const KEPT = activitiesUpTo(1_024);
+/** Ended turns whose result or events nobody has fetched yet. */
+const MAX_ENDED = 256;
+
+/** A turn as the session that started it knows it: two sessions may use the same id. */
+export interface ChildTurnRef {
+  readonly from: string;
+  readonly turnId: string;
+}
+
+interface ChildTurn extends ChildTurnRef {
+  readonly sessionId: string;
+  readonly turn: Turn;
+  /** Resolves when the turn is over and its usage was told; never rejects. */
+  readonly over: Promise<void>;
+  readonly kept: ActivityBuffer<Activity>;
+  /** Readers that wait for something to happen. */
+  readonly waiting: (() => void)[];
+  ended: boolean;
+  /** Its result was fetched; its events may still be read. */
+  fetched: boolean;
+  /** Its events have been read to the end, or nobody will read them. */
+  read: boolean;
+}
+
+export interface ChildTurnStart {
+  /** The session that starts it. */
+  readonly from: string;
+  readonly sessionId: string;
+  readonly turnId: string | undefined;
+  /** Keep its events for somebody to read. */
+  readonly streams: boolean;
+  readonly start: () => Turn;
+  /** Told as the turn spends, whatever it spends on, and at the end what was not told yet. */
+  readonly onUsage: OnUsage;
+}
+
+type OnUsage = (model: string, usage: Usage) => void;
+
+/** Turns that sessions started in other sessions. One at a time in each; a result can be fetched once. */
+export class ChildTurns {
+  readonly #turns = new Map<string, ChildTurn>();
+  #next = 1;
+
+  start({ from, sessionId, turnId = `${sessionId}#${this.#next++}`, streams, start, onUsage }: ChildTurnStart): string {
+    for (const other of this.#turns.values()) {
+      if (other.ended) continue;
+      if (other.from === from && other.turnId === turnId)
+        throw new TroupeError("turn_exists", `There is a turn ${turnId} already.`, { details: { turnId } });
+      if (other.sessionId === sessionId) {
+        throw new TroupeError(
+          "turn_running",
+          `Session ${sessionId} has a turn running that was started for a session.`,
+          { retryable: true, details: { sessionId } },
+        );
+      }
+    }
+    const turn = start();
+    const over = deferred();
+    const child: ChildTurn = {
+      from,
+      turnId,
+      sessionId,
+      turn,
+      over: over.promise,
+      kept: new ActivityBuffer(KEPT),
+      waiting: [],
+      ended: false,
+      fetched: false,
+      read: !streams,
+    };
+    // An older turn of this name has ended: behind the others again, it is not the next to be forgotten.
+    this.#turns.delete(keyOf(child));
+    this.#turns.set(keyOf(child), child);
+    this.#follow(child, onUsage).then(over.resolve);
+    return turnId;
+  }
+
+  async result(ref: ChildTurnRef): Promise<TurnResult> {
+    const child = this.#find(ref);
+    await child.over;
+    child.fetched = true;
+    this.#forgetIfDone(child);
+    return child.turn;
+  }
+
+  cancel(ref: ChildTurnRef): void {
+    this.#find(ref).turn.cancel("The session that started the turn cancelled it.");
+  }
+
+  /** What happened since the last call; waits for something, null when the turn is over. */
+  async events(ref: ChildTurnRef): Promise<readonly Activity[] | null> {
+    const child = this.#turns.get(keyOf(ref));
+    if (child === undefined) return null;
+    while (child.kept.entries.length === 0 && !child.ended) {
+      await new Promise<void>((resolve) => child.waiting.push(resolve));
+    }
+    const batch = child.kept.takeAll();
+    if (batch.length > 0) return batch;
+    child.read = true;
+    this.#forgetIfDone(child);
+    return null;
+  }
+
+  #find(ref: ChildTurnRef): ChildTurn {
+    const child = this.#turns.get(keyOf(ref));
+    if (child !== undefined && !child.fetched) return child;
+    throw new TroupeError(
+      "turn_unknown",
+      `Session ${ref.from} has started no turn ${ref.turnId}, or has fetched its result already.`,
+    );
+  }
+
+  /** Reads the turn to its end. */
+  async #follow(child: ChildTurn, onUsage: OnUsage): Promise<void> {
+    const bill = new Bill(onUsage);
+    try {
+      for await (const activity of child.turn) {
+        bill.saw(activity);
+        if (child.read) continue;
+        child.kept.push(activity);
+        wakeReaders(child);
+      }
+    } catch {
+      // Whoever fetches the result gets the error.
+    }
+    child.ended = true;
+    wakeReaders(child);
+    this.#forgetOldest();
+  }
+
+  #forgetIfDone(child: ChildTurn): void {
+    const key = keyOf(child);
+    // A newer turn may have its name by now.
+    if (child.fetched && child.read && this.#turns.get(key) === child) this.#turns.delete(key);
+  }
+
+  #forgetOldest(): void {
+    const ended = [...this.#turns].filter(([, child]) => child.ended);
+    for (const [key] of ended.slice(0, Math.max(0, ended.length - MAX_ENDED))) this.#turns.delete(key);
+  }
+}
+
+/** What a turn spends, told once: as it is spent, and when the result is known what had not been seen. */
+class Bill {
+  readonly #tell: OnUsage;
+  /** For the turn's own model calls. */
+  #told: Ledger = [];
+
+  constructor(tell: OnUsage) {
+    this.#tell = tell;
+  }
+
+  saw(activity: Activity): void {
+    switch (activity.type) {
+      case "model_call_finished":
+      case "model_call_failed": {
+        const { usage, record } = activity;
+        if (usage === undefined) return;
+        const entry = { source: OWN_SOURCE, model: record?.model ?? UNKNOWN_MODEL, usage };
+        this.#told = addEntry(this.#told, entry);
+        this.#tell(entry.model, usage);
+        return;
+      }
+      // Its direct completions and its own children: spent for the turn, and so for whoever started it.
+      case "usage":
+        this.#tell(activity.model, activity.usage);
+        return;
+      case "turn_finished":
+        for (const { model, usage } of ledgerSince(ledgerOfCalls(activity.result.modelCallRecords), this.#told))
+          this.#tell(model, usage);
+        return;
+    }
+  }
+}
+
+function ledgerOfCalls(records: readonly ModelCallRecord[]): Ledger {
+  return records.reduce<Ledger>((ledger, record) => {
+    const usage = usageOfCall(record);
+    return usage === undefined ? ledger : addEntry(ledger, { source: OWN_SOURCE, model: record.model, usage });
+  }, []);
+}
+
+function keyOf({ from, turnId }: ChildTurnRef): string {
+  return JSON.stringify([from, turnId]);
+}
+
+function wakeReaders({ waiting }: ChildTurn): void {
+  for (const wake of waiting.splice(0)) wake();
+}

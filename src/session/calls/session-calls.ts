@@ -1,0 +1,142 @@
+import type {
+  AppendRequest,
+  AppendResult,
+  CheckpointKind,
+  InputItem,
+  Json,
+  Message,
+  PendingInput,
+  SessionBudget,
+  SessionConfig,
+  SpendingReport,
+  ToolOutput,
+} from "../../kernel/index.js";
+import type {
+  HostMethod,
+  NamedOperation,
+  OperationSpec,
+  PluginManifest,
+  SessionHandle,
+  SessionView,
+} from "../../plugin/index.js";
+import type { Exchange } from "./host-relay.js";
+import type {
+  ConfigReceipt,
+  MessageRange,
+  OperationReceipt,
+  Remnant,
+  SessionInfo,
+  SessionMaking,
+  SessionPluginOptions,
+  SessionSurface,
+  TreeMessage,
+} from "./session-facts.js";
+import type { PluginLane, SessionWorkerSetup, SessionWorkerStats } from "./worker-setup.js";
+
+/** How a call reaches its session: among its turns, in the order they were asked for, or past them by Comlink. */
+export type CallRoute = "lane" | "control";
+
+export interface SessionCall<Answer, Argument extends object> {
+  readonly route: CallRoute;
+  /** For the compiler only. */
+  readonly types: Exchange<Answer, Argument>;
+}
+
+/** Keeps its place among the session's turns, and so may take as long as those before it. */
+const lane = <Answer, Argument extends object = object>() => callBy<Answer, Argument>("lane");
+/** Answered at once, also while a turn runs; has a deadline. */
+const control = <Answer, Argument extends object = object>() => callBy<Answer, Argument>("control");
+
+/**
+ * Everything the main thread asks of a session: what it is answered, what it tells beside the session's id, and by which
+ * route. A further call is an entry here, its method in `runtime/session-handle.ts` and its answer in `serve-sessions.ts`.
+ */
+export const SESSION_CALLS = {
+  open: control<SessionInfo, { pluginOptions: SessionPluginOptions }>(),
+  info: control<SessionInfo>(),
+  /** The snapshot a fork is built from: of the session as it is, or as far as a node. */
+  capture: control<{ readonly snapshot: Uint8Array<ArrayBuffer> }, { at: string | undefined }>(),
+  adopt: control<SessionHandle, { snapshot: Uint8Array; making: SessionMaking }>(),
+  view: control<SessionView>(),
+  messages: control<readonly Message[], { range: MessageRange }>(),
+  /** As it is stored; asking does not bring a parked session back. */
+  tree: control<readonly TreeMessage[]>(),
+  spending: control<SpendingReport>(),
+  /** Back in memory, with its history. */
+  resume: control<void>(),
+  /** At once, also while a turn runs. */
+  setBudget: control<SpendingReport, { budget: SessionBudget | null }>(),
+  /** What plugins contribute to a session. */
+  surface: control<SessionSurface>(),
+  setConfig: lane<ConfigReceipt, { change: Partial<SessionConfig> }>(),
+  refreshTools: lane<void>(),
+  /** False when no compactor had anything. */
+  compact: lane<boolean, { instructions: string | null }>(),
+  append: lane<AppendResult, { request: AppendRequest }>(),
+  extend: lane<void, { extension: Json }>(),
+  /** A host service about one of this worker's sessions, asked by another session. */
+  hostCall: lane<unknown, { pluginId: string; method: HostMethod; args: readonly unknown[] }>(),
+  /** Lets an input wait for the running turn, or for the next. */
+  addInput: lane<
+    PendingInput,
+    {
+      text: string;
+      items: readonly InputItem[] | undefined;
+      key: string | undefined;
+      boundary: CheckpointKind | undefined;
+    }
+  >(),
+  inputs: lane<readonly PendingInput[]>(),
+  cancelInput: lane<"cancelled" | "not_found" | "already_taken", { named: string }>(),
+  /** Answers a tool call that waits for it. */
+  completeTool: control<void, { key: string; output: ToolOutput }>(),
+  /** Sends a reader what happens in a session, from behind its cursor on; answers where it is then. */
+  observe: control<string, { reader: number; cursor: string | undefined }>(),
+  unobserve: control<void, { reader: number }>(),
+  /** Closes a session for another one: refused while a turn runs. */
+  releaseIdle: control<void>(),
+  /** Resolves when the session is stored and no longer in memory. */
+  park: lane<void>(),
+  /** The same, for another worker: what the session leaves in memory goes there. */
+  handOver: lane<Remnant>(),
+  takeOver: control<void, { remnant: Remnant }>(),
+  /** Runs an operation of a plugin on a session. */
+  operate: lane<
+    OperationReceipt,
+    NamedOperation & { args: unknown; about: string | undefined; key: string | undefined }
+  >(),
+  /** Finishes the session's queued turns, stores it and forgets it. */
+  release: control<void>(),
+  /** Cancels whatever a session is at and lets it go; resolves at once. */
+  cancelWork: lane<void, { reason: string }>(),
+  /** Forgets a session that is about to be deleted: refused while a turn runs that was not cancelled. */
+  discard: control<void>(),
+} as const;
+
+export type SessionMethod = keyof typeof SESSION_CALLS;
+export type AnswerOf<M extends SessionMethod> = (typeof SESSION_CALLS)[M]["types"]["answer"];
+/** What a call tells beside the session it is about. */
+export type ToldBy<M extends SessionMethod> = (typeof SESSION_CALLS)[M]["types"]["argument"];
+export type ArgumentOf<M extends SessionMethod> = ToldBy<M> & { readonly sessionId: string };
+
+/** What a session worker serves: the calls about its sessions, and those about itself, which go by Comlink. */
+export type SessionWorkerService = {
+  [M in SessionMethod]: (argument: ArgumentOf<M>) => AnswerOf<M> | Promise<AnswerOf<M>>;
+} & {
+  configure(
+    setup: SessionWorkerSetup,
+  ): Promise<{ readonly threadId: number; readonly inline: readonly PluginManifest[] }>;
+  /** The hook lane to one incarnation of a plugin's worker. */
+  attachPlugin(lane: PluginLane): void;
+  /** A plugin that will not come back. */
+  failPlugin(argument: { readonly plugin: number; readonly code: string; readonly message: string }): void;
+  operations(argument: undefined): readonly OperationSpec[];
+  stats(argument: { known: number }): SessionWorkerStats;
+  /** Ends every session: running and queued turns get `drainMs` to finish, then they are cancelled. */
+  shutdown(argument: { readonly drainMs: number }): Promise<void>;
+};
+
+function callBy<Answer, Argument extends object>(route: CallRoute): SessionCall<Answer, Argument> {
+  // `types` is never there: no two calls would differ in it.
+  return { route } as SessionCall<Answer, Argument>;
+}

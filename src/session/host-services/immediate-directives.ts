@@ -1,0 +1,100 @@
+import {
+  asTroupeError,
+  checkCreateRequest,
+  checkNodes,
+  checkSessionId,
+  type Directive,
+  type JsonObject,
+  type Owned,
+  type SessionCreateRequest,
+  TroupeError,
+  toolFailure,
+} from "../../kernel/index.js";
+import type { SessionHandle } from "../../plugin/index.js";
+import type { TraceEvent } from "../calls/index.js";
+import { type ParentSession, visibleSession } from "./visibility.js";
+
+/** Directives that are done when they are met, in order. The first session that cannot be made ends it. */
+export async function performDirectives(
+  session: ParentSession,
+  directives: readonly Owned<Directive>[],
+): Promise<void> {
+  for (const { pluginId, value } of directives) {
+    if (value.kind === "emit_trace") trace(session, pluginId, value);
+    else if (value.kind === "create_session") await createFor(session, pluginId, value.request);
+  }
+}
+
+/**
+ * The same around a tool call: a session that cannot be made denies the call, and whatever else the hooks said still
+ * counts. Nothing to do is the usual case and costs no promise.
+ */
+export function performAtTool<D extends Directive>(
+  session: ParentSession,
+  directives: readonly Owned<D>[],
+): readonly Owned<D>[] | Promise<readonly Owned<D>[]> {
+  if (!directives.some(({ value }) => value.kind === "create_session" || value.kind === "emit_trace"))
+    return directives;
+  return performEach(session, directives);
+}
+
+async function performEach<D extends Directive>(
+  session: ParentSession,
+  directives: readonly Owned<D>[],
+): Promise<readonly Owned<D>[]> {
+  const performed: Owned<D>[] = [];
+  for (const owned of directives) {
+    try {
+      await performDirectives(session, [owned]);
+      performed.push(owned);
+    } catch (error) {
+      const { code, message } = asTroupeError(error, "plugin_session_create_failed");
+      const value = { kind: "short_circuit_tool", output: toolFailure("internal", code, message) };
+      // Every tool site knows denials.
+      performed.push({ pluginId: owned.pluginId, value: value as unknown as D });
+    }
+  }
+  return performed;
+}
+
+/** A trace in a plugin's name; the session's id is always the session's own. */
+export function trace(
+  session: ParentSession,
+  pluginId: string,
+  { name, payload = null, context = {} }: { name: string; payload?: TraceEvent["payload"]; context?: JsonObject },
+): void {
+  if (!session.services.trace.listening) return;
+  session.services.trace.emit({
+    name: `plugin.${pluginId}.${name}`,
+    payload,
+    context: { ...context, sessionId: session.id },
+  });
+}
+
+async function createFor(session: ParentSession, pluginId: string, request: SessionCreateRequest): Promise<void> {
+  try {
+    await createSessionFrom(session, request);
+  } catch (error) {
+    const cause = asTroupeError(error, "session_create_failed");
+    throw new TroupeError(
+      "plugin_session_create_failed",
+      `Plugin ${pluginId} could not create a session: ${cause.message}`,
+      { cause, details: { pluginId } },
+    );
+  }
+}
+
+/** Makes a session for another one, checked before anything leaves the worker. */
+export async function createSessionFrom(session: ParentSession, asked: SessionCreateRequest): Promise<SessionHandle> {
+  const request = checkCreateRequest(asked);
+  const { sessionId, start, initialNodes } = request;
+  if (sessionId !== undefined) checkSessionId(sessionId);
+  if (sessionId === session.id) {
+    throw new TroupeError("session_exists", `There is already a session ${sessionId}.`, { details: { sessionId } });
+  }
+  if (start?.kind === "existing_session") await visibleSession(session, start.sessionId);
+  if (initialNodes !== undefined) checkNodes(initialNodes);
+  const handle = await session.services.relay("create", { from: session.id, request });
+  session.created.add(handle.sessionId);
+  return handle;
+}

@@ -1,0 +1,5 @@
+/** Opening, mailbox, parking and ending of one session. */
+export * from "./active-turns.js";
+export * from "./fork-point.js";
+export * from "./open-session.js";
+export * from "./session-actor.js";

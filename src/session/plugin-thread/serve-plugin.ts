@@ -1,0 +1,164 @@
+import type { MessagePort } from "node:worker_threads";
+import type { Clock } from "../../async/index.js";
+import { asTroupeError, TroupeError } from "../../kernel/index.js";
+import { type LoadedPlugin, loadPlugin, pluginInvalid } from "../../plugin/index.js";
+import { runHere } from "../../tools/index.js";
+import { Caller, importDefault, Lane, type ServedCall, type Service, serve } from "../../wire/index.js";
+import { hookOf, unpackFacts } from "./hook-packing.js";
+import {
+  type CaptureCall,
+  type Captured,
+  type CaptureMode,
+  HOOK_LANE_METHODS,
+  type HookAnswer,
+  type HookCall,
+  type HostService,
+  type OpenInstance,
+  type OperationRun,
+  type PluginWorkerService,
+  type RegisterAnswer,
+  type RegisterCall,
+  type ToolRun,
+} from "./plugin-calls.js";
+import { type HostAccess, type InstanceOptions, PluginInstance } from "./plugin-instance.js";
+
+const BEAT_MS = 50;
+
+/** The plugin's side: one plugin module, one instance per session, a lane to every session worker. */
+export function servePlugin(parentPort: MessagePort, clock: Clock): void {
+  let plugin: LoadedPlugin | undefined;
+  let development = false;
+  const service: PluginWorkerService = {
+    async load({ module, options, beat, ...mode }) {
+      plugin = await loadPlugin(await importDefault(module, "plugin"), options, module);
+      development = mode.development;
+      if (plugin.protocol !== undefined) {
+        throw pluginInvalid(module, 'it has a protocol, which is part of every turn. Give it the tier "inline"');
+      }
+      // A thread whose event loop is blocked does not count on; that is how it is found.
+      clock.interval(BEAT_MS, () => Atomics.add(beat, 0, 1));
+      return plugin.manifest;
+    },
+    attach(lane) {
+      if (plugin === undefined) throw new TroupeError("plugin_not_loaded", "This thread has no plugin yet.");
+      openHookLane(plugin, lane, { development, clock });
+    },
+  };
+  serve(parentPort, service satisfies Service);
+}
+
+/** The commit asks again for what failed here, and reports it. */
+function tryCapture(instance: PluginInstance, mode: CaptureMode): Captured | undefined {
+  try {
+    return instance.capture(mode === 2);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Host services across the thread: the session worker knows the call and so what it was granted. */
+function hostAccess({ hostPort, name }: Parameters<PluginWorkerService["attach"]>[0], clock: Clock): HostAccess {
+  // No deadline of its own: the call it is made in has one.
+  const caller = new Caller<HostService>(hostPort, { name, clock, deadlineMs: Number.POSITIVE_INFINITY });
+  hostPort.on("close", () => caller.lose());
+  hostPort.on("messageerror", (error) => caller.lose(error));
+  return {
+    call: ({ waiting, method, args, signal }) =>
+      caller.to.host({ call: (waiting as ServedCall).id, method, args }, { signal }),
+  };
+}
+
+function openHookLane(
+  plugin: LoadedPlugin,
+  lane: Parameters<PluginWorkerService["attach"]>[0],
+  { development, clock }: { readonly development: boolean; readonly clock: Clock },
+): void {
+  const { id } = plugin.manifest;
+  const host = hostAccess(lane, clock);
+  /** By the session's number. One whose state could not be made or restored fails each of its calls with the reason. */
+  const sessions = new Map<number, OpenSession>();
+
+  /** Made within its first call: when the plugin's own code ends the thread there, that call is lost and not made again. */
+  const opened = (session: number) => {
+    const found = sessions.get(session);
+    if (found === undefined) throw new TroupeError("plugin_session_unknown", `Plugin ${id} has no such session.`);
+    found.instance ??= makeInstance(plugin, found.options);
+    if (found.instance instanceof TroupeError) throw found.instance;
+    return found as OpenSession & { readonly instance: PluginInstance };
+  };
+
+  const open = ([session, sessionId, captured, init]: OpenInstance) => {
+    sessions.set(session, { options: { sessionId, captured, init, host, development }, instance: undefined });
+  };
+
+  const hook = (payload: HookCall, call: ServedCall): unknown => {
+    const [session, kindNumber, capture] = payload;
+    const { options, instance } = opened(session);
+    const { kind, nth } = hookOf(kindNumber);
+    const value = instance.hook(kind, nth, (context) => unpackFacts(context, kind, options.sessionId, payload), call);
+    if (capture === 0) return value;
+    const answer = (settled: unknown): HookAnswer => ({ value: settled, captured: tryCapture(instance, capture) });
+    return value instanceof Promise ? value.then(answer) : answer(value);
+  };
+
+  const tool = ([session, toolId, args, facts]: ToolRun, call: ServedCall): unknown => {
+    const { definition, context } = opened(session).instance.tool(toolId, facts, call);
+    return runHere(definition, args as never, context);
+  };
+
+  const registered = ([session]: RegisterCall): RegisterAnswer => {
+    const { instance } = opened(session);
+    if (instance.protocol !== undefined) {
+      throw pluginInvalid(
+        `plugin ${id}`,
+        'it registered a protocol, which is part of every turn. Give it the tier "inline"',
+      );
+    }
+    const { contributions, stateful } = instance;
+    return { contributions, stateful };
+  };
+
+  new Lane(lane.port, {
+    name: lane.name,
+    clock,
+    stage: lane.stage,
+    methods: HOOK_LANE_METHODS,
+    serve(method, payload, call) {
+      switch (method) {
+        case "hook":
+          return hook(payload as HookCall, call);
+        case "tool":
+          return tool(payload as ToolRun, call);
+        case "operation": {
+          const [session, name, args, sessionId] = payload as OperationRun;
+          return opened(session).instance.operation(name, args, sessionId, call);
+        }
+        case "capture": {
+          const [session, mode] = payload as CaptureCall;
+          return opened(session).instance.capture(mode === 2);
+        }
+        case "register":
+          return registered(payload as RegisterCall);
+        default:
+          throw new TroupeError("unknown_method", `A plugin worker does not serve ${method}.`);
+      }
+    },
+    onNote(topic, payload) {
+      if (topic === "open") open(payload as OpenInstance);
+      else if (topic === "close") sessions.delete(payload as number);
+    },
+  });
+}
+
+interface OpenSession {
+  readonly options: InstanceOptions;
+  instance: PluginInstance | TroupeError | undefined;
+}
+
+function makeInstance(plugin: LoadedPlugin, options: InstanceOptions): PluginInstance | TroupeError {
+  try {
+    return new PluginInstance(plugin, options);
+  } catch (error) {
+    return asTroupeError(error, "plugin_state_failed");
+  }
+}

@@ -1,0 +1,123 @@
+import {
+  type Contributions,
+  duplicateOperation,
+  duplicateSingleton,
+  type HookKind,
+  type HookSpec,
+  matchesTool,
+  type OperationSpec,
+  PRIORITISED_KINDS,
+  SINGLETON_KINDS,
+} from "../../plugin/index.js";
+import type { PluginLink } from "./plugin-link.js";
+
+/** `sequential`: one plugin after another. `concurrent`: all at once, folded in registration order. */
+export type HookDispatch = "sequential" | "concurrent";
+
+/** A hook in the table: which plugin's, and which of that plugin's hooks of the kind. */
+export interface RegisteredHook {
+  readonly index: number;
+  readonly kind: HookKind;
+  readonly nth: number;
+  readonly spec: HookSpec;
+  /** No later hook of its plugin can change state before the next write: its answer brings the state along. */
+  readonly captures: boolean;
+}
+
+const NOBODY: readonly RegisteredHook[] = [];
+
+/** Which plugins registered which hook: a hook nobody registered costs one look-up and no message. */
+export class HookTable {
+  readonly links: readonly PluginLink[];
+  readonly dispatch: HookDispatch;
+  readonly #byKind = new Map<HookKind, RegisteredHook[]>();
+  /** For kinds with matchers: the hooks that want a tool, found once per tool. */
+  readonly #byTool = new Map<string, readonly RegisteredHook[]>();
+  readonly #operations = new Map<string, { readonly index: number; readonly spec: OperationSpec }>();
+
+  /** What each plugin contributes stands at its place in `contributions`. */
+  constructor(links: readonly PluginLink[], contributions: readonly Contributions[], dispatch: HookDispatch) {
+    this.links = links;
+    this.dispatch = dispatch;
+    contributions.forEach((contributed, index) => {
+      this.#addHooks(index, contributed.hooks);
+      this.#addOperations(index, contributed.operations);
+    });
+    for (const kind of PRIORITISED_KINDS) {
+      this.#byKind.get(kind)?.sort((a, b) => (b.spec.priority ?? 0) - (a.spec.priority ?? 0));
+    }
+    for (const kind of SINGLETON_KINDS) this.#checkSingle(kind);
+  }
+
+  /** Every operation, or every one of a plugin, by name. */
+  operations(pluginId?: string): OperationSpec[] {
+    const found = [...this.#operations.values()];
+    const specs = found.flatMap(({ index, spec }) => ([undefined, this.#idOf(index)].includes(pluginId) ? spec : []));
+    return specs.sort((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  operation(name: string): { readonly index: number; readonly spec: OperationSpec } | undefined {
+    return this.#operations.get(name);
+  }
+
+  /** The hooks of a kind, in the order they run; with a tool, only those that want it. */
+  registered(kind: HookKind, toolName?: string): readonly RegisteredHook[] {
+    const all = this.#byKind.get(kind) ?? NOBODY;
+    if (toolName === undefined || all.length === 0) return all;
+    const key = `${kind}:${toolName}`;
+    let wanted = this.#byTool.get(key);
+    if (wanted === undefined) {
+      wanted = all.filter(({ spec }) => spec.tools === undefined || matchesTool(spec.tools, toolName));
+      // Tool names come from models too: a model that makes them up must not fill the memory.
+      if (this.#byTool.size >= MAX_TOOLS_KEPT) this.#byTool.clear();
+      this.#byTool.set(key, wanted);
+    }
+    return wanted;
+  }
+
+  #addHooks(index: number, specs: readonly HookSpec[]): void {
+    const stateful = this.links[index]?.manifest.stateful === true;
+    const mayChangeLater = specs.some(({ kind }) => kind === "turn_finalized");
+    const lastAfterTurn = specs.findLastIndex(({ kind }) => kind === "after_turn");
+    // Asked at once, the last of several may answer before another one has changed anything.
+    const inOrder =
+      this.dispatch === "sequential" || specs.findIndex(({ kind }) => kind === "after_turn") === lastAfterTurn;
+    const counts = new Map<HookKind, number>();
+    const isOnly = (spec: HookSpec) => specs.every((other) => other === spec || other.kind !== spec.kind);
+    specs.forEach((spec, at) => {
+      const { kind } = spec;
+      const nth = counts.get(kind) ?? 0;
+      counts.set(kind, nth + 1);
+      const captures =
+        stateful &&
+        (at === lastAfterTurn ? inOrder && !mayChangeLater : TELLS_WHAT_IS_STORED.includes(kind) && isOnly(spec));
+      const hook: RegisteredHook = { index, kind, nth, spec, captures };
+      const same = this.#byKind.get(kind);
+      if (same === undefined) this.#byKind.set(kind, [hook]);
+      else same.push(hook);
+    });
+  }
+
+  #addOperations(index: number, specs: readonly OperationSpec[]): void {
+    for (const spec of specs) {
+      const other = this.#operations.get(spec.name);
+      if (other !== undefined) throw duplicateOperation(spec.name, this.#idOf(other.index), this.#idOf(index));
+      this.#operations.set(spec.name, { index, spec });
+    }
+  }
+
+  #checkSingle(kind: HookKind): void {
+    const [first, second] = this.registered(kind);
+    if (first === undefined || second === undefined) return;
+    throw duplicateSingleton(kind, this.#idOf(first.index), this.#idOf(second.index));
+  }
+
+  #idOf(index: number): string {
+    return this.links[index]?.manifest.id ?? "";
+  }
+}
+
+const MAX_TOOLS_KEPT = 1024;
+
+/** Called behind a write: what they change is written next. */
+const TELLS_WHAT_IS_STORED: readonly HookKind[] = ["turn_persisted", "session_config_changed", "session_restored"];

@@ -1,0 +1,255 @@
+import {
+  type AppendNode,
+  checkNodes,
+  checkPieces,
+  type Directive,
+  isToolAtLeast,
+  isToolOutput,
+  type ModelResponse,
+  type Owned,
+  type PluginEvent,
+  PROMPT_SLOTS,
+  type PreparedContext,
+  type PromptContribution,
+  type SessionConfig,
+  type ToolAvailability,
+  TroupeError,
+  toolFailure,
+} from "../../kernel/index.js";
+import type { OperationOutcome, StreamTransform } from "../../plugin/index.js";
+
+/**
+ * What plugins answer is foreign: it is read here, once, and anything a hook kind does not allow becomes a typed error
+ * under that kind's policy.
+ */
+type DirectiveKind = Directive["kind"];
+
+export const ALLOWED = {
+  before_turn: ["abort_turn", "enqueue_messages", "create_session", "emit_events", "emit_trace"],
+  checkpoint: ["abort_turn", "enqueue_messages", "create_session", "emit_events", "emit_trace"],
+  after_turn: ["enqueue_messages", "create_session", "emit_events", "emit_trace"],
+  before_tool_call: [
+    "abort_turn",
+    "create_session",
+    "replace_tool_args",
+    "short_circuit_tool",
+    "emit_events",
+    "emit_trace",
+  ],
+  after_tool_call: [
+    "abort_turn",
+    "enqueue_messages",
+    "create_session",
+    "short_circuit_tool",
+    "emit_events",
+    "emit_trace",
+  ],
+} as const satisfies Record<string, readonly DirectiveKind[]>;
+export type DirectiveSite = keyof typeof ALLOWED;
+
+const AT_TOOLS: readonly DirectiveSite[] = ["before_tool_call", "after_tool_call"];
+
+export type DirectivesAt<S extends DirectiveSite> = Extract<Directive, { kind: (typeof ALLOWED)[S][number] }>;
+
+export function readDirectives<S extends DirectiveSite>(
+  answer: unknown,
+  site: S,
+  pluginId: string,
+): Owned<DirectivesAt<S>>[] {
+  if (answer === undefined || answer === null) return [];
+  const list: readonly unknown[] = Array.isArray(answer) ? answer : [answer];
+  return list.map((item) => {
+    const directive = checkDirective(item, pluginId);
+    const misuse = misuseOf(directive, site);
+    if (misuse === undefined) return { pluginId, value: directive as DirectivesAt<S> };
+    const refusal = refuse("directive_not_allowed", pluginId, misuse);
+    if (!AT_TOOLS.includes(site)) throw refusal;
+    // Around a tool call misuse denies that call, and what else the hooks said still counts.
+    const output = toolFailure("internal", refusal.code, refusal.message);
+    return { pluginId, value: { kind: "short_circuit_tool", output } as unknown as DirectivesAt<S> };
+  });
+}
+
+/** Why a directive, well-formed as it is, cannot be used at this site. */
+function misuseOf(directive: Directive, site: DirectiveSite): string | undefined {
+  const allowed: readonly DirectiveKind[] = ALLOWED[site];
+  if (!allowed.includes(directive.kind))
+    return `${directive.kind} is not allowed in ${site}; allowed are ${allowed.join(", ")}`;
+  if (directive.kind !== "enqueue_messages") return undefined;
+  const stranger = directive.messages.find(({ role }) => role !== "user" && role !== "system");
+  return stranger && `only user and system messages can be enqueued, not ${String(stranger.role)}`;
+}
+
+export function readRemovals(answer: unknown, pluginId: string): readonly string[] {
+  if (answer === undefined || answer === null) return [];
+  const { remove = [], overrides = [] } = isRecord(answer) ? answer : { remove: answer };
+  const usable =
+    Array.isArray(remove) &&
+    remove.every((name) => typeof name === "string") &&
+    Array.isArray(overrides) &&
+    overrides.every((override) => isRecord(override) && typeof override.toolName === "string");
+  if (!usable) {
+    const why =
+      "a catalog contributor returns { remove: [tool names] }, { overrides: [{ toolName, availability }] } or nothing";
+    throw refuse("invalid_hook_answer", pluginId, why);
+  }
+  const lowered = (overrides as readonly { toolName: string; availability?: ToolAvailability }[]).filter(
+    ({ availability }) => availability !== undefined && !isToolAtLeast(availability, "callable"),
+  );
+  return [...(remove as readonly string[]), ...lowered.map(({ toolName }) => toolName)];
+}
+
+/** The context as a transform leaves it; what it does not mention stays. */
+export function readPrepared(
+  answer: unknown,
+  before: PreparedContext,
+  { messageCount, pluginId }: { readonly messageCount: number; readonly pluginId: string },
+): PreparedContext {
+  if (answer === undefined || answer === null) return before;
+  if (!isRecord(answer))
+    throw refuse("invalid_hook_answer", pluginId, "a context transform returns a context or nothing");
+  const { messages = before.messages, promptContributions = before.promptContributions } = answer;
+  const { tools = before.tools, includeBaseTools = before.includeBaseTools } = answer;
+  if (!Array.isArray(tools) || !tools.every((id) => typeof id === "string") || typeof includeBaseTools !== "boolean") {
+    throw refuse("invalid_hook_answer", pluginId, "tools must be a list of tool ids and includeBaseTools a boolean");
+  }
+  return {
+    messages: checkPieces(messages, messageCount),
+    promptContributions: readContributions(promptContributions, pluginId),
+    tools,
+    includeBaseTools,
+  };
+}
+
+export function readConfigChange(answer: unknown, pluginId: string): Partial<SessionConfig> {
+  if (answer === undefined || answer === null) return {};
+  if (isRecord(answer)) return answer as Partial<SessionConfig>;
+  throw refuse("invalid_hook_answer", pluginId, "a config mutator returns settings or nothing");
+}
+
+/** Nothing, or no nodes: the compactor passes. */
+export function readCompaction(answer: unknown, pluginId: string): readonly AppendNode[] {
+  if (answer === undefined || answer === null) return [];
+  if (isRecord(answer)) return checkNodes(answer.initialNodes ?? []);
+  throw refuse("invalid_hook_answer", pluginId, "a compactor returns { initialNodes } or nothing");
+}
+
+export function readContributions(answer: unknown, pluginId: string): PromptContribution[] {
+  if (answer === undefined || answer === null) return [];
+  const list: readonly unknown[] = Array.isArray(answer) ? answer : [answer];
+  return list.map((item) => {
+    if (
+      !isRecord(item) ||
+      typeof item.content !== "string" ||
+      !(PROMPT_SLOTS as readonly unknown[]).includes(item.slot)
+    ) {
+      throw refuse(
+        "invalid_hook_answer",
+        pluginId,
+        `a prompt contribution needs content and a slot (${PROMPT_SLOTS.join(", ")})`,
+      );
+    }
+    return item as unknown as PromptContribution;
+  });
+}
+
+export function readStreamTransform(answer: unknown, chunk: string, pluginId: string): Required<StreamTransform> {
+  if (answer === undefined || answer === null) return { chunk, reasoning: [], events: [], abortStream: false };
+  if (typeof answer === "string") return { chunk: answer, reasoning: [], events: [], abortStream: false };
+  if (!isRecord(answer))
+    throw refuse("invalid_hook_answer", pluginId, "a stream hook returns a string, a transform or nothing");
+  const next = answer.chunk ?? chunk;
+  const reasoning = answer.reasoning ?? [];
+  if (typeof next !== "string" || !Array.isArray(reasoning) || !reasoning.every((text) => typeof text === "string")) {
+    throw refuse("invalid_hook_answer", pluginId, "chunk must be a string and reasoning a list of strings");
+  }
+  return {
+    chunk: next,
+    reasoning,
+    events: readEvents(answer.events ?? [], pluginId),
+    abortStream: answer.abortStream === true,
+  };
+}
+
+export function readResponseTransform(
+  answer: unknown,
+  response: ModelResponse,
+  pluginId: string,
+): { response: ModelResponse; events: readonly PluginEvent[] } {
+  if (answer === undefined || answer === null) return { response, events: [] };
+  if (!isRecord(answer))
+    throw refuse("invalid_hook_answer", pluginId, "a response hook returns { response?, events? } or nothing");
+  const next = answer.response ?? response;
+  if (
+    !isRecord(next) ||
+    !Array.isArray(next.parts) ||
+    !next.parts.every((part) => isRecord(part) && typeof part.type === "string")
+  ) {
+    throw refuse("invalid_hook_answer", pluginId, "the response must keep its parts");
+  }
+  // Usage and the finish reason are facts of the provider, not the plugin's to change.
+  const parts = next.parts as unknown as ModelResponse["parts"];
+  return { response: { ...response, parts }, events: readEvents(answer.events ?? [], pluginId) };
+}
+
+/** What an operation came to. */
+export function readOutcome(answer: unknown, pluginId: string): Required<OperationOutcome> {
+  const { output, events = [], directives = [] } = isRecord(answer) ? answer : {};
+  if (!Array.isArray(events) || !events.every((event) => isRecord(event) && typeof event.name === "string"))
+    throw refuse("operation_failed", pluginId, "the events of an operation are a list of { name, payload? }");
+  if (!Array.isArray(directives) || !directives.every(isQueueTurn))
+    throw refuse("operation_failed", pluginId, "an operation can ask for turns (queueTurn) and nothing else");
+  return { output, events, directives };
+}
+
+function isQueueTurn(directive: unknown): boolean {
+  return isRecord(directive) && directive.kind === "queue_turn" && typeof directive.input === "string";
+}
+
+function checkDirective(item: unknown, pluginId: string): Directive {
+  if (!isRecord(item))
+    throw refuse("invalid_hook_answer", pluginId, "a hook returns a directive, a list of them or nothing");
+  switch (item.kind) {
+    case "abort_turn":
+      if (typeof item.code === "string" && typeof item.message === "string") return item as unknown as Directive;
+      break;
+    case "enqueue_messages":
+      if (!Array.isArray(item.messages)) break;
+      if (item.messages.every((message) => isRecord(message) && typeof message.text === "string"))
+        return item as unknown as Directive;
+      throw refuse("invalid_hook_answer", pluginId, "an enqueued message needs a text");
+    case "replace_tool_args":
+      if (item.args !== undefined) return item as unknown as Directive;
+      break;
+    case "short_circuit_tool":
+      if (isToolOutput(item.output)) return item as unknown as Directive;
+      break;
+    case "emit_events":
+      readEvents(item.events, pluginId);
+      return item as unknown as Directive;
+    case "create_session":
+      if (isRecord(item.request)) return item as unknown as Directive;
+      break;
+    case "emit_trace":
+      if (typeof item.name === "string" && item.name !== "" && isRecord(item.context ?? {}))
+        return item as unknown as Directive;
+      break;
+    case "handoff_session":
+      return item as unknown as Directive;
+  }
+  throw refuse("invalid_hook_answer", pluginId, `the directive ${String(item.kind)} is unknown or incomplete`);
+}
+
+function readEvents(events: unknown, pluginId: string): readonly PluginEvent[] {
+  if (Array.isArray(events) && events.every((event) => isRecord(event) && typeof event.name === "string"))
+    return events as PluginEvent[];
+  throw refuse("invalid_hook_answer", pluginId, "events are a list of { name, payload? }");
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
+}
+
+function refuse(code: string, pluginId: string, why: string): TroupeError {
+  return new TroupeError(code, `Plugin ${pluginId}: ${why}.`, { details: { pluginId } });
+}

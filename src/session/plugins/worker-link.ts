@@ -1,0 +1,352 @@
+import type { MessagePort } from "node:worker_threads";
+import { type Clock, onAbort } from "../../async/index.js";
+import { aborted, TroupeError } from "../../kernel/index.js";
+import {
+  type Contributions,
+  HOOK_HOSTS,
+  type HostInterface,
+  NO_HOST,
+  OPERATION_HOSTS,
+  type PluginManifest,
+  TOOL_HOOK_HOST,
+} from "../../plugin/index.js";
+import type { HomeContext } from "../../tools/index.js";
+import type { PhaseProbe } from "../../trace/index.js";
+import {
+  Deadlines,
+  Lane,
+  type LaneCallOptions,
+  type Served,
+  serve,
+  type UnstartedCall,
+  workerLost,
+} from "../../wire/index.js";
+import type { PluginLane } from "../calls/index.js";
+import {
+  type CaptureCall,
+  type Captured,
+  HOOK_LANE_METHODS,
+  type HookAnswer,
+  type HookCall,
+  type HostService,
+  hookOf,
+  type OpenInstance,
+  type OperationRun,
+  packHook,
+  placeOf,
+  type RegisterAnswer,
+  type RegisterCall,
+  type ToolRun,
+  unpackFacts,
+} from "../plugin-thread/index.js";
+import { AskingCall } from "./asking-call.js";
+import {
+  type HookOptions,
+  HookProbes,
+  type HookRef,
+  type HostGate,
+  hostCallOver,
+  type OperationCall,
+  type PluginLink,
+  type PluginSlot,
+} from "./plugin-link.js";
+
+/** How long a call waits for the plugin's thread to be replaced. */
+const REPLACEMENT_MS = 10_000;
+
+export interface WorkerLinkOptions {
+  readonly clock: Clock;
+  readonly manifest: PluginManifest;
+  readonly deadlineMs: number;
+  readonly probe: PhaseProbe;
+  readonly host: HostGate;
+  readonly optionalInChildren: boolean;
+}
+
+/** A plugin on its own thread. Survives the thread: calls made while it is replaced wait for the next one. */
+export class WorkerLink implements PluginLink {
+  readonly manifest: PluginManifest;
+  readonly probes: HookProbes;
+  readonly optionalInChildren: boolean;
+  readonly #host: HostGate;
+  #hostPort: MessagePort | undefined;
+  /** What was registered for a session, by its slot: no manifest knows it. */
+  readonly #registered = new Map<number, Contributions>();
+  /** The deadline of every hook call. */
+  readonly #within: Required<Pick<LaneCallOptions, "deadlineMs" | "deadlineCode">>;
+  readonly #clock: Clock;
+  readonly #deadlines: Deadlines;
+  #lane: Lane | undefined;
+  readonly #past = { sent: 0, received: 0 };
+  /** Sessions whose instance exists in the current incarnation. */
+  readonly #opened = new Set<number>();
+  /** The slots of live sessions, by number: a call that must be made again names only that. */
+  readonly #slots = new Map<number, PluginSlot>();
+  /** Hook calls that asked for host services, by what they were sent: that is the same when they are made again. */
+  readonly #asking = new WeakMap<object, AskingCall>();
+  #waiting: { go: () => void; fail: (error: TroupeError) => void }[] = [];
+  #closed: TroupeError | undefined;
+
+  constructor(options: WorkerLinkOptions) {
+    this.manifest = options.manifest;
+    this.probes = new HookProbes(options.manifest.id, options);
+    this.#clock = options.clock;
+    this.#deadlines = new Deadlines(options.clock);
+    this.optionalInChildren = options.optionalInChildren;
+    this.#host = options.host;
+    this.#within = {
+      deadlineMs: options.deadlineMs,
+      deadlineCode: "hook_timeout",
+    };
+  }
+
+  /** Messages on this hook lane, over all incarnations. */
+  get messages(): { sent: number; received: number } {
+    const { sent, received } = this.#lane?.counts ?? { sent: 0, received: 0 };
+    return { sent: this.#past.sent + sent, received: this.#past.received + received };
+  }
+
+  /** The lane to a new incarnation of the plugin's worker. */
+  attach({ port, hostPort, stage }: Pick<PluginLane, "port" | "hostPort" | "stage">): void {
+    this.#lane?.lose(workerLost(`Plugin ${this.manifest.id}`));
+    this.#hostPort?.close();
+    this.#hostPort = hostPort;
+    this.#opened.clear();
+    const lane = new Lane(port, {
+      name: `Plugin ${this.manifest.id}`,
+      clock: this.#clock,
+      methods: HOOK_LANE_METHODS,
+      stage,
+      // What the dead thread had not begun waits for the next one: only the calls it was at are lost.
+      onUnstarted: (call) => this.#wait(call),
+      onLost: () => {
+        this.#past.sent += lane.counts.sent;
+        this.#past.received += lane.counts.received;
+        if (this.#lane === lane) this.#lane = undefined;
+      },
+    });
+    this.#lane = lane;
+    this.#serveHost(hostPort, lane);
+    for (const call of this.#waiting.splice(0)) call.go();
+  }
+
+  /** The plugin will not come back: every call fails with `error`. */
+  fail(error: TroupeError): void {
+    this.#closed = error;
+    this.#lane?.lose(error);
+    for (const { fail } of this.#waiting.splice(0)) fail(error);
+  }
+
+  /** Host services, asked in the name of a call that is still under way: what it was granted is looked up here. */
+  #serveHost(port: MessagePort, lane: Lane): void {
+    const service = {
+      host: async ({ call, method, args }, signal: AbortSignal) => {
+        const waiting = lane.waiting(call);
+        const slot = waiting && this.#slots.get((waiting.payload as readonly number[])[0] as number);
+        if (waiting === undefined || slot === undefined) throw hostCallOver(this.manifest.id, method);
+        const granted = this.#granted(waiting.method, waiting.payload);
+        const asking = waiting.method === "hook" ? this.#askingIn(slot, waiting.payload as HookCall) : undefined;
+        const { sessionId } = slot;
+        return this.#host({ sessionId, pluginId: this.manifest.id, granted, method, args, signal, asking });
+      },
+    } satisfies Served<HostService>;
+    serve(port, service);
+    port.on("messageerror", () => lane.lose(workerLost(`Plugin ${this.manifest.id}`)));
+  }
+
+  #askingIn({ sessionId }: PluginSlot, payload: HookCall): AskingCall {
+    let asking = this.#asking.get(payload);
+    if (asking === undefined) {
+      const hook = hookOf(payload[1]);
+      const facts = {};
+      unpackFacts(facts, hook.kind, sessionId, payload);
+      asking = new AskingCall(placeOf(this.manifest.id, hook, facts));
+      this.#asking.set(payload, asking);
+    }
+    return asking;
+  }
+
+  #granted(method: string, payload: unknown): readonly HostInterface[] {
+    switch (method as (typeof HOOK_LANE_METHODS)[number]) {
+      case "hook":
+        return HOOK_HOSTS[hookOf((payload as HookCall)[1]).kind];
+      case "tool":
+        return TOOL_HOOK_HOST;
+      case "operation": {
+        const [session, name] = payload as OperationRun;
+        const { operations } = this.#registered.get(session) ?? this.manifest.contributions;
+        const kind = operations.find((spec) => spec.name === name)?.kind;
+        return kind === undefined ? NO_HOST : OPERATION_HOSTS[kind];
+      }
+      default:
+        return NO_HOST;
+    }
+  }
+
+  async register(slot: PluginSlot): Promise<Contributions> {
+    const ask: RegisterCall = [slot.number];
+    const answer = await this.#call<RegisterAnswer>(slot, "register", ask, this.#within);
+    // Registering changes nothing that would have to be captured.
+    slot.touched = false;
+    slot.stateful = answer.stateful;
+    this.#registered.set(slot.number, answer.contributions);
+    return answer.contributions;
+  }
+
+  protocol(): undefined {
+    return undefined;
+  }
+
+  hook(slot: PluginSlot, hook: HookRef, facts: object, options: HookOptions): Promise<unknown> {
+    const capture = options.capture ?? false;
+    const { deadlineMs, deadlineCode } = this.#within;
+    const answer = this.#call<unknown>(
+      slot,
+      "hook",
+      packHook(slot.number, hook, capture ? captureMode(slot) : 0, facts),
+      {
+        deadlineMs,
+        deadlineCode,
+        signal: options.signal,
+      },
+    );
+    return capture ? this.#keeping(slot, answer as Promise<HookAnswer>) : answer;
+  }
+
+  tool(
+    slot: PluginSlot,
+    toolId: string,
+    args: unknown,
+    { sessionId, turnId, callId, signal, cancelGraceMs: graceMs }: HomeContext,
+  ): Promise<unknown> {
+    // The tool's own timeout is kept by the dispatch, which aborts the signal.
+    const run: ToolRun = [slot.number, toolId, args, { sessionId, turnId, callId }];
+    return this.#call(slot, "tool", run, { signal, graceMs });
+  }
+
+  operation(slot: PluginSlot, { name, args, sessionId, signal }: OperationCall): Promise<unknown> {
+    // No deadline: a task may be long. Its caller's signal asks it to stop; what it did by then counts.
+    const run: OperationRun = [slot.number, name, args, sessionId];
+    return this.#call(slot, "operation", run, { signal, cooperative: true });
+  }
+
+  async capture(slot: PluginSlot): Promise<void> {
+    if (!this.#opened.has(slot.number)) {
+      slot.touched = false;
+      return;
+    }
+    const ask: CaptureCall = [slot.number, captureMode(slot)];
+    const answer = this.#call<Captured>(slot, "capture", ask, this.#within);
+    await this.#keeping(
+      slot,
+      answer.then((captured) => ({ value: undefined, captured })),
+    );
+  }
+
+  revisionNow(): undefined {
+    return undefined;
+  }
+
+  /** The slot is clean from when it was asked: a hook called meanwhile touches it again. */
+  async #keeping(slot: PluginSlot, answer: Promise<HookAnswer>): Promise<unknown> {
+    slot.touched = false;
+    try {
+      const { value, captured } = await answer;
+      if (captured !== undefined) {
+        slot.keep(captured);
+        slot.resync = false;
+      } else slot.touched = true;
+      return value;
+    } catch (error) {
+      // The plugin may have captured and its answer been lost: next time it must not say that nothing changed.
+      slot.touched = true;
+      slot.resync = true;
+      throw error;
+    }
+  }
+
+  /** Its instance is made anew with the next call. */
+  restoreState(slot: PluginSlot, state: Uint8Array): void {
+    slot.adopt(state);
+    this.renew(slot);
+  }
+
+  renew({ number }: PluginSlot): void {
+    if (this.#opened.delete(number)) this.#lane?.note("close", number);
+  }
+
+  closeSession(slot: PluginSlot): void {
+    this.#slots.delete(slot.number);
+    this.#registered.delete(slot.number);
+    this.renew(slot);
+  }
+
+  close(): void {
+    this.#deadlines.clear();
+    this.#hostPort?.close();
+    this.fail(new TroupeError("closed", "The runtime is closed."));
+  }
+
+  #call<T>(
+    slot: PluginSlot,
+    method: (typeof HOOK_LANE_METHODS)[number],
+    payload: unknown,
+    options: LaneCallOptions,
+  ): Promise<T> {
+    this.#slots.set(slot.number, slot);
+    slot.touched = true;
+    if (this.#lane !== undefined) return this.#send<T>(this.#lane, slot, method, payload, options);
+    return new Promise<T>((resolve, reject) => {
+      this.#wait({ method, payload, options, resolve: resolve as (value: unknown) => void, reject });
+    });
+  }
+
+  #send<T>(lane: Lane, slot: PluginSlot, method: string, payload: unknown, options: LaneCallOptions): Promise<T> {
+    if (!this.#opened.has(slot.number)) {
+      // No round trip: the note and the call leave in one message, in this order.
+      this.#opened.add(slot.number);
+      lane.note("open", [slot.number, slot.sessionId, slot.captured, slot.init] satisfies OpenInstance);
+    }
+    return lane.call<T>(method, payload, options);
+  }
+
+  /** Keeps a call until there is a thread to make it on. Waiting for one is not the hook's time. */
+  #wait({ method, payload, options, resolve, reject }: UnstartedCall): void {
+    if (this.#closed !== undefined) {
+      reject(this.#closed);
+      return;
+    }
+    const slot = this.#slots.get((payload as readonly number[])[0] as number);
+    const { signal } = options;
+    if (signal?.aborted) {
+      reject(aborted(signal));
+      return;
+    }
+    const leave = () => {
+      this.#deadlines.cancel(deadline);
+      letGo();
+    };
+    const fail = (error: TroupeError) => {
+      leave();
+      this.#waiting = this.#waiting.filter((other) => other !== call);
+      reject(error);
+    };
+    const call = {
+      go: () => {
+        leave();
+        this.#asking.get(payload as object)?.again();
+        if (this.#lane === undefined || slot === undefined) reject(workerLost(`Plugin ${this.manifest.id}`));
+        else this.#send(this.#lane, slot, method, payload, options).then(resolve, reject);
+      },
+      fail,
+    };
+    const deadline = this.#deadlines.add(REPLACEMENT_MS, () => fail(workerLost(`Plugin ${this.manifest.id}`)));
+    const letGo = onAbort(signal, () => fail(aborted(signal as AbortSignal)));
+    this.#waiting.push(call);
+  }
+}
+
+/** Ask for what changed, or for all of it when an earlier answer was lost. */
+function captureMode(slot: PluginSlot): 1 | 2 {
+  return slot.resync ? 2 : 1;
+}

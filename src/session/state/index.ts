@@ -1,0 +1,13 @@
+/** What a session is: its life, history, inputs and settings. Never runs a turn. */
+export * from "./completions.js";
+export * from "./session.js";
+export * from "./session-graph.js";
+export * from "./session-history.js";
+export * from "./session-inputs.js";
+export * from "./session-intake.js";
+export * from "./session-life.js";
+export * from "./session-parts.js";
+export * from "./session-saving.js";
+export * from "./session-settings.js";
+export * from "./session-view.js";
+export * from "./spending.js";

@@ -1,0 +1,185 @@
+import {
+  type AppendNode,
+  type AppendRequest,
+  type AppendResult,
+  addUsage,
+  isConversation,
+  type Message,
+  messageOfNode,
+  NO_USAGE,
+  nodeId,
+  type Origin,
+  type StorableTurn,
+  segmentId,
+  TroupeError,
+  turnIdOf,
+} from "../../kernel/index.js";
+import type { StoreClient } from "../../store/index.js";
+import { encode } from "../../wire/index.js";
+import type { MessageRange } from "../calls/index.js";
+import type { SessionCatalog, SessionProtocol } from "../protocol/index.js";
+import type { KeepAppend, Receipts, StoredSession, TurnKeys } from "../stored/index.js";
+import { COMPONENT, Component } from "../stored/index.js";
+import type { SessionHistory } from "./session-history.js";
+import type { SessionInputs } from "./session-inputs.js";
+import type { SessionLife } from "./session-life.js";
+import type { NewFrame, TurnCommit } from "./session-parts.js";
+
+export interface GraphParts {
+  readonly id: string;
+  readonly store: Pick<StoreClient, "onPath" | "history">;
+  readonly stored: StoredSession;
+  readonly past: SessionHistory;
+  readonly protocol: Pick<SessionProtocol, "append">;
+  readonly inputs: SessionInputs;
+  readonly receipts: Receipts;
+  readonly turnKeys: TurnKeys;
+  readonly life: SessionLife;
+  readonly catalog: Pick<SessionCatalog, "invalidate">;
+}
+
+/** The messages of a session and its frames, and every write that makes them more. */
+export class SessionGraph {
+  /** The frame the last turn left for, until the session is in it. */
+  readonly entering = new Component(COMPONENT.entering);
+  readonly #parts: GraphParts;
+
+  constructor(parts: GraphParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Appends nodes behind the stored leaf, under an operation id once. A running turn's own messages follow when it
+   * commits. `keep` changes what else is to be in the write of nodes without such an id.
+   */
+  append(request: AppendRequest, origin: Origin, keep?: () => void): Promise<AppendResult> {
+    const { operationId } = request;
+    if (operationId === undefined) return this.#append(request, origin, keep);
+    return this.#parts.receipts.append(operationId, request, (keep) => this.#append(request, origin, keep));
+  }
+
+  /** When a node is required to be on the path and is not, nothing is written. `keep`: remembers the result in the same write. */
+  async #append(request: AppendRequest, origin: Origin, keep?: KeepAppend): Promise<AppendResult> {
+    const { id, stored, past, protocol, store } = this.#parts;
+    const { nodes, requiresAncestorNodeId: required } = request;
+    const { leaf, frameId } = stored;
+    if (required !== undefined && !(await store.onPath(leaf, required))) {
+      return { status: "stale_branch", currentLeafNodeId: leaf, requiredNodeId: required };
+    }
+    await protocol.append(nodes);
+    if (nodes.length === 0) return { status: "appended", nodeIds: [], leafNodeId: leaf ?? "" };
+    if (past.known === undefined) await past.count();
+    let result: AppendResult | undefined;
+    await stored.write((previous, revision) => {
+      if (stored.frameId !== frameId) return undefined;
+      const segment = segmentOf(id, revision, { parent: previous?.leaf ?? null, nodes, origin });
+      const nodeIds = segment.messages.map((message) => message.id);
+      result = { status: "appended", nodeIds, leafNodeId: nodeIds.at(-1) as string };
+      keep?.(result);
+      return {
+        operation: "append",
+        segment,
+        adopted: () => past.grow(segment.messages),
+      };
+    });
+    // The frame was left meanwhile: another path, and another answer perhaps.
+    return result ?? this.#append(request, origin, keep);
+  }
+
+  /** Throws `frame_exists` for the current frame and those that were left. */
+  checkNewFrame(frameId: string): void {
+    const { id, stored } = this.#parts;
+    if (frameId !== stored.frameId && stored.head?.frames?.some((left) => left.frameId === frameId) !== true) return;
+    throw new TroupeError("frame_exists", `Session ${id} already has a frame ${frameId}.`, {
+      details: { sessionId: id, frameId },
+    });
+  }
+
+  /** Stores a turn in one atomic write and adopts it; resolves when it is durable. */
+  async commit(
+    { summary, messages, spent, modelCallRecords }: StorableTurn,
+    { name, before, call, entering }: TurnCommit,
+  ): Promise<number> {
+    const { id, stored, past, inputs, turnKeys, life } = this.#parts;
+    if (past.known === undefined) await past.count();
+    const written = await stored.write((previous, revision) => {
+      if (name !== undefined) {
+        const result = { ...summary, sessionId: id, revision, modelCallRecords, ...(before && { before }) };
+        turnKeys.keep(name, result);
+      }
+      inputs.settle();
+      stored.usage.release();
+      // Should a crash come between, the frame is entered all the same.
+      if (entering !== undefined) this.entering.change(encode(entering));
+      return {
+        ...(call !== undefined && { exactOperation: `turn:${call}:${turnIdOf(summary.turnIndex)}` }),
+        operation: `turn:${summary.turnId}`,
+        endsTurn: true,
+        ...(messages.length > 0 && {
+          segment: { id: segmentId(id, revision), parent: previous?.leaf ?? null, messages },
+        }),
+        head: {
+          turnIndex: summary.turnIndex,
+          usage: addUsage(previous?.usage ?? NO_USAGE, summary.usage),
+          ...(call !== undefined && { lastCall: call }),
+        },
+        spent,
+        adopted: () => {
+          past.grow(messages);
+          life.turnStored();
+          inputs.turnStored();
+        },
+      };
+    });
+    return written.revision;
+  }
+
+  /** Leaves the current frame for a new one that begins with these nodes. The old one stays readable. */
+  async openFrame({ frameId, reason, nodes, origin, task }: NewFrame): Promise<void> {
+    const { id, stored, past, inputs, catalog } = this.#parts;
+    // Whether it can be entered or not, it is not tried again.
+    if (stored.head?.components[COMPONENT.entering] !== undefined) this.entering.change(null);
+    this.checkNewFrame(frameId);
+    if (task !== undefined && task.text.trim() !== "") inputs.add({ ...task, waitsFor: { kind: "next_turn" } });
+    const frames = stored.head?.frames ?? [];
+    await stored.write((previous, revision) => {
+      const segment = segmentOf(id, revision, { parent: null, nodes, origin });
+      const left = { frameId: stored.frameId, reason, leaf: previous?.leaf ?? null };
+      return {
+        operation: `frame:${frameId}`,
+        head: { frameId, frames: [...frames, left], leaf: null },
+        ...(nodes.length > 0 && { segment }),
+        adopted: () => past.restart(segment.messages),
+      };
+    });
+    catalog.invalidate();
+  }
+
+  /** Messages by their places, the running turn's included; negative places count from the end. */
+  messages(from = 0, to?: number): Promise<readonly Message[]> {
+    const { past, life } = this.#parts;
+    return past.slice(from, to, () => life.unstoredTurn?.messages ?? []);
+  }
+
+  /** Messages of any frame as they are stored, the running turn's not among them. */
+  async stored(range: MessageRange): Promise<readonly Message[]> {
+    const { id, stored, past, store } = this.#parts;
+    const { from = 0, to, frameId = stored.frameId, records = false } = range;
+    const current = frameId === stored.frameId;
+    const leaf = current ? stored.leaf : stored.head?.frames?.find((left) => left.frameId === frameId)?.leaf;
+    if (leaf === undefined)
+      throw new TroupeError("frame_unknown", `Session ${id} has no frame ${frameId}.`, { details: { frameId } });
+    if (current && !records) return past.slice(from, to);
+    const path = await store.history(leaf);
+    return (records ? path : path.filter(isConversation)).slice(from, to);
+  }
+}
+
+export function segmentOf(
+  sessionId: string,
+  revision: number,
+  { parent, nodes, origin }: { parent: string | null; nodes: readonly AppendNode[]; origin: Origin },
+): { readonly id: string; readonly parent: string | null; readonly messages: readonly Message[] } {
+  const id = segmentId(sessionId, revision);
+  return { id, parent, messages: nodes.map((node, index) => messageOfNode(node, nodeId(id, index), origin)) };
+}

@@ -1,0 +1,127 @@
+import { ignore } from "../../async/index.js";
+import {
+  addInput,
+  type CancelledInput,
+  type CheckpointKind,
+  cancelInput,
+  claimAtCheckpoint,
+  claimForTurn,
+  deferMissed,
+  type PendingInput,
+  withoutInputs,
+} from "../../kernel/index.js";
+import { encode } from "../../wire/index.js";
+import { COMPONENT, Component } from "../stored/index.js";
+
+/**
+ * The inputs that wait for a session. What a turn takes stays listed until the turn is stored: a turn that fails has
+ * taken nothing, and one that commits has taken each exactly once.
+ */
+export class SessionInputs {
+  #pending: readonly PendingInput[];
+  #taken: readonly PendingInput[] = [];
+  /** The list as it was when the running turn began to be stored. */
+  #storing: readonly PendingInput[] | undefined;
+  readonly component = new Component(COMPONENT.inputs);
+  /** What was left for the first turn: stored when the session was made, and gone once it is taken. */
+  readonly first = new Component(COMPONENT.firstInput);
+  /** Told when something may wait for a turn. */
+  onAdded: () => void = ignore;
+
+  constructor(pending: readonly PendingInput[] = []) {
+    this.#pending = pending;
+  }
+
+  get pending(): readonly PendingInput[] {
+    return this.#pending;
+  }
+
+  /** What the running turn has not taken yet. */
+  get untaken(): readonly PendingInput[] {
+    return withoutInputs(this.#pending, this.#taken);
+  }
+
+  /** Is there something a turn could begin with? */
+  get waitForTurn(): boolean {
+    return this.#pending.length > 0 && this.untaken.some(({ waitsFor }) => waitsFor.kind === "next_turn");
+  }
+
+  add(input: PendingInput): PendingInput {
+    const added = addInput(this.#pending, input);
+    this.#change(added.pending);
+    this.onAdded();
+    return added.input;
+  }
+
+  /** Turns that were asked for: all of them wait from now on, or none. */
+  addTurns(inputs: readonly PendingInput[]): void {
+    this.#change(inputs.reduce((pending, input) => addInput(pending, input).pending, this.#pending));
+    this.onAdded();
+  }
+
+  /** Is there a turn that was asked for, and is not taken yet? */
+  get turnsWait(): boolean {
+    return this.#pending.length > 0 && this.untaken.some(({ ownTurn }) => ownTurn === true);
+  }
+
+  /** An input the running turn has taken can no longer be taken back. */
+  cancel(named: string): CancelledInput | "already_taken" {
+    if (this.#taken.some(({ id, key }) => id === named || key === named)) return "already_taken";
+    const { pending, result } = cancelInput(this.#pending, named);
+    if (result === "cancelled") this.#change(pending);
+    return result;
+  }
+
+  takeAtCheckpoint(turnId: string, checkpoint: CheckpointKind): readonly PendingInput[] {
+    return this.#take(claimAtCheckpoint(this.untaken, turnId, checkpoint));
+  }
+
+  /** Those of the named inputs that still wait. */
+  takeThese(inputIds: readonly string[]): readonly PendingInput[] {
+    return this.#take(this.untaken.filter(({ id }) => inputIds.includes(id)));
+  }
+
+  takeForTurn(): readonly PendingInput[] {
+    return this.#take(claimForTurn(this.untaken));
+  }
+
+  /** The turn's write is being planned: it stores the list without what the turn took, and what missed it waits for the next. */
+  settle(): void {
+    this.#storing = this.#pending;
+    if (this.#pending.length > 0) this.component.change(encodeInputs(deferMissed(this.untaken)));
+  }
+
+  /** The turn is stored. Inputs that came or went meanwhile are stored with the next write. */
+  turnStored(): void {
+    const changed = this.#pending !== this.#storing;
+    const rest = this.#pending.length === 0 ? this.#pending : deferMissed(this.untaken);
+    this.#taken = [];
+    this.#storing = undefined;
+    if (changed) this.#change(rest);
+    else this.#pending = rest;
+  }
+
+  /** The turn came to nothing: what it took waits again, for the next one. */
+  turnFailed(): void {
+    const wasToBeStored = this.#storing !== undefined;
+    this.#taken = [];
+    this.#storing = undefined;
+    const all = deferMissed(this.#pending);
+    if (wasToBeStored) this.#change(all);
+    else this.#pending = all;
+  }
+
+  #change(pending: readonly PendingInput[]): void {
+    this.#pending = pending;
+    this.component.change(encodeInputs(pending));
+  }
+
+  #take(inputs: readonly PendingInput[]): readonly PendingInput[] {
+    if (inputs.length > 0) this.#taken = [...this.#taken, ...inputs];
+    return inputs;
+  }
+}
+
+function encodeInputs(inputs: readonly PendingInput[]): Uint8Array | null {
+  return inputs.length === 0 ? null : encode(inputs);
+}

@@ -1,0 +1,193 @@
+import { type Ledger, type LedgerEntry, type Message, TroupeError, type Usage } from "../../kernel/index.js";
+import type { TurnJournal, UnfinishedTurn } from "../journal/index.js";
+
+/** Where a session is in its turns. Its statechart has this in its context, and changes it by {@link lifeAfter} alone. */
+export type Life =
+  | { readonly kind: "idle" }
+  /** A crash left a turn behind that is to be taken up again. */
+  | { readonly kind: "unfinished"; readonly turn: UnfinishedTurn }
+  | TurnLife
+  /** The turn was left in the middle, as its journal has it: the session is closing. */
+  | { readonly kind: "suspended" }
+  /** The store may hold something else than the memory: the next message opens the session anew. */
+  | { readonly kind: "stale"; readonly error: TroupeError; readonly turn: TurnLife | undefined };
+
+type TurnLife =
+  | { readonly kind: "running"; readonly turnId: string }
+  /** The turn is stored; its last hooks are still to be told. */
+  | { readonly kind: "told"; readonly turnId: string };
+
+export type LifeEvent =
+  | { readonly type: "turn.found"; readonly turn: UnfinishedTurn }
+  | { readonly type: "turn.begun"; readonly turnId: string }
+  | { readonly type: "turn.stored" }
+  | { readonly type: "turn.ended" }
+  | { readonly type: "turn.suspended" }
+  | { readonly type: "session.stale"; readonly error: TroupeError };
+
+export const IDLE: Life = { kind: "idle" };
+
+/** A stale session stays stale whatever its turn does, and a suspended one stays suspended: both are opened anew. */
+export function lifeAfter(life: Life, event: LifeEvent): Life {
+  switch (event.type) {
+    case "turn.found":
+      return life.kind === "idle" ? { kind: "unfinished", turn: event.turn } : life;
+    case "turn.begun":
+      return withTurn(life, { kind: "running", turnId: event.turnId });
+    case "turn.stored": {
+      const turn = turnOf(life);
+      return turn === undefined ? life : withTurn(life, { kind: "told", turnId: turn.turnId });
+    }
+    case "turn.ended":
+      return turnOf(life) === undefined ? life : withTurn(life, undefined);
+    case "turn.suspended":
+      return life.kind === "stale" ? life : { kind: "suspended" };
+    case "session.stale":
+      if (life.kind === "suspended") return life;
+      // A store that is lost says more than a write that failed, whichever was first.
+      if (life.kind === "stale" && event.error.code !== "store_lost") return life;
+      return { kind: "stale", error: event.error, turn: turnOf(life) };
+  }
+}
+
+function withTurn(life: Life, turn: TurnLife | undefined): Life {
+  if (life.kind === "suspended") return life;
+  return life.kind === "stale" ? { ...life, turn } : (turn ?? IDLE);
+}
+
+/** The turn under way, also when the session became stale under it. */
+export function turnOf(life: Life): TurnLife | undefined {
+  switch (life.kind) {
+    case "running":
+    case "told":
+      return life;
+    case "stale":
+      return life.turn;
+    case "idle":
+    case "unfinished":
+    case "suspended":
+      return undefined;
+  }
+}
+
+/** No running turn is about to store what changed. */
+export function betweenTurns(life: Life): boolean {
+  return turnOf(life)?.kind !== "running";
+}
+
+/** What changed behind the last write is to be stored, because no turn will and nothing opens the session anew. */
+export function isUnsettled(life: Life): boolean {
+  switch (life.kind) {
+    case "idle":
+    case "told":
+      return true;
+    case "unfinished":
+    case "running":
+    case "suspended":
+    case "stale":
+      return false;
+  }
+}
+
+/** No turn is still to be stored or to be taken up, and what is in memory may be stored. */
+export function mayPark(life: Life): boolean {
+  switch (life.kind) {
+    case "idle":
+    case "told":
+    case "suspended":
+      return true;
+    case "unfinished":
+    case "running":
+    case "stale":
+      return false;
+  }
+}
+
+/** A turn as the session knows it while it runs. */
+export interface RunningTurn {
+  readonly turnId: string;
+  /** What the turn has added. */
+  readonly messages: readonly Message[];
+  readonly usage: Usage;
+  readonly spent: Ledger;
+  readonly tellUsage: (entry: LedgerEntry) => void;
+  readonly journal: TurnJournal;
+}
+
+/** The statechart a session lives in, as the session sees it. */
+export interface LifeChart {
+  readonly life: () => Life;
+  readonly send: (event: LifeEvent) => void;
+}
+
+/** A session's hand on its statechart, and the turn that runs: what that offers is no data, and so not in the chart. */
+export class SessionLife {
+  readonly #chart: LifeChart;
+  #turn: RunningTurn | undefined;
+
+  constructor(chart: LifeChart) {
+    this.#chart = chart;
+  }
+
+  get now(): Life {
+    return this.#chart.life();
+  }
+
+  get isStale(): boolean {
+    return this.now.kind === "stale";
+  }
+
+  get isSuspended(): boolean {
+    return this.now.kind === "suspended";
+  }
+
+  /** A turn a crash left behind, until it is taken up again. */
+  get unfinished(): UnfinishedTurn | undefined {
+    const life = this.now;
+    return life.kind === "unfinished" ? life.turn : undefined;
+  }
+
+  /** The turn that runs, until its last hooks were told of it. */
+  get turn(): RunningTurn | undefined {
+    return turnOf(this.now) === undefined ? undefined : this.#turn;
+  }
+
+  /** The turn that runs and is not stored yet. */
+  get unstoredTurn(): RunningTurn | undefined {
+    return turnOf(this.now)?.kind === "running" ? this.#turn : undefined;
+  }
+
+  found(turn: UnfinishedTurn): void {
+    this.#chart.send({ type: "turn.found", turn });
+  }
+
+  begin(turn: RunningTurn): void {
+    this.#turn = turn;
+    this.#chart.send({ type: "turn.begun", turnId: turn.turnId });
+  }
+
+  turnStored(): void {
+    this.#chart.send({ type: "turn.stored" });
+  }
+
+  /** A turn that is stored stays told of until its work is done, which the chart knows by itself. */
+  end(): void {
+    const unstored = this.unstoredTurn !== undefined;
+    this.#turn = undefined;
+    if (unstored) this.#chart.send({ type: "turn.ended" });
+  }
+
+  suspend(): void {
+    this.#chart.send({ type: "turn.suspended" });
+  }
+
+  /** The next message opens the session anew; it is refused when the store is lost for good. */
+  giveUp(error?: unknown): void {
+    const lost = error instanceof TroupeError && error.code === "store_lost" ? error : undefined;
+    this.#chart.send({ type: "session.stale", error: lost ?? mustReopen() });
+  }
+}
+
+function mustReopen(): TroupeError {
+  return new TroupeError("session_stale", "The session must be opened again.", { retryable: true });
+}

@@ -1,0 +1,125 @@
+import { type Head, TroupeError } from "../../kernel/index.js";
+import type { StoreClient } from "../../store/index.js";
+import { contentHash, decode } from "../../wire/index.js";
+
+/** The parts of a session's state that are stored beside its history, each under its content. */
+export const COMPONENT = {
+  /** What it may not do, and what its plugins are told of it. */
+  authority: "authority",
+  /** Its tools as far as they differ from the registered ones. */
+  tools: "tools",
+  config: "config",
+  /** What it may spend, when that is not what the runtime's options say. */
+  budget: "budget",
+  /** The protocol's turn options. */
+  protocol: "protocol",
+  /** The code executor's state. */
+  execution: "execution",
+  /** What was left for the first turn. */
+  firstInput: "first_input",
+  /** What waits for the session's turns. */
+  inputs: "inputs",
+  /** The frame the last turn left for, until the session is in it. */
+  entering: "entering",
+  /** What operations that were named by a key came to. */
+  receipts: "receipts",
+} as const;
+
+/** One of the turns that were named by a key. */
+export const turnKeyComponent = (place: number): string => `turn:${place}`;
+
+export const pluginComponent = (pluginId: string): string => `plugin:${pluginId}`;
+
+/** Reads the components of a head. `unsaved`: bytes by hash that are not in the store yet. */
+export class ComponentReader {
+  readonly #store: Pick<StoreClient, "component">;
+  readonly #head: Pick<Head, "sessionId" | "components"> | undefined;
+  readonly #unsaved: ReadonlyMap<string, Uint8Array>;
+
+  constructor(
+    store: Pick<StoreClient, "component">,
+    head: Pick<Head, "sessionId" | "components"> | undefined,
+    unsaved: ReadonlyMap<string, Uint8Array> = new Map(),
+  ) {
+    this.#store = store;
+    this.#head = head;
+    this.#unsaved = unsaved;
+  }
+
+  async bytes(name: string): Promise<Uint8Array | undefined> {
+    const hash = this.#head?.components[name];
+    if (hash === undefined) return undefined;
+    const bytes = this.#unsaved.get(hash) ?? (await this.#store.component(hash));
+    if (bytes !== undefined) return bytes;
+    throw new TroupeError(
+      "component_missing",
+      `Session ${this.#head?.sessionId} refers to a stored ${name} that is not there.`,
+    );
+  }
+
+  async value<T>(name: string): Promise<T | undefined> {
+    const bytes = await this.bytes(name);
+    return bytes === undefined ? undefined : decode<T>(bytes);
+  }
+}
+
+/** Something a session has that its store has not: encoded for a write, clean once the store has what was encoded. */
+export interface Unwritten<T> {
+  readonly dirty: boolean;
+  encode(): T;
+  /** `encoded` is stored. An owner that changed after it was encoded stays dirty. */
+  written(encoded: T): void;
+}
+
+/** One component of a session, as its owner keeps it: bytes to store, null when there is nothing to store any more. */
+export interface StoredComponent extends Unwritten<Uint8Array | null> {
+  readonly name: string;
+}
+
+/** A component whose owner gives it new bytes whenever it changed. */
+export class Component implements StoredComponent {
+  name: string;
+  /** Undefined while the store has them. */
+  #unwritten: Uint8Array | null | undefined;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  get dirty(): boolean {
+    return this.#unwritten !== undefined;
+  }
+
+  /** `name`: of an owner of several, which changes one per write. */
+  change(bytes: Uint8Array | null, name = this.name): void {
+    this.#unwritten = bytes;
+    this.name = name;
+  }
+
+  encode(): Uint8Array | null {
+    return this.#unwritten ?? null;
+  }
+
+  written(bytes: Uint8Array | null): void {
+    if (this.#unwritten === bytes) this.#unwritten = undefined;
+  }
+}
+
+/** A head's components with changes applied, and the bytes the store does not have yet. */
+export function applyComponents(
+  previous: Readonly<Record<string, string>>,
+  changes: Iterable<{ readonly name: string; readonly bytes: Uint8Array | null }>,
+): { components: Record<string, string>; bytes: { hash: string; bytes: Uint8Array }[] } {
+  const components = { ...previous };
+  const added: { hash: string; bytes: Uint8Array }[] = [];
+  for (const { name, bytes } of changes) {
+    if (bytes === null) {
+      delete components[name];
+      continue;
+    }
+    const hash = contentHash(bytes);
+    if (components[name] !== hash) added.push({ hash, bytes });
+    components[name] = hash;
+  }
+  return { components, bytes: added };
+}

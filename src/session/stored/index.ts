@@ -1,0 +1,7 @@
+/** A session's side of the store: its head, its components, one write at a time. */
+export * from "./blobs.js";
+export * from "./components.js";
+export * from "./receipts.js";
+export * from "./stored-session.js";
+export * from "./turn-keys.js";
+export * from "./unwritten-usage.js";

@@ -1,0 +1,284 @@
+import { type Clock, ignore } from "../../async/index.js";
+import {
+  addLedgers,
+  type Commit,
+  FIRST_FRAME,
+  type Head,
+  isConversation,
+  type JournalEntry,
+  type Ledger,
+  ledgerOf,
+  type Message,
+  NO_USAGE,
+  nodeId,
+  sharingOwn,
+} from "../../kernel/index.js";
+import type { StoreClient } from "../../store/index.js";
+import { encode } from "../../wire/index.js";
+import type { Blobs } from "./blobs.js";
+import { applyComponents, ComponentReader, type StoredComponent } from "./components.js";
+import { UnwrittenUsage } from "./unwritten-usage.js";
+
+export interface StoredParts {
+  readonly id: string;
+  readonly clock: Clock;
+  readonly store: Pick<StoreClient, "commit" | "record" | "clearJournal" | "component">;
+  readonly head: Head | undefined;
+  readonly blobs: Blobs;
+  /** Turns are written down as they go. */
+  readonly journals: boolean;
+  readonly past: {
+    /** Of the history up to the leaf, when they were counted. */
+    readonly known: number | undefined;
+  };
+  readonly inputs: {
+    /** Turns are to be begun by themselves, also after a crash. */
+    readonly turnsWait: boolean;
+  };
+  readonly life: {
+    /** A turn that runs, and will store what is dirty. */
+    readonly unstoredTurn: unknown;
+    /** What is stored may no longer be what is here. */
+    giveUp(error: unknown): void;
+  };
+}
+
+/** How a session keeps what its turn recorded. */
+export type JournalWriter = (entry: Omit<JournalEntry, "sessionId" | "expectedRevision">) => Promise<unknown>;
+
+/** Says what to write over a head; nothing, when it finds that there is nothing to be written. */
+export type Plan = (previous: Head | undefined, revision: number) => WritePlan | undefined;
+
+/** What one write changes beside the components. */
+export interface WritePlan {
+  readonly operation: string;
+  /** Names the operation once and for all; otherwise it is one of its own. */
+  readonly exactOperation?: string;
+  readonly segment?: { readonly id: string; readonly parent: string | null; readonly messages: readonly Message[] };
+  readonly head?: Partial<Head>;
+  /** What its journal says of the turn is of no use any more. */
+  readonly endsTurn?: boolean;
+  /** By the session's own calls. */
+  readonly spent?: Ledger;
+  /** What else becomes true with it, at once. */
+  readonly adopted?: () => void;
+}
+
+/** What of a session is stored: its head, what changed since, and the one write that is under way. */
+export class StoredSession {
+  readonly #parts: StoredParts;
+  #head: Head | undefined;
+  /** Everything that is stored beside the history, each with its owner. */
+  readonly #components: StoredComponent[] = [];
+  /** Usage of other sources than the session's own turns. */
+  readonly usage = new UnwrittenUsage(() => this.ledger);
+  /** One at a time, because each builds on the head before. */
+  #writing: Promise<unknown> | undefined;
+
+  constructor(parts: StoredParts) {
+    this.#parts = parts;
+    this.#head = parts.head && withLedger(parts.head);
+  }
+
+  /** Undefined until something is stored. */
+  get head(): Head | undefined {
+    return this.#head;
+  }
+
+  get leaf(): string | null {
+    return this.#head?.leaf ?? null;
+  }
+
+  get revision(): number {
+    return this.#head?.revision ?? 0;
+  }
+
+  get turnIndex(): number {
+    return this.#head?.turnIndex ?? 0;
+  }
+
+  get parentId(): string | undefined {
+    return this.#head?.parent?.sessionId;
+  }
+
+  get frameId(): string {
+    return this.#head?.frameId ?? FIRST_FRAME;
+  }
+
+  /** Reads the components as they are stored now. */
+  reader(): ComponentReader {
+    return new ComponentReader(this.#parts.store, this.#head);
+  }
+
+  /** Every write from now on takes along what of these is dirty. */
+  register(...components: readonly StoredComponent[]): void {
+    this.#components.push(...components);
+  }
+
+  /** Something is to be stored. New blobs alone are not: nothing that is stored refers to them. */
+  get dirty(): boolean {
+    return this.usage.dirty || this.#components.some(({ dirty }) => dirty);
+  }
+
+  /** Everything that is here is stored: who opens the session again finds it as it is. */
+  get isSaved(): boolean {
+    return this.#writing === undefined && !this.dirty;
+  }
+
+  /** What every source has spent, but for the running turn's own calls. */
+  get ledger(): Ledger {
+    return addLedgers(addLedgers(this.#head?.ledger ?? [], this.usage.encode()), this.usage.held);
+  }
+
+  get isWriting(): boolean {
+    return this.#writing !== undefined;
+  }
+
+  /** Waits for the write under way; the next one may have begun by then. */
+  async written(): Promise<void> {
+    await this.#writing?.catch(ignore);
+  }
+
+  /** Writes down something the running turn did; resolves when it is durable. */
+  async record(entry: Parameters<JournalWriter>[0]): Promise<unknown> {
+    while (this.isWriting) await this.written();
+    return this.#parts.store.record({ ...entry, sessionId: this.#parts.id, expectedRevision: this.revision });
+  }
+
+  /** Nothing that was recorded is to be taken up again. */
+  async clearJournal(): Promise<void> {
+    if (!this.#parts.journals) return;
+    while (this.isWriting) await this.written();
+    await this.#parts.store
+      .clearJournal({ sessionId: this.#parts.id, expectedRevision: this.revision })
+      // Whatever keeps the store from it keeps it from the next write too, and that one tells.
+      .catch(ignore);
+  }
+
+  /**
+   * Writes the first head of a session that was made of another, as it was planned and with what its protocol made of it
+   * when it took it on.
+   */
+  async found({ components, ...planned }: Pick<Commit, "components" | "segment">): Promise<void> {
+    const changes = this.changes();
+    const applied = applyComponents(this.#head?.components ?? {}, changes);
+    const head = { ...(this.#head as Head), components: applied.components };
+    await this.#parts.store.commit({
+      head,
+      expectedRevision: 0,
+      components: [...components, ...applied.bytes],
+      ...planned,
+    });
+    this.#adopt(head, changes);
+  }
+
+  /** Stores what is dirty, also of a session that was never stored; nothing when another write has by then. */
+  async store(operation: string, { leaveToTurn = false, unless = never }: StoreOptions = {}): Promise<void> {
+    if (leaveToTurn && this.#parts.life.unstoredTurn !== undefined) return;
+    await this.write(() => (this.dirty && !unless() ? { operation } : undefined));
+  }
+
+  /**
+   * One atomic write: what `plan` says, and everything that changed beside the history. Whatever a write fails for,
+   * what is stored may no longer be what is here.
+   */
+  async write(plan: Plan): Promise<Head> {
+    while (this.isWriting) await this.written();
+    const writing = this.#writeNow(plan);
+    this.#writing = writing;
+    try {
+      return await writing;
+    } finally {
+      this.#writing = undefined;
+    }
+  }
+
+  async #writeNow(plan: Plan): Promise<Head> {
+    const { id, store, blobs, journals, past, inputs } = this.#parts;
+    const previous = this.#head;
+    const revision = this.revision + 1;
+    const planned = plan(previous, revision);
+    if (planned === undefined) return previous as Head;
+    const { segment, head: changes, endsTurn = false, spent = [], adopted } = planned;
+    const { exactOperation = `${planned.operation}:${this.#parts.clock.uuid()}` } = planned;
+    const components = this.changes();
+    const attached = blobs.encode();
+    const usage = this.usage.encode();
+    const applied = applyComponents(previous?.components ?? {}, components);
+    const ledger = addLedgers(addLedgers(previous?.ledger ?? [], spent), usage);
+    // Only with messages: what somebody has counted in passing is not known to a session that was parked meanwhile.
+    const counted = changes?.leaf === null ? 0 : segment && past.known;
+    const head: Head = {
+      sessionId: id,
+      leaf: null,
+      turnIndex: 0,
+      usage: NO_USAGE,
+      ...previous,
+      ...changes,
+      ...(segment !== undefined && { leaf: nodeId(segment.id, segment.messages.length - 1) }),
+      ...(counted !== undefined && {
+        messageCount: counted + (segment?.messages.filter(isConversation).length ?? 0),
+      }),
+      ...(ledger.length > 0 && { ledger: sharingOwn(ledger, changes?.usage ?? previous?.usage ?? NO_USAGE) }),
+      revision,
+      components: applied.components,
+      operation: exactOperation,
+    };
+    const commit: Commit = {
+      head,
+      expectedRevision: revision - 1,
+      ...(segment !== undefined && { segment: { id: segment.id, bytes: encode(segment) } }),
+      components: [...applied.bytes, ...attached],
+      ...(endsTurn && journals && { clearsJournal: true }),
+      ...(journals && inputs.turnsWait && { turnsWait: true }),
+    };
+    try {
+      await store.commit(commit);
+    } catch (error) {
+      this.#parts.life.giveUp(error);
+      throw error;
+    }
+    // Nothing awaits between the store's word and adopting it.
+    this.#adopt(head, components, adopted);
+    blobs.written(attached);
+    this.usage.written(usage);
+    return head;
+  }
+
+  /** The components that are dirty, as they are now. */
+  changes(): Change[] {
+    const changes: Change[] = [];
+    for (const owner of this.#components) {
+      if (owner.dirty) changes.push({ owner, name: owner.name, bytes: owner.encode() });
+    }
+    return changes;
+  }
+
+  #adopt(head: Head, changes: readonly Change[], adopted?: () => void): void {
+    this.#head = head;
+    adopted?.();
+    for (const { owner, bytes } of changes) owner.written(bytes);
+  }
+}
+
+/** A head of an older release says what was spent in another way. What is not there is not added: parking is no change. */
+function withLedger(head: Head): Head {
+  const ledger = ledgerOf(head);
+  return ledger.length === 0 && head.ledger === undefined ? head : { ...head, ledger };
+}
+
+/** A component as a write takes it along; null for one that is no more. */
+interface Change {
+  readonly owner: StoredComponent;
+  readonly name: string;
+  readonly bytes: Uint8Array | null;
+}
+
+export interface StoreOptions {
+  /** A running turn stores it with itself. */
+  readonly leaveToTurn?: boolean;
+  /** Asked when it is about to be written: somebody else stores it. */
+  readonly unless?: () => boolean;
+}
+
+const never = () => false;

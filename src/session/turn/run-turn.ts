@@ -1,0 +1,139 @@
+import { asTroupeError, frameTaskOf, type TurnConfig, type TurnResult } from "../../kernel/index.js";
+import { MAX_IDLE, MAX_STRIKES, type UnfinishedTurn } from "../journal/index.js";
+import { attachedTo, turnKeyOf } from "../stored/index.js";
+import type { TurnBeginning, TurnRequest, TurnSession } from "../work/index.js";
+import { type Admitted, admit, issueOf, NO_EXTRAS, textParts } from "../work/index.js";
+import { runOneTurn } from "./one-turn.js";
+
+/** How often what a host asked for may move to another frame. */
+export const MAX_FRAME_SWITCHES = 16;
+
+/**
+ * Runs what a host asked for: one turn, or several when a turn leaves its frame with a task for the next. The last one's
+ * result is the answer, with those before it. A turn that was asked for by a key before is answered and not run.
+ */
+export async function runTurn(session: TurnSession, request: TurnRequest): Promise<TurnResult> {
+  const admitted = await admit(session, request.input, request.extras);
+  if (request.extras.items === undefined) return runAdmitted(session, request, admitted);
+  try {
+    return await runAdmitted(session, request, admitted);
+  } finally {
+    // Of a turn that was refused, or was there before, nothing is to be stored.
+    session.blobs.release(attachedTo(admitted.parts));
+  }
+}
+
+async function runAdmitted(session: TurnSession, request: TurnRequest, admitted: Admitted): Promise<TurnResult> {
+  const { extras, inputIds } = request;
+  // What a crash kept a named turn from doing in its next frame is still that turn.
+  const left = inputIds === undefined ? undefined : await session.turnKeys.leftOff(inputIds);
+  if (left !== undefined) {
+    const { key, content, result } = left;
+    return runInFrames(session, request, { ...admitted, name: { key, content }, before: resultsUpTo(result) });
+  }
+  const name = extras.key === undefined ? undefined : turnKeyOf(extras.key, admitted);
+  const known = name === undefined ? undefined : await session.turnKeys.find(name);
+  if (known === undefined) return runInFrames(session, request, { ...admitted, name });
+  return goOnInFrames(session, request, { ...admitted, name }, known);
+}
+
+/** Takes a turn up again that a crash left behind: it runs as it did then, and does nothing twice that it had done. */
+export async function resumeTurn(
+  session: TurnSession,
+  unfinished: UnfinishedTurn,
+  { emit, signal }: Pick<TurnRequest, "emit" | "signal">,
+): Promise<TurnResult> {
+  const { input, parts, extras = NO_EXTRAS, blobs, inputIds, call, stopped, name, before } = unfinished.start;
+  const kept = blobs.map((bytes) => session.blobs.keep(bytes).hash);
+  session.inputs.takeThese(inputIds);
+  // The keys must be known when it is stored under one.
+  if (name !== undefined) await session.turnKeys.find(name);
+  const request = { input, emit, signal, extras, inputIds, ...(call !== undefined && { call }) };
+  try {
+    return await runInFrames(session, request, {
+      parts,
+      ...(stopped !== undefined && { stopped }),
+      ...modelOrEnd(session, unfinished),
+      name,
+      ...(before !== undefined && { before }),
+      unfinished,
+    });
+  } finally {
+    session.blobs.release(kept);
+  }
+}
+
+/** A turn whose worker died with it again and again is what killed it, and one whose model is gone cannot go on. */
+function modelOrEnd(
+  session: TurnSession,
+  { start, strikes, idle }: UnfinishedTurn,
+): Pick<TurnBeginning, "model"> &
+  Partial<Pick<TurnBeginning, "poisoned">> & { stopped?: NonNullable<TurnConfig["stopped"]> } {
+  const ended = (issue: NonNullable<TurnConfig["stopped"]>["issue"]) => ({
+    model: session.settings.modelNamed(""),
+    stopped: { reason: "runtime_error" as const, issue },
+  });
+  if (strikes >= MAX_STRIKES || idle >= MAX_IDLE) {
+    const message = `The turn's worker died with it ${idle + 1} times.`;
+    return { ...ended({ kind: "runtime", code: "turn_poisoned", message }), poisoned: true };
+  }
+  try {
+    return { model: session.settings.modelNamed(start.extras.model) };
+  } catch (error) {
+    return ended(issueOf("runtime", "model_unknown", error));
+  }
+}
+
+async function runInFrames(session: TurnSession, request: TurnRequest, beginning: TurnBeginning): Promise<TurnResult> {
+  const result = withBefore(await runOneTurn(session, request, beginning), beginning.before);
+  return goOnInFrames(session, request, beginning, result);
+}
+
+/** Does what a turn left to be done in another frame, and what that leaves, until a turn stays where it is. */
+async function goOnInFrames(
+  session: TurnSession,
+  request: TurnRequest,
+  { model, name }: Pick<TurnBeginning, "model" | "name">,
+  first: TurnResult,
+): Promise<TurnResult> {
+  let result = first;
+  while (result.outcome.type === "frame_switch" && !session.life.isStale) {
+    // The task waits with the session: should this process end here, the next turn begins with it all the same.
+    const [task] = session.inputs.takeThese([frameTaskOf(result.turnId)]);
+    if (task === undefined) break;
+    const before = resultsUpTo(result);
+    const next = { ...request, input: task.text, inputIds: [task.id] };
+    const tooOften = before.length === MAX_FRAME_SWITCHES;
+    const how = tooOften ? { parts: [], stopped: TOO_OFTEN } : { parts: textParts(task.text) };
+    try {
+      result = withBefore(await runOneTurn(session, next, { model, name, before, ...how }), before);
+    } catch (error) {
+      return unfinishedAfter(result, error);
+    }
+  }
+  return result;
+}
+
+/** The turns before a turn, and the turn. */
+function resultsUpTo({ before = [], ...result }: TurnResult): readonly TurnResult[] {
+  return [...before, result];
+}
+
+const TOO_OFTEN: NonNullable<TurnConfig["stopped"]> = {
+  reason: "runtime_error",
+  issue: {
+    kind: "runtime",
+    code: "frame_switch_limit",
+    message: `The turn moved to another frame ${MAX_FRAME_SWITCHES} times.`,
+  },
+};
+
+function withBefore(result: TurnResult, before: readonly TurnResult[] | undefined): TurnResult {
+  return before === undefined ? result : { ...result, before };
+}
+
+/** What is stored is stored: that the next frame's turn failed is told with the last one that did not. */
+function unfinishedAfter(result: TurnResult, error: unknown): TurnResult {
+  const { code, message } = asTroupeError(error, "turn_failed");
+  return { ...result, issues: [...result.issues, { kind: "runtime", code, message }] };
+}

@@ -1,0 +1,155 @@
+import {
+  type Activity,
+  asTroupeError,
+  type ModelEvent,
+  type Owned,
+  type PluginEvent,
+  ResponseBuilder,
+  TroupeError,
+  type Usage,
+} from "../../kernel/index.js";
+import type { HookFacts } from "../../plugin/index.js";
+import type { SessionHooks } from "../plugins/index.js";
+import { readStreamTransform } from "../plugins/index.js";
+
+/**
+ * One model call's stream on its way to the response and the host. Without stream hooks every event passes at once.
+ * With them, text goes through the chain of hooks; while a chunk is away the following ones of its block join, so a
+ * slow plugin slows nothing but itself. Order is kept: what comes behind a waiting chunk waits behind it. Text that was
+ * not streamed is no business of stream hooks: it goes through the prose projector, whole.
+ */
+export class StreamPump {
+  readonly response = new ResponseBuilder();
+  readonly #options: StreamPumpOptions;
+  readonly #hooked: boolean;
+  #queue: ModelEvent[] = [];
+  /** Not the promise: a pump that met no text is over before its promise could be kept. */
+  #busy = false;
+  #pumping: Promise<void> | undefined;
+  #failure: TroupeError | undefined;
+  #aborted = false;
+  #cost: Usage | undefined;
+
+  constructor(options: StreamPumpOptions) {
+    this.#options = options;
+    this.#hooked = options.hooks.has("assistant_stream") || options.projectProse !== undefined;
+  }
+
+  /** A hook ended the stream; the model call should be stopped. */
+  get aborted(): boolean {
+    return this.#aborted;
+  }
+
+  /** What the model said the call cost, whatever became of its answer; undefined when it did not come to that. */
+  get cost(): Usage | undefined {
+    return this.#cost;
+  }
+
+  push(event: ModelEvent): void {
+    if (event.type === "finish") this.#cost = event.usage;
+    if (this.#aborted || this.#failure !== undefined) return;
+    if (!this.#hooked) {
+      this.#pass(event);
+      return;
+    }
+    const last = this.#queue[this.#queue.length - 1];
+    if (event.type === "text_delta" && last?.type === "text_delta" && last.blockId === event.blockId) {
+      this.#queue[this.#queue.length - 1] = { ...last, text: last.text + event.text };
+    } else {
+      this.#queue.push(event);
+    }
+    if (this.#busy) return;
+    this.#busy = true;
+    this.#pumping = this.#pump();
+  }
+
+  /** Resolves when everything pushed has passed; throws the error of a failed hook or projector. */
+  async drain(): Promise<void> {
+    await this.#pumping;
+    if (this.#failure !== undefined) throw this.#failure;
+  }
+
+  async #pump(): Promise<void> {
+    try {
+      for (let event = this.#queue.shift(); event !== undefined; event = this.#queue.shift()) {
+        if (event.type === "text_delta" && event.text !== "") await this.#transform(event);
+        else if (event.type === "text") this.#pass({ ...event, text: await this.#project(event.text) });
+        else this.#pass(event);
+        if (this.#aborted) this.#queue = [];
+      }
+    } catch (error) {
+      const cause = asTroupeError(error, "hook_failed");
+      this.#fail(
+        cause.code === "plugin_prose_projector"
+          ? cause
+          : new TroupeError("plugin_assistant_stream", `A stream hook failed: ${cause.message}`, { cause }),
+      );
+    } finally {
+      this.#busy = false;
+    }
+  }
+
+  async #transform(event: Extract<ModelEvent, { type: "text_delta" }>): Promise<void> {
+    let { text } = event;
+    const { blockId } = event;
+    let abort = false;
+    await this.#options.hooks.each(
+      "assistant_stream",
+      () => ({ ...this.#options.facts, blockId, chunk: text }),
+      (answer, pluginId) => {
+        const transform = readStreamTransform(answer, text, pluginId);
+        text = transform.chunk;
+        for (const reasoning of transform.reasoning)
+          this.#pass({ type: "reasoning_delta", blockId: `${blockId}:${pluginId}`, text: reasoning });
+        for (const value of transform.events) this.#options.onPluginEvent({ pluginId, value });
+        abort ||= transform.abortStream;
+      },
+      { signal: this.#options.signal },
+    );
+    if (text !== "") this.#pass({ type: "text_delta", blockId, text });
+    if (abort) {
+      this.#aborted = true;
+      this.#options.onStop();
+    }
+  }
+
+  #pass(event: ModelEvent): void {
+    if (event.type === "text" && event.text === "") return;
+    this.response.add(event);
+    if (event.type === "text") this.#options.emit({ ...event, type: "text_delta" });
+    else if (event.type === "text_delta" || event.type === "reasoning_delta") this.#options.emit(event);
+  }
+
+  /** Empty text is not worth a projector's while. */
+  async #project(text: string): Promise<string> {
+    const { projectProse } = this.#options;
+    if (projectProse === undefined || text === "") return text;
+    try {
+      const projected: unknown = await projectProse(text);
+      if (typeof projected === "string") return projected;
+      throw new TroupeError("invalid_hook_answer", "A prose projector returns a string.");
+    } catch (error) {
+      const cause = asTroupeError(error, "hook_failed");
+      throw new TroupeError("plugin_prose_projector", `The prose projector failed: ${cause.message}`, { cause });
+    }
+  }
+
+  #fail(failure: TroupeError): void {
+    this.#failure = failure;
+    this.#queue = [];
+    this.#options.onStop();
+  }
+}
+
+export interface StreamPumpOptions {
+  readonly hooks: SessionHooks;
+  readonly facts: Omit<HookFacts["assistant_stream"], "blockId" | "chunk">;
+  /** The turn's signal: a hook nobody waits for any more is not waited for. */
+  readonly signal: AbortSignal;
+  readonly emit: (activity: Activity) => void;
+  readonly onPluginEvent: (event: Owned<PluginEvent>) => void;
+  /** What the assistant's prose becomes when it was not streamed. Default: itself. */
+  readonly projectProse?: ((text: string) => string | Promise<string>) | undefined;
+  /** The model call is no longer wanted: a hook aborted the stream, or it or the projector failed. */
+  readonly onStop: () => void;
+}

@@ -1,0 +1,160 @@
+import type { Clock, Timer } from "../../async/index.js";
+import { NO_PLUGIN_OPTIONS, type Remnant, type ResidencyLimits } from "../calls/index.js";
+import type { SessionActor } from "../life/index.js";
+import type { Session } from "../state/index.js";
+import { type Heap, HeapWatch } from "./heap.js";
+
+const NOTHING_LEFT: Remnant = Object.freeze({});
+
+/** How often idle sessions are looked for, at most and at least. */
+const SWEEP_MS = { least: 20, most: 5_000 };
+/** Of the sessions in memory, how many are parked at once when memory is short. */
+const PRESSED_SHARE = 4;
+
+export interface ResidencyParts {
+  readonly clock: Clock;
+  readonly heap: Heap;
+  /** The heap stays full whatever is parked. */
+  readonly onFull: (share: number) => void;
+}
+
+/** What is known here of a session in memory. */
+export type Resident = Pick<SessionActor, "id" | "restedAt" | "state" | "park">;
+
+/**
+ * Which sessions of a worker are in memory, the longest idle first, and when one leaves it. A session leaves by itself
+ * only: what its actor is asked to do here it does when nobody needs it.
+ */
+export class Residency<A extends Resident> {
+  readonly #limits: ResidencyLimits;
+  readonly #resident = new Map<string, A>();
+  readonly #parked = new Map<string, Remnant>();
+  /** What sessions that came from elsewhere, and were not opened here yet, brought along. */
+  readonly #arrived = new Map<string, Remnant>();
+  readonly #sweep: Timer | undefined;
+  readonly #clock: Clock;
+  readonly #heap: Heap;
+  readonly #watch: HeapWatch;
+  #roomWanted = false;
+
+  constructor(limits: ResidencyLimits, { clock, heap, onFull }: ResidencyParts) {
+    this.#limits = limits;
+    this.#clock = clock;
+    this.#heap = heap;
+    const makeRoom = () => this.#park(this.#resident.size);
+    this.#watch = new HeapWatch({ heap, limit: limits.recycleHeapShare, makeRoom, onFull });
+    const watches = limits.heapShare < 1 || limits.recycleHeapShare !== null;
+    if (!Number.isFinite(limits.parkAfterMs) && !watches) return;
+    const every = Math.min(Math.max(limits.parkAfterMs / 4, SWEEP_MS.least), SWEEP_MS.most);
+    this.#sweep = clock.interval(every, () => this.#parkIdle()).unref();
+  }
+
+  get(sessionId: string): A | undefined {
+    return this.#resident.get(sessionId);
+  }
+
+  actors(): A[] {
+    return [...this.#resident.values()];
+  }
+
+  get counts(): { readonly resident: number; readonly parked: number } {
+    return { resident: this.#resident.size, parked: this.#parked.size };
+  }
+
+  isParked(sessionId: string): boolean {
+    return this.#parked.has(sessionId);
+  }
+
+  /** Known here and not in memory: parked, or come from another worker and not opened since. */
+  isAway(sessionId: string): boolean {
+    return this.isParked(sessionId) || this.#arrived.has(sessionId);
+  }
+
+  /** What an absent session left, once: it is about to be opened, or goes elsewhere. */
+  take(sessionId: string): Remnant | undefined {
+    const remnant = this.#parked.get(sessionId) ?? this.#arrived.get(sessionId);
+    this.#parked.delete(sessionId);
+    this.#arrived.delete(sessionId);
+    return remnant;
+  }
+
+  /** A session comes from another worker; it counts as parked only if it was parked there. */
+  arrive(sessionId: string, { wasParked, ...remnant }: Remnant): void {
+    (wasParked ? this.#parked : this.#arrived).set(sessionId, remnant);
+  }
+
+  leave(sessionId: string, remnant: Remnant): void {
+    this.#parked.set(sessionId, remnant);
+  }
+
+  add(actor: A): void {
+    this.#resident.set(actor.id, actor);
+    if (this.#resident.size > this.#limits.maxResident) this.#makeRoomSoon();
+  }
+
+  remove(actor: A): void {
+    if (this.#resident.get(actor.id) === actor) this.#resident.delete(actor.id);
+  }
+
+  /** A session has nothing to do. */
+  rested(actor: A): void {
+    if (this.#resident.get(actor.id) !== actor) return;
+    actor.restedAt = this.#clock.now();
+    if (this.#limits.parkAfterMs === 0) {
+      actor.park();
+      return;
+    }
+    this.#resident.delete(actor.id);
+    this.#resident.set(actor.id, actor);
+    if (this.#resident.size > this.#limits.maxResident) this.#makeRoomSoon();
+  }
+
+  close(): void {
+    this.#sweep?.cancel();
+  }
+
+  /** When what is being done now is done: by then somebody who was busy may be idle. */
+  #makeRoomSoon(): void {
+    if (this.#roomWanted) return;
+    this.#roomWanted = true;
+    this.#clock.soon(() => {
+      this.#roomWanted = false;
+      this.#park(this.#resident.size - this.#limits.maxResident);
+    });
+  }
+
+  #parkIdle(): void {
+    const { parkAfterMs, heapShare } = this.#limits;
+    const since = this.#clock.now() - parkAfterMs;
+    for (const actor of this.#resident.values()) if (actor.restedAt <= since && actor.state === "idle") actor.park();
+    if (this.#heap.share() > heapShare) this.#park(Math.ceil(this.#resident.size / PRESSED_SHARE));
+    void this.#watch.look();
+  }
+
+  #park(count: number): void {
+    let left = count;
+    for (const actor of this.#resident.values()) {
+      if (left <= 0) return;
+      if (actor.state === "parking") left--;
+      if (actor.state !== "idle") continue;
+      actor.park();
+      left--;
+    }
+  }
+}
+
+export function remnantOf(session: Session): Remnant {
+  const { pluginOptions } = session;
+  const hasOptions = pluginOptions !== NO_PLUGIN_OPTIONS;
+  if (!hasOptions && session.past.promptTokens === null && session.created.size === 0) return NOTHING_LEFT;
+  return {
+    ...(hasOptions && { pluginOptions }),
+    ...(session.past.promptTokens !== null && { promptTokens: session.past.promptTokens }),
+    ...(session.created.size > 0 && { created: [...session.created] }),
+  };
+}
+
+export function restoreRemnant(session: Session, { promptTokens, created = [] }: Remnant): void {
+  session.past.promptTokens = promptTokens ?? null;
+  for (const sessionId of created) session.created.add(sessionId);
+}

@@ -1,0 +1,262 @@
+import { threadId } from "node:worker_threads";
+import { ignore, onAbort } from "../../async/index.js";
+import { aborted, TroupeError } from "../../kernel/index.js";
+import { encode } from "../../wire/index.js";
+import type {
+  ArgumentOf,
+  FullNote,
+  OperationReceipt,
+  Remnant,
+  SessionInfo,
+  SessionMaking,
+  SessionPluginOptions,
+  TreeMessage,
+  UsageNote,
+} from "../calls/index.js";
+import { callHost } from "../host-services/index.js";
+import {
+  adoptSession,
+  openSession,
+  SessionActor,
+  type SessionActorOptions,
+  snapshotOf,
+  treeMessage,
+} from "../life/index.js";
+import type { HostGate } from "../plugins/index.js";
+import type { LifeChart, Session, SessionServices, SessionSnapshot } from "../state/index.js";
+import type { Heap } from "./heap.js";
+import type { Observations } from "./observations.js";
+import { Residency, remnantOf, restoreRemnant } from "./residency.js";
+import type { UnderWay } from "./under-way.js";
+import { type ServiceParts, workerServices } from "./worker-services.js";
+
+interface ResidentParts extends Omit<ServiceParts, "sessionOf" | "host" | "onStoreLost"> {
+  readonly heap: Heap;
+  readonly observations: Observations;
+  readonly underWay: UnderWay;
+}
+
+/** The sessions of a worker: in memory, or parked and brought back when somebody asks something of them. */
+export class ResidentSessions {
+  readonly services: SessionServices;
+  readonly #parts: ResidentParts;
+  readonly #sessions: Residency<SessionActor>;
+  #closing = false;
+
+  constructor(parts: ResidentParts) {
+    const { setup, clock, heap, lane } = parts;
+    this.#parts = parts;
+    this.#sessions = new Residency(setup.residency, {
+      clock,
+      heap,
+      onFull: (share) => lane.note("full", share satisfies FullNote),
+    });
+    this.services = workerServices({
+      ...parts,
+      sessionOf: (sessionId) => this.#sessions.get(sessionId)?.session,
+      host: (call) => this.callHost(call),
+      onStoreLost: (error) => this.#storeLost(error),
+    });
+  }
+
+  /** The session's actor, opened from the store when it is not resident. It may park as soon as nobody needs it. */
+  actor(sessionId: string, given?: SessionPluginOptions): SessionActor {
+    return this.#sessions.get(sessionId) ?? this.#open(sessionId, given);
+  }
+
+  #open(sessionId: string, given: SessionPluginOptions | undefined): SessionActor {
+    this.#checkIntake();
+    // Parked is not closed: it goes on with the options it was opened with.
+    const remnant = this.#sessions.take(sessionId);
+    const { pluginOptions } = remnant ?? { pluginOptions: given };
+    const open = async (chart: LifeChart) => {
+      try {
+        const session = await openSession(this.services, sessionId, { chart, pluginOptions });
+        if (remnant !== undefined) restoreRemnant(session, remnant);
+        return session;
+      } catch (error) {
+        if (remnant !== undefined) this.#sessions.leave(sessionId, remnant);
+        throw error;
+      }
+    };
+    return this.#start(sessionId, open);
+  }
+
+  /** Does something with a session's actor, at once; the session stays in memory until it is done. */
+  async hold<T>(
+    sessionId: string,
+    call: (actor: SessionActor) => Promise<T>,
+    pluginOptions?: SessionPluginOptions,
+  ): Promise<T> {
+    const actor = this.actor(sessionId, pluginOptions);
+    actor.hold();
+    try {
+      return await call(actor);
+    } finally {
+      actor.letGo();
+    }
+  }
+
+  /** The same with the session, when it is open. */
+  use<T>(sessionId: string, call: (session: Session) => T | Promise<T>): Promise<T> {
+    return this.hold(sessionId, async (actor) => call(await actor.opened()));
+  }
+
+  /** Of a parked session what the store says: asking does not bring it back. */
+  async info(sessionId: string): Promise<SessionInfo> {
+    if (!this.#sessions.isAway(sessionId)) return this.hold(sessionId, (actor) => actor.info(threadId));
+    const head = await this.services.store.head(sessionId);
+    const { turnIndex: turns = 0, revision = 0, parent } = head ?? {};
+    return { id: sessionId, state: "parked", threadId, turns, revision, ...(parent && { parent: parent.sessionId }) };
+  }
+
+  async tree(sessionId: string): Promise<readonly TreeMessage[]> {
+    return (await this.services.store.tree(sessionId)).map(treeMessage);
+  }
+
+  /** Resolves when the session is stored and no longer in memory. */
+  async park(sessionId: string): Promise<void> {
+    await this.#sessions.get(sessionId)?.parked();
+  }
+
+  /** Gives a session up to another worker, with what it leaves here. */
+  async handOver(sessionId: string): Promise<Remnant> {
+    const actor = this.#sessions.get(sessionId);
+    if (actor?.state === "running" || actor?.session?.mayPark === false) throw busy(sessionId);
+    const wasParked = this.#sessions.isParked(sessionId);
+    await actor?.parked();
+    return { ...this.#sessions.take(sessionId), ...(wasParked && { wasParked }) };
+  }
+
+  takeOver(sessionId: string, remnant: Remnant): void {
+    if (this.#sessions.get(sessionId) === undefined) this.#sessions.arrive(sessionId, remnant);
+  }
+
+  adopt(sessionId: string, snapshot: SessionSnapshot, making: SessionMaking): SessionActor {
+    if (this.#sessions.get(sessionId) !== undefined || this.#sessions.isAway(sessionId)) {
+      throw new TroupeError("session_exists", `There is already a session ${sessionId}.`, { details: { sessionId } });
+    }
+    return this.#start(sessionId, (chart) => adoptSession(this.services, sessionId, { chart, snapshot, making }));
+  }
+
+  /**
+   * A caller that named the kind knows whether an abort ends its wait. For one that named the plugin it does here, except
+   * for a task that has begun.
+   */
+  operate({ sessionId, ...request }: ArgumentOf<"operate">, given: AbortSignal): Promise<OperationReceipt> {
+    return new Promise((resolve, reject) => {
+      const letGo = onAbort("kind" in request ? undefined : given, () => reject(aborted(given)));
+      this.#parts.underWay
+        .stoppable({ sessionId, given }, (signal) =>
+          this.hold(sessionId, (actor) => actor.operate({ ...request, signal, onTask: letGo })),
+        )
+        .then(resolve, reject)
+        .finally(letGo);
+    });
+  }
+
+  snapshot(sessionId: string, at?: string): Promise<Uint8Array<ArrayBuffer>> {
+    return this.hold(sessionId, async (actor) => {
+      const session = await actor.opened();
+      const live = actor.state === "idle" || actor.state === "parking";
+      return encode(await snapshotOf(session, { live, at }));
+    });
+  }
+
+  /** Usage of a session's child, for its ledger. */
+  async bill([sessionId, entry]: UsageNote): Promise<void> {
+    // A session that has been closed meanwhile is not opened for its child's bill; one that is parked is.
+    if (this.#sessions.get(sessionId) === undefined && !this.#sessions.isAway(sessionId)) return;
+    await this.use(sessionId, (session) => session.spending.record(entry));
+  }
+
+  async release(sessionId: string, options: { readonly idle?: boolean } = {}): Promise<void> {
+    const actor = this.#sessions.get(sessionId);
+    if (options.idle === true && actor?.state === "running") {
+      throw busy(sessionId);
+    }
+    actor?.leave();
+    await actor?.ended();
+    this.#sessions.take(sessionId);
+    if (actor?.failure !== undefined) throw actor.failure;
+  }
+
+  /** Cancels whatever a session is at, whoever asked for it. */
+  async cancelWork(sessionId: string, reason: string): Promise<void> {
+    this.#parts.underWay.cancelSession(sessionId, reason);
+    const actor = this.#sessions.get(sessionId);
+    // Nobody holds a turn that was taken up again; its journal goes with the session.
+    actor?.suspend();
+    actor?.leave();
+  }
+
+  /** Ends a session whether or not it can be stored: it is about to be deleted. */
+  async discard(sessionId: string): Promise<void> {
+    const actor = this.#sessions.get(sessionId);
+    if (actor?.state === "running" && !actor.isLeaving) throw busy(sessionId);
+    await this.release(sessionId).catch(ignore);
+  }
+
+  /** Takes no more sessions, and lets those there are go; resolves when all have ended. */
+  async close(): Promise<void> {
+    this.#closing = true;
+    this.#sessions.close();
+    const actors = this.#sessions.actors();
+    for (const actor of actors) actor.leave();
+    await Promise.all(actors.map((actor) => actor.ended()));
+  }
+
+  get counts(): Residency<SessionActor>["counts"] {
+    return this.#sessions.counts;
+  }
+
+  /** What cannot be stored is not gone on with: it might wait for days before it found out. */
+  #storeLost(error: TroupeError): void {
+    if (!this.#closing) this.stopAll({ turns: error, others: error });
+  }
+
+  /** Turns stay as their journals have them. */
+  stopAll(reasons: Parameters<UnderWay["stopAll"]>[0]): void {
+    this.#parts.underWay.stopAll(reasons);
+    for (const actor of this.#sessions.actors()) {
+      actor.suspend(reasons.turns);
+      actor.session?.completions.close();
+    }
+  }
+
+  #checkIntake(): void {
+    if (this.#closing) throw new TroupeError("closed", "The runtime is closing.");
+  }
+
+  #start(sessionId: string, open: SessionActorOptions["open"]): SessionActor {
+    this.#checkIntake();
+    const actor = new SessionActor(sessionId, {
+      open,
+      clock: this.services.clock,
+      mailboxLimit: this.services.mailboxLimit,
+      onActivity: (activity) => this.#parts.observations.tell(sessionId, activity),
+      onRest: () => this.#sessions.rested(actor),
+      onEnded: () => {
+        this.#sessions.remove(actor);
+        const { session, state } = actor;
+        if (state === "parked" && session !== undefined) this.#sessions.leave(sessionId, remnantOf(session));
+      },
+      stoppable: (run) => this.#parts.underWay.stoppable({ sessionId }, run),
+    });
+    this.#sessions.add(actor);
+    return actor;
+  }
+
+  /** A host service, asked by a plugin of a session. */
+  async callHost({ sessionId, ...call }: Parameters<HostGate>[0]): Promise<unknown> {
+    const session = this.#sessions.get(sessionId)?.session;
+    if (session === undefined) throw new TroupeError("session_closed", `Session ${sessionId} is not open.`);
+    return this.#parts.underWay.stoppable({ sessionId, given: call.signal }, (signal) =>
+      callHost(session, { ...call, signal }),
+    );
+  }
+}
+
+function busy(sessionId: string): TroupeError {
+  return new TroupeError("session_busy", `Session ${sessionId} has a turn running.`, { retryable: true });
+}

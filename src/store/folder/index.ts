@@ -1,0 +1,2 @@
+/** Who has a store's folder open. */
+export * from "./lock.js";

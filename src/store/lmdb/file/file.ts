@@ -1,0 +1,119 @@
+import { accessSync, constants, existsSync } from "node:fs";
+import { join } from "node:path";
+import { asTroupeError, messageOf, TroupeError } from "../../../kernel/index.js";
+import { rightKey } from "../../records/index.js";
+import { checkLayout } from "./layout.js";
+import { type Meta, PAGE_HEADER, PageFile, PageProblem, readNumber, viewOf } from "./pages.js";
+import { FileWalk } from "./walk.js";
+
+export const fileOf = (path: string): string => join(path, "data.mdb");
+
+/**
+ * Looks at LMDB's files before LMDB does: when it cannot open them, lmdb 3.5 frees its environment twice and takes the
+ * whole process with it, and it follows a damaged page to wherever it points. Throws `store_open_failed`, or
+ * `store_damaged` for a file that is no database or not a whole one.
+ *
+ * For writing, every page but those of large values is read, at about 3 µs each. A reader comes after a writer, so for
+ * reading the beginning is enough.
+ */
+export function checkDatabaseFile(path: string, { readOnly }: { readonly readOnly: boolean }): void {
+  const file = fileOf(path);
+  if (!existsSync(file)) {
+    if (readOnly)
+      throw new TroupeError("store_open_failed", `There is no store at ${path} yet.`, { details: { path } });
+    return;
+  }
+  const pages = openFile(path, { readOnly });
+  try {
+    // A file without a byte is one whose creation was interrupted; LMDB starts it anew.
+    if (pages.length === 0 && !readOnly) return;
+    const meta = currentMeta(pages);
+    if (!readOnly) checkTrees(pages, meta);
+  } catch (cause) {
+    if (cause instanceof PageProblem) throw storeDamaged(path, cause);
+    throw asTroupeError(cause, "store_open_failed", `The store at ${path} cannot be read: ${messageOf(cause)}.`);
+  } finally {
+    pages.close();
+  }
+}
+
+function openFile(path: string, { readOnly }: { readonly readOnly: boolean }): PageFile {
+  const file = fileOf(path);
+  const lock = join(path, "lock.mdb");
+  try {
+    if (existsSync(lock)) accessSync(lock, constants.R_OK | constants.W_OK);
+    accessSync(file, readOnly ? constants.R_OK : constants.R_OK | constants.W_OK);
+    return new PageFile(file);
+  } catch (cause) {
+    throw new TroupeError("store_open_failed", `The store at ${path} cannot be opened: ${messageOf(cause)}.`, {
+      cause,
+    });
+  }
+}
+
+export function storeDamaged(path: string, problem: PageProblem): TroupeError {
+  return new TroupeError(
+    "store_damaged",
+    `${fileOf(path)} is not a database of this release, or is damaged: ${problem.message}. Restore it from a backup, repair it, or choose another path.`,
+    { details: { path }, cause: problem },
+  );
+}
+
+/** The meta page in force. */
+export function currentMeta(pages: PageFile): Meta {
+  const [first, second] = pages.metas();
+  if (first instanceof PageProblem) throw first;
+  if (second instanceof PageProblem) throw second;
+  const [even, odd] = [first.transaction, second.transaction];
+  // Transactions take turns; a new file has two of the first. Otherwise a flipped bit could put an old state in force.
+  const inTurn = even === odd ? even === 0 : even % 2 === 0 && odd % 2 === 1 && Math.abs(even - odd) === 1;
+  if (!inTurn || first.pageSize !== second.pageSize) throw new PageProblem("its meta pages contradict each other");
+  for (const meta of [first, second]) checkRoot(pages, meta);
+  return even >= odd ? first : second;
+}
+
+/** Every transaction rewrites the root of the main tree, so that page says too which transaction it was. */
+function checkRoot(pages: PageFile, { main, pageSize, transaction }: Meta): void {
+  if (main.root === Number.POSITIVE_INFINITY) return;
+  const position = main.root * pageSize;
+  const isThere = position + PAGE_HEADER <= pages.length;
+  if (!isThere || readNumber(viewOf(pages.bytes(position, PAGE_HEADER)), 8) !== transaction) {
+    throw new PageProblem("a meta page is not of the transaction it names");
+  }
+}
+
+/** Follows every tree of the file. */
+export function checkTrees(pages: PageFile, meta: Meta): void {
+  const walk = new FileWalk(pages, meta);
+  const tables = walk.tables();
+  const sealed = layoutOf(walk, tables) >= 2;
+  for (const [name, tree] of tables) {
+    if (name === META_TABLE) continue;
+    walk.walk(name, tree, ({ key, value }) => {
+      const text = key.toString("utf8");
+      if (sealed && rightKey(name, text, value()) !== text) {
+        throw new PageProblem(`a record of table ${name} stands under the wrong key`);
+      }
+    });
+  }
+  walk.checkFreePages();
+  // The end of a file may be missing when it is free, but not when nobody knows of it.
+  if ((meta.lastPage + 1) * meta.pageSize > pages.length && walk.lost() > 0) throw new PageProblem("it is cut off");
+}
+
+const META_TABLE = "meta";
+
+function layoutOf(walk: FileWalk, tables: ReturnType<FileWalk["tables"]>): number {
+  const tree = tables.get(META_TABLE);
+  let layout = 0;
+  if (tree === undefined) return layout;
+  walk.walk(META_TABLE, tree, ({ key, value }) => {
+    if (key.toString("utf8") !== "layout") return;
+    try {
+      layout = checkLayout(value());
+    } catch {
+      // Opening will say what is wrong with it.
+    }
+  });
+  return layout;
+}

@@ -1,0 +1,3 @@
+/** The embedded store. */
+export * from "./backend.js";
+export * from "./rescue/verify.js";

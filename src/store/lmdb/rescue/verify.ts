@@ -1,0 +1,156 @@
+import { existsSync } from "node:fs";
+import { systemClock } from "../../../async/index.js";
+import { type Head, isConversation, messageOf, miscounted, TroupeError } from "../../../kernel/index.js";
+import { acquireStoreLock } from "../../folder/index.js";
+import type { StoreReader } from "../../records/index.js";
+import { readHistory } from "../../records/index.js";
+import { checkTrees, currentMeta, fileOf, storeDamaged } from "../file/file.js";
+import { PageFile, PageProblem } from "../file/pages.js";
+import { type RawStore, statesOf } from "./raw-store.js";
+
+/** Something that cannot be read. */
+export interface Finding {
+  /** `file`, `head`, `history`, `frame <name>`, `component <name>`, `attachment <hash>` or `journal`. */
+  readonly where: string;
+  /** As it would be thrown: `history_damaged`, `component_missing`, … */
+  readonly code: string;
+  readonly message: string;
+}
+
+export interface SessionReport {
+  readonly sessionId: string;
+  readonly ok: boolean;
+  readonly findings: readonly Finding[];
+}
+
+export interface VerifyReport {
+  readonly path: string;
+  /** Nothing is wrong with anything. */
+  readonly ok: boolean;
+  /** What is wrong with the file; with anything here, it cannot be opened. */
+  readonly file: readonly Finding[];
+  readonly sessions: readonly SessionReport[];
+}
+
+/**
+ * Reads everything in a store that nobody has open, and says of each session whether all of it can be read. Changes
+ * nothing. Throws `store_held` while somebody has it open, `store_open_failed` when there is none.
+ *
+ * @example
+ * const { ok, sessions } = verifyStore("./data");
+ * for (const { sessionId, findings } of sessions) if (findings.length > 0) console.log(sessionId, findings);
+ */
+export function verifyStore(path: string): VerifyReport {
+  const verify = (file: PageFile): VerifyReport => {
+    const findings = fileFindings(path, file);
+    const [state] = statesOf(file);
+    const sessions = state === undefined ? [] : sessionsOf(state).map((id) => verifySession(state, id));
+    return { path, ok: findings.length === 0 && sessions.every(({ ok }) => ok), file: findings, sessions };
+  };
+  return whileHeld(path, () => withFile(path, verify));
+}
+
+/** Also those of which there is only a journal: their first turn was not finished. */
+export function sessionsOf(state: Pick<RawStore, "sessionIds" | "journalIds">): string[] {
+  return [...new Set([...state.sessionIds(), ...state.journalIds()])].sort();
+}
+
+/** Is there a store to look at? */
+export function checkThere(path: string): void {
+  if (existsSync(fileOf(path))) return;
+  throw new TroupeError("store_open_failed", `There is no store at ${path}.`, { details: { path } });
+}
+
+/** Does something to a store that nobody else has open meanwhile. */
+export function whileHeld<T>(path: string, use: () => T): T {
+  checkThere(path);
+  // No runtime has the store, and so none could bring its clock.
+  const lock = acquireStoreLock(path, systemClock);
+  try {
+    return use();
+  } finally {
+    lock.release();
+  }
+}
+
+export function withFile<T>(path: string, use: (file: PageFile) => T): T {
+  const file = new PageFile(fileOf(path));
+  try {
+    return use(file);
+  } finally {
+    file.close();
+  }
+}
+
+export function fileFindings(path: string, file: PageFile): Finding[] {
+  const findings = attempt("file", () => checkFile(path, file));
+  const [state] = statesOf(file);
+  if (state === undefined) return findings;
+  return [...findings, ...state.problems.map((message) => ({ where: "file", code: "store_damaged", message }))];
+}
+
+function checkFile(path: string, file: PageFile): void {
+  try {
+    checkTrees(file, currentMeta(file));
+  } catch (error) {
+    throw error instanceof PageProblem ? storeDamaged(path, error) : error;
+  }
+}
+
+export function verifySession(state: RawStore, sessionId: string): SessionReport {
+  let head: Head | undefined;
+  const findings = attempt("head", () => {
+    head = state.head(sessionId);
+  });
+  if (head !== undefined) findings.push(...sessionFindings(state, head));
+  else findings.push(...journalFindings(state, sessionId));
+  return { sessionId, ok: findings.length === 0, findings };
+}
+
+/** Everything of a session that cannot be read. */
+export function sessionFindings(reader: StoreReader, head: Head): Finding[] {
+  const { sessionId, leaf, frames = [], components } = head;
+  return [
+    ...historyFindings(reader, "history", leaf, head.messageCount),
+    ...frames.flatMap((left) => historyFindings(reader, `frame ${left.frameId}`, left.leaf)),
+    ...Object.entries(components).flatMap(([name, hash]) => componentFindings(reader, `component ${name}`, hash)),
+    ...journalFindings(reader, sessionId),
+  ];
+}
+
+export function journalFindings(reader: Pick<StoreReader, "journal">, sessionId: string): Finding[] {
+  return attempt("journal", () => reader.journal(sessionId));
+}
+
+function historyFindings(reader: StoreReader, where: string, leaf: string | null, counted?: number): Finding[] {
+  const attachments = new Set<string>();
+  const findings = attempt(where, () => {
+    const messages = readHistory(reader, leaf);
+    const count = messages.filter(isConversation).length;
+    if (counted !== undefined && counted !== count) throw miscounted(leaf, count, counted);
+    for (const { parts } of messages) {
+      for (const part of parts) {
+        if (part.type === "attachment" && part.source.kind === "stored") attachments.add(part.source.hash);
+      }
+    }
+  });
+  return [...findings, ...[...attachments].flatMap((hash) => componentFindings(reader, `attachment ${hash}`, hash))];
+}
+
+export function componentFindings(reader: Pick<StoreReader, "component">, where: string, hash: string): Finding[] {
+  return attempt(where, () => {
+    if (reader.component(hash) === undefined) {
+      throw new TroupeError("component_missing", `Stored component ${hash} is not there.`);
+    }
+  });
+}
+
+/** What goes wrong with it, if anything. */
+export function attempt(where: string, run: () => unknown): Finding[] {
+  try {
+    run();
+    return [];
+  } catch (error) {
+    return [{ where, code: error instanceof TroupeError ? error.code : "store_damaged", message: messageOf(error) }];
+  }
+}

@@ -1,0 +1,2 @@
+/** The store that ends with its process. */
+export * from "./memory-store.js";

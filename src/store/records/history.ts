@@ -1,0 +1,201 @@
+import {
+  type Head,
+  historyDamaged,
+  isOnPath as isNodeOnPath,
+  type Message,
+  nodeId,
+  type OutlineOf,
+  parseNodeId,
+  pathTo,
+  type Segment,
+  type SegmentOutline,
+  type TreeNode,
+  TroupeError,
+  treeOf,
+} from "../../kernel/index.js";
+import type { StoreReader } from "./contract.js";
+import { decodeSegment, segmentOutline } from "./segment.js";
+
+type SegmentReader = Pick<StoreReader, "segment">;
+
+/**
+ * The messages from the root to `leaf`, oldest first.
+ *
+ * @example
+ * const messages = readHistory(reader, "chat-42@7.3");
+ */
+export function readHistory(reader: SegmentReader, leaf: string | null): Message[] {
+  return readTail(reader, leaf, Number.POSITIVE_INFINITY).messages;
+}
+
+/** The end of a history, and where the rest of it ends: read that next to go further back. */
+export interface HistoryTail {
+  readonly messages: Message[];
+  /** The node before the first of the messages; null when that is the first of all. */
+  readonly before: string | null;
+}
+
+/**
+ * The last `count` messages up to `leaf`, oldest first. Reads the segments they are in and no others.
+ *
+ * @example
+ * const { messages, before } = readTail(reader, head.leaf, 20);
+ * const older = readTail(reader, before, 20);
+ */
+export function readTail(reader: SegmentReader, leaf: string | null, count: number): HistoryTail {
+  for (const reading = tailInSlices(reader, leaf, count); ; ) {
+    const { done, value } = reading.next();
+    if (done === true) return value;
+  }
+}
+
+/**
+ * The same without keeping the thread to itself: what is long is read in slices, with a pause after each. Whoever pauses
+ * may throw there to end it.
+ */
+export async function readTailInSlices(
+  reader: SegmentReader,
+  leaf: string | null,
+  count: number,
+  pause: () => Promise<void>,
+): Promise<HistoryTail> {
+  for (const reading = tailInSlices(reader, leaf, count); ; await pause()) {
+    const { done, value } = reading.next();
+    if (done === true) return value;
+  }
+}
+
+/** Messages that are decoded before somebody else has the thread: a few milliseconds' worth. */
+const SLICE = 256;
+
+function* tailInSlices(reader: SegmentReader, leaf: string | null, count: number): Generator<void, HistoryTail> {
+  const newestFirst: (readonly Message[])[] = [];
+  let [wanted, before, read] = [count, leaf, 0];
+  // One walk for all of it: it sees when a path comes back to where it was.
+  for (const { segment, index } of wanted > 0 ? segmentsTo(reader, leaf) : []) {
+    const from = Math.max(0, index + 1 - wanted);
+    newestFirst.push(segment.messages.slice(from, index + 1));
+    before = from > 0 ? nodeId(segment.id, from - 1) : segment.parent;
+    wanted -= index + 1;
+    if (wanted <= 0) break;
+    read += index + 1;
+    if (read < SLICE) continue;
+    read = 0;
+    yield;
+  }
+  return { messages: newestFirst.reverse().flat(), before };
+}
+
+/** The segments from a node back to the root, each decoded when it is come to. */
+function* segmentsTo(reader: SegmentReader, leaf: string | null) {
+  let segment: Segment | undefined;
+  const outlineOf = (id: string): SegmentOutline => {
+    segment = checked(id, decodeSegment, bytesOf(reader, id));
+    return { id, parent: segment.parent, count: segment.messages.length };
+  };
+  for (const { index } of pathTo(outlineOf, leaf)) yield { segment: segment as Segment, index };
+}
+
+/** Is a node on the way from the root to `leaf`? Reads no messages. */
+export function isOnPath(reader: SegmentReader, leaf: string | null, node: string): boolean {
+  return isNodeOnPath(outlinesOf(reader), leaf, node);
+}
+
+/** A node of a session's tree, with its message. */
+export interface MessageNode extends TreeNode {
+  readonly message: Message;
+}
+
+/**
+ * Everything a session leads to, for showing: its conversation (`active`), the frames it left, and the sessions forked
+ * from it, each message once and behind its parent. Looks at every head of the store.
+ *
+ * @example
+ * for (const { node, parent, active, message } of readTree(reader, "chat-42")) draw(node, parent, active, message);
+ */
+export function readTree(
+  reader: SegmentReader & Pick<StoreReader, "head" | "sessionIds">,
+  sessionId: string,
+): MessageNode[] {
+  const head = reader.head(sessionId);
+  if (head === undefined) return [];
+  const leaves = (head.frames ?? []).map(({ leaf }) => leaf);
+  for (const id of [...reader.sessionIds()]) {
+    const other = id === sessionId ? undefined : readableHead(reader, id);
+    if (other?.parent?.sessionId === sessionId) leaves.push(other.leaf);
+  }
+  const segments = new SegmentCache(reader);
+  return treeOf(segments.outlineOf, { active: head.leaf, others: leaves }).map((node) => {
+    const { segment, index } = parseNodeId(node.node);
+    return { ...node, message: segments.read(segment).messages[index] as Message };
+  });
+}
+
+/** Another session's damage is not this one's. */
+function readableHead(reader: Pick<StoreReader, "head">, sessionId: string): Head | undefined {
+  try {
+    return reader.head(sessionId);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Finds outlines in a store, so that paths can be followed without reading messages. */
+export function outlinesOf(reader: SegmentReader): OutlineOf {
+  return (id) => checked(id, segmentOutline, bytesOf(reader, id));
+}
+
+/** Segments, decoded once each; their outlines come with them. */
+class SegmentCache {
+  readonly #reader: SegmentReader;
+  readonly #bytes = new Map<string, Uint8Array>();
+  readonly #read = new Map<string, Segment>();
+
+  constructor(reader: SegmentReader) {
+    this.#reader = reader;
+  }
+
+  readonly outlineOf = (id: string): SegmentOutline => {
+    const bytes = bytesOf(this.#reader, id);
+    this.#bytes.set(id, bytes);
+    return checked(id, segmentOutline, bytes);
+  };
+
+  /** A segment whose outline was asked for. */
+  read(id: string): Segment {
+    const known = this.#read.get(id);
+    if (known !== undefined) return known;
+    const segment = checked(id, decodeSegment, this.#bytes.get(id) ?? bytesOf(this.#reader, id));
+    this.#bytes.delete(id);
+    this.#read.set(id, segment);
+    return segment;
+  }
+}
+
+function bytesOf(reader: SegmentReader, id: string): Uint8Array {
+  let bytes: Uint8Array | undefined;
+  try {
+    bytes = reader.segment(id);
+  } catch (error) {
+    throw damagedBy(id, error);
+  }
+  if (bytes === undefined) throw historyDamaged(id, "it is missing");
+  return bytes;
+}
+
+function checked<T extends { readonly id: string }>(id: string, read: (bytes: Uint8Array) => T, bytes: Uint8Array): T {
+  let found: T;
+  try {
+    found = read(bytes);
+  } catch (error) {
+    throw damagedBy(id, error);
+  }
+  if (found.id !== id) throw historyDamaged(id, "it holds another record");
+  return found;
+}
+
+function damagedBy(id: string, error: unknown): TroupeError {
+  // A record of a newer release is whole, only unknown here: say that, not "damaged".
+  if (error instanceof TroupeError && error.code === "snapshot_version_unknown") return error;
+  return historyDamaged(id, "it cannot be decoded", error);
+}

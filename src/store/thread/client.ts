@@ -1,0 +1,151 @@
+import type { MessagePort } from "node:worker_threads";
+import { type Clock, loopTurn } from "../../async/index.js";
+import type {
+  Commit,
+  CommitReceipt,
+  Head,
+  JournalClearing,
+  JournalEntry,
+  JournalReceipt,
+  JournalRow,
+  Message,
+  TroupeError,
+} from "../../kernel/index.js";
+import { Lane } from "../../wire/index.js";
+import { type LmdbReader, openLmdbReader } from "../lmdb/index.js";
+import type { HistoryTail, MessageNode, StoreOptions } from "../records/index.js";
+import { storeClosed, storeLost } from "../records/index.js";
+import { READS, type ReadMethod } from "./reads.js";
+import type { DeleteRequest, StoreCalls } from "./store-calls.js";
+
+export interface StoreClientOptions {
+  /** The other end of a port that the store worker has attached. */
+  readonly port: MessagePort;
+  /** The options the store worker was opened with. */
+  readonly options: StoreOptions;
+  readonly clock: Clock;
+  /** The store worker is gone, or `close` was called. */
+  readonly onLost?: (error: TroupeError) => void;
+}
+
+/**
+ * The store as a session worker sees it. Commits go to the store worker. Reads of a store with a path are answered by
+ * this thread, from the memory-mapped file; reads of a memory store go to the store worker as well.
+ *
+ * @example
+ * const store = new StoreClient({ port, clock, options: { path: "./data" } });
+ * const { revision } = await store.commit(commit); // resolves when it is on the disk
+ * const messages = await store.history((await store.head("chat-42"))?.leaf ?? null);
+ */
+export class StoreClient {
+  readonly #clock: Clock;
+  readonly #lane: Lane;
+  readonly #path: string | undefined;
+  #opened: LmdbReader | undefined;
+  #closed = false;
+
+  constructor({ port, options, clock, onLost }: StoreClientOptions) {
+    this.#clock = clock;
+    this.#lane = new Lane(port, { name: "store worker", clock, whenLost: storeLost, ...(onLost && { onLost }) });
+    this.#path = "path" in options ? options.path : undefined;
+  }
+
+  /** Undefined for an id that is free; rejects with `session_deleted` for one that is not used again. */
+  async head(sessionId: string): Promise<Head | undefined> {
+    return (await this.#read("head", sessionId)) ?? undefined;
+  }
+
+  /** The messages up to and including node `leaf`, oldest first. */
+  history(leaf: string | null): Promise<readonly Message[]> {
+    return this.#read("history", leaf);
+  }
+
+  /** The last `count` messages up to `leaf`, and the node before them; reads no more of the history than that. */
+  tail(leaf: string | null, count: number): Promise<HistoryTail> {
+    return this.#read("tail", [leaf, count]);
+  }
+
+  /** Is a node on the way from the root to `leaf`? */
+  onPath(leaf: string | null, node: string): Promise<boolean> {
+    return this.#read("onPath", [leaf, node]);
+  }
+
+  /** The nodes after `from` up to and including `to`; rejects with `not_on_path` when `from` does not lead there. */
+  nodesBetween(from: string | null, to: string | null): Promise<readonly string[]> {
+    return this.#read("nodesBetween", [from, to]);
+  }
+
+  /** The session's messages as a tree, with the frames it left and the sessions forked from it. */
+  tree(sessionId: string): Promise<readonly MessageNode[]> {
+    return this.#read("tree", sessionId);
+  }
+
+  async component(hash: string): Promise<Uint8Array | undefined> {
+    return (await this.#read("component", hash)) ?? undefined;
+  }
+
+  sessionIds(): Promise<readonly string[]> {
+    return this.#read("sessionIds", null);
+  }
+
+  /** What the session's unfinished turn has recorded, in order; empty when there is none. */
+  journal(sessionId: string): Promise<readonly JournalRow[]> {
+    return this.#read("journal", sessionId);
+  }
+
+  /** Resolves when the commit is durable. Rejects with `head_conflict`, `session_exists`, `store_write_failed`, … */
+  commit(commit: Commit): Promise<CommitReceipt> {
+    return this.#call("commit", commit);
+  }
+
+  /**
+   * Records the outcome of an effect; resolves when it is durable. The first outcome of a turn's replay key counts: who
+   * comes later with the same request gets its bytes. Rejects with `replay_mismatch` when the request is another one,
+   * with `head_conflict` when the session has moved on without this worker.
+   *
+   * @example
+   * const recorded = await store.record({ ...sealEnvelope(request), sessionId, turnId, key, bytes, expectedRevision });
+   * const outcome = decode(recorded.replayed ? recorded.bytes : bytes);
+   */
+  record(entry: JournalEntry): Promise<JournalReceipt> {
+    return this.#call("record", entry);
+  }
+
+  /** Forgets what a turn recorded that came to nothing. */
+  async clearJournal(clearing: JournalClearing): Promise<void> {
+    await this.#call("clearJournal", clearing);
+  }
+
+  /** Deletes a session; false when there was none. Whoever still has it open is refused with `session_deleted`. */
+  delete(request: DeleteRequest): Promise<boolean> {
+    return this.#call("delete", request);
+  }
+
+  /** Commits without an answer reject with `store_lost`; they may have been written. */
+  close(): void {
+    this.#closed = true;
+    this.#lane.close();
+    this.#opened?.close();
+    this.#opened = undefined;
+  }
+
+  // No deadline: a late commit is still durable, so giving up early would only make its outcome unknown.
+  #call<M extends keyof StoreCalls>(method: M, ask: StoreCalls[M]["ask"]): Promise<StoreCalls[M]["answer"]> {
+    return this.#lane.call(method, ask);
+  }
+
+  async #read<M extends ReadMethod>(method: M, ask: StoreCalls[M]["ask"]): Promise<StoreCalls[M]["answer"]> {
+    const reader = this.#reader();
+    return reader === undefined ? this.#call(method, ask) : READS[method](reader, ask, this.#pause);
+  }
+
+  readonly #pause = async (): Promise<void> => {
+    await loopTurn(this.#clock);
+    if (this.#closed) throw storeClosed();
+  };
+
+  #reader(): LmdbReader | undefined {
+    if (this.#path !== undefined) this.#opened ??= openLmdbReader(this.#path);
+    return this.#opened;
+  }
+}

@@ -1,0 +1,152 @@
+import { type Clock, Serial } from "../../async/index.js";
+import { checkSessionId, type StoreWrite, TroupeError, type WriteReceipt } from "../../kernel/index.js";
+import type { StoreBackend } from "../records/index.js";
+import { fillFolder, importing, readingExport, sessionFile, sessionJson, writeWhole } from "../transfer/index.js";
+import { type Pause, pauseOf, type WorkOptions } from "./progress.js";
+import { type PrunePolicy, type PruneReport, Pruning, type Suspects } from "./prune.js";
+
+export interface ExportRequest {
+  readonly sessionId: string;
+  /** Where to; absent: the bytes are the answer. */
+  readonly file?: string | undefined;
+  /** `json` is for reading; both can be imported. Default `msgpack`. */
+  readonly format?: "msgpack" | "json";
+}
+
+export interface ImportRequest {
+  readonly bytes: Uint8Array;
+  /** The id it gets here; its own by default. */
+  readonly sessionId?: string | undefined;
+}
+
+export interface ImportedSession {
+  readonly sessionId: string;
+  readonly revision: number;
+}
+
+export interface MaintenanceOptions {
+  readonly backend: StoreBackend;
+  readonly clock: Clock;
+  /** Puts a write into the queue of commits. */
+  readonly write: (write: StoreWrite) => Promise<WriteReceipt>;
+  /** Lets commits that wait be written; throws once the store closes. */
+  readonly pause: () => Promise<void>;
+}
+
+/**
+ * What is done to a store beside committing to it. One thing at a time, so that none removes what another is bringing;
+ * in short steps, so that commits do not wait for it.
+ */
+export class Maintenance {
+  readonly #options: MaintenanceOptions;
+  readonly #suspects: Suspects = new Map();
+  #pruning: Pruning | undefined;
+  readonly #works = new Serial();
+
+  constructor(options: MaintenanceOptions) {
+    this.#options = options;
+  }
+
+  /** Told of every write that was accepted, at once. */
+  wrote(write: StoreWrite): void {
+    this.#pruning?.wrote(write);
+  }
+
+  /** Resolves when nothing is going on any more. */
+  ended(): Promise<void> {
+    return this.#works.ended();
+  }
+
+  prune(policy: PrunePolicy = {}, work: WorkOptions = {}): Promise<PruneReport> {
+    return this.#next(work, async (pause) => {
+      const { backend, clock } = this.#options;
+      checkPolicy(policy);
+      this.#pruning = new Pruning(backend, { policy, suspects: this.#suspects, now: clock.wallNow() });
+      try {
+        return await this.#pruning.run(pause);
+      } finally {
+        this.#pruning = undefined;
+      }
+    });
+  }
+
+  /** A session as bytes, or in a file, which is there whole or not at all. */
+  exportSession(
+    { sessionId, file, format = "msgpack" }: ExportRequest,
+    work: WorkOptions = {},
+  ): Promise<Uint8Array<ArrayBuffer> | undefined> {
+    return this.#next(work, async (pause) => {
+      const { backend } = this.#options;
+      const pieces = format === "json" ? sessionJson(backend, sessionId) : sessionFile(backend, sessionId);
+      const wrote = (done: number) => pause({ step: "write", done, total: null });
+      if (file === undefined) return gathered(pieces, wrote);
+      await writeWhole(file, pieces, wrote);
+      return undefined;
+    });
+  }
+
+  importSession({ bytes, sessionId }: ImportRequest, work: WorkOptions = {}): Promise<ImportedSession> {
+    return this.#next(work, async (pause) => {
+      const reading = readingExport(bytes);
+      let read = reading.next();
+      for (; !read.done; read = reading.next()) await pause({ step: "read", done: read.value, total: bytes.length });
+      const id = checkSessionId(sessionId ?? read.value.head.sessionId);
+      let done = 0;
+      let revision = 0;
+      for (const part of importing(read.value, { sessionId: id })) {
+        await this.#options.write(part);
+        revision = part.head?.revision ?? 0;
+        for (const record of [...part.segments, ...part.components]) done += record.bytes.length;
+        // With its head the session is there, and nobody can take that back.
+        if (part.head === undefined) await pause({ step: "write", done, total: bytes.length });
+      }
+      return { sessionId: id, revision };
+    });
+  }
+
+  /** The store as it is at one moment, as the store of another folder. */
+  backup({ folder }: { readonly folder: string }, work: WorkOptions = {}): Promise<void> {
+    return this.#next(work, async () => {
+      const { backend } = this.#options;
+      if (backend.backup === undefined)
+        throw new TroupeError("store_not_on_disk", "This store is not on a disk; export its sessions instead.");
+      await fillFolder(folder, "data.mdb", async (draft) => backend.backup?.(draft));
+    });
+  }
+
+  #next<T>(work: WorkOptions, run: (pause: Pause) => Promise<T>): Promise<T> {
+    const pause = pauseOf(this.#options.pause, work);
+    return this.#works.run(async () => {
+      // It may have waited for others.
+      await pause();
+      return run(pause);
+    });
+  }
+}
+
+function checkPolicy({ graceMs = 0, journalsOlderThanMs = 0 }: PrunePolicy): void {
+  for (const [name, value] of Object.entries({ graceMs, journalsOlderThanMs })) {
+    if (typeof value !== "number" || !(value >= 0))
+      throw new TroupeError("invalid_options", `${name} is a number of milliseconds from 0.`);
+  }
+}
+
+async function gathered(
+  pieces: Iterable<Uint8Array>,
+  pause: (gathered: number) => Promise<void>,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const kept: Uint8Array[] = [];
+  let size = 0;
+  for (const piece of pieces) {
+    kept.push(piece);
+    size += piece.length;
+    await pause(size);
+  }
+  const bytes = new Uint8Array(size);
+  let at = 0;
+  for (const piece of kept) {
+    bytes.set(piece, at);
+    at += piece.length;
+  }
+  return bytes;
+}

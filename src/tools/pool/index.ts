@@ -1,0 +1,2 @@
+/** Tools on the threads of the Piscina pool. */
+export * from "./pool.js";

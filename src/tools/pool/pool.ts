@@ -1,0 +1,193 @@
+import type { ResourceLimits } from "node:worker_threads";
+import { type Clock, onAbort } from "../../async/index.js";
+import { aborted, type Json, TroupeError } from "../../kernel/index.js";
+import { type Deadline, Deadlines, decodeError } from "../../wire/index.js";
+import type { HomeContext, RegisteredTool, ToolHome } from "../dispatch/index.js";
+import { Slots } from "../dispatch/index.js";
+import type { ToolDescription } from "../tool-code/index.js";
+import { type PoolAnswer, type PoolTask, STOP_CELL } from "./pool-calls.js";
+import { PoolThreads } from "./pool-threads.js";
+
+export interface ToolPoolOptions {
+  /** The built thread entry, `dist/workers/tool.js`. */
+  readonly entry: URL;
+  readonly maxThreads: number;
+  readonly clock: Clock;
+  /** Per thread; default 256 MB of old generation. */
+  readonly resourceLimits?: ResourceLimits;
+}
+
+export interface ToolPoolStats {
+  readonly threads: number;
+  readonly running: number;
+  readonly waiting: number;
+  readonly completed: number;
+  /** Tasks whose thread died under them; aborted ones are not counted. */
+  readonly lost: number;
+}
+
+/** When a task is to stop: told at the abort, its thread stopped when the grace is over. */
+interface Ending {
+  readonly signal: AbortSignal;
+  readonly graceMs: number;
+}
+
+const DESCRIBE_MS = 30_000;
+const DEFAULT_LIMITS: ResourceLimits = { maxOldGenerationSizeMb: 256 };
+
+/**
+ * Runs tool modules on threads of their own, one task per thread at a time. A call that is aborted and does not end in
+ * its grace has its thread stopped, so a tool that loops for ever costs its own call and nothing else. Threads start when
+ * first needed and stop when idle.
+ *
+ * A thread is not a sandbox: it keeps a tool's crash, loop or memory away from others, not its malice.
+ *
+ * @example
+ * const pool = new ToolPool({ entry: new URL("../workers/tool.js", import.meta.url), maxThreads: 4, clock });
+ * const tool = registerTool("weather", await pool.describe(url), { kind: "pool", module: url });
+ * await pool.close();
+ */
+export class ToolPool implements ToolHome, AsyncDisposable {
+  readonly #options: ToolPoolOptions;
+  readonly #slots: Slots;
+  readonly #deadlines: Deadlines;
+  #starting: Promise<PoolThreads> | undefined;
+  #threads: PoolThreads | undefined;
+  #closing: Promise<void> | undefined;
+  #completed = 0;
+  #lost = 0;
+
+  constructor(options: ToolPoolOptions) {
+    this.#options = options;
+    this.#deadlines = new Deadlines(options.clock);
+    this.#slots = new Slots(options.maxThreads);
+  }
+
+  /** What the model is told about the tool a module exports. Imports the module on a pool thread, never here. */
+  async describe(moduleUrl: string, { timeoutMs = DESCRIBE_MS } = {}): Promise<ToolDescription> {
+    const controller = new AbortController();
+    const deadline = this.#deadlines.add(timeoutMs, () =>
+      controller.abort(
+        new TroupeError("tool_module_invalid", `${moduleUrl} did not load within ${timeoutMs} ms.`, {
+          details: { timeoutMs },
+        }),
+      ),
+    );
+    try {
+      const ending = { signal: controller.signal, graceMs: 0 };
+      const described = await this.#submit({ kind: "describe", module: moduleUrl }, ending);
+      return described as ToolDescription; // the pool thread's answer to "describe"
+    } finally {
+      this.#deadlines.cancel(deadline);
+    }
+  }
+
+  run(
+    tool: RegisteredTool,
+    args: Json,
+    { sessionId, turnId, callId, signal, cancelGraceMs: graceMs }: HomeContext,
+  ): Promise<unknown> {
+    if (tool.home.kind !== "pool") {
+      return Promise.reject(new TroupeError("tool_unavailable", `${tool.spec.name} is not a tool of the pool.`));
+    }
+    const { module } = tool.home;
+    const stop = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+    return this.#submit({ kind: "run", module, args, sessionId, turnId, callId, stop }, { signal, graceMs });
+  }
+
+  stats(): ToolPoolStats {
+    return {
+      threads: this.#threads?.alive ?? 0,
+      running: this.#slots.taken,
+      waiting: this.#slots.waiting,
+      completed: this.#completed,
+      lost: this.#lost,
+    };
+  }
+
+  /** Stops every thread, also busy ones; calls in flight and later ones reject with `tool_pool_closed`. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #submit(task: PoolTask, ending: Ending): Promise<unknown> {
+    if (this.#closing !== undefined) throw poolClosed();
+    await this.#slots.take(ending.signal);
+    try {
+      const answer = await this.#post(task, ending);
+      if (answer.ok) return answer.value;
+      throw decodeError(answer.error);
+    } finally {
+      this.#slots.free();
+    }
+  }
+
+  async #post(task: PoolTask, ending: Ending): Promise<PoolAnswer> {
+    const threads = this.#threads?.broken === false ? this.#threads : await this.#start();
+    if (this.#closing !== undefined) throw poolClosed();
+    const { signal } = ending;
+    if (signal.aborted) throw aborted(signal);
+    const { kill, over } = this.#stopping(task, ending);
+    try {
+      const answer = await threads.run(task, kill);
+      this.#completed++;
+      return answer;
+    } catch (error) {
+      if (signal.aborted) throw error;
+      if (this.#closing !== undefined) throw poolClosed();
+      this.#lost++;
+      throw error;
+    } finally {
+      over();
+    }
+  }
+
+  /** Tells the task when it is to stop. `kill` aborts when it has not by the end of its grace. */
+  #stopping(task: PoolTask, { signal, graceMs }: Ending): { kill: AbortSignal; over: () => void } {
+    const killer = new AbortController();
+    const kill = () => killer.abort(signal.reason);
+    let grace: Deadline | undefined;
+    const letGo = onAbort(signal, () => {
+      if (task.kind === "run") {
+        Atomics.store(task.stop, 0, STOP_CELL.stopped);
+        Atomics.notify(task.stop, 0);
+      }
+      if (graceMs === 0) kill();
+      else grace = this.#deadlines.add(graceMs, kill);
+    });
+    const over = () => {
+      letGo();
+      if (grace !== undefined) this.#deadlines.cancel(grace);
+    };
+    return { kill: killer.signal, over };
+  }
+
+  /** Calls that come together share one start. */
+  #start(): Promise<PoolThreads> {
+    this.#starting ??= PoolThreads.start({ resourceLimits: DEFAULT_LIMITS, ...this.#options })
+      .then((threads) => {
+        this.#threads = threads;
+        return threads;
+      })
+      .finally(() => {
+        this.#starting = undefined;
+      });
+    return this.#starting;
+  }
+
+  async #close(): Promise<void> {
+    this.#deadlines.clear();
+    this.#slots.refuse(poolClosed());
+    await this.#starting;
+    await this.#threads?.stop();
+  }
+}
+
+function poolClosed(): TroupeError {
+  return new TroupeError("tool_pool_closed", "The tool pool is closed.");
+}

@@ -1,0 +1,167 @@
+import { describe, expect, test } from "vitest";
+import { type JournalRow, NO_USAGE } from "../../../src/kernel/index.js";
+import { NO_JOURNAL, StoredJournal } from "../../../src/session/journal/turn-journal.js";
+import { unfinishedTurn } from "../../../src/session/journal/unfinished-turn.js";
+import { UnwrittenUsage } from "../../../src/session/stored/unwritten-usage.js";
+import { decode } from "../../../src/wire/index.js";
+import { ManualClock } from "../../support/manual-clock.js";
+
+const START = { call: "c", input: "hi", parts: [], extras: {}, blobs: [], inputIds: [] };
+const spent = (source: string, inputTokens: number) => ({
+  source,
+  model: "m",
+  usage: { ...NO_USAGE, inputTokens },
+});
+
+/** A turn's rows, and the lives of the turn that are begun over them. */
+class Turn {
+  readonly rows: JournalRow[] = [];
+
+  /** `states`: what each plugin has to save. */
+  live(states: Record<string, Uint8Array> = {}) {
+    const restored: [string, Uint8Array][] = [];
+    const usage = new UnwrittenUsage(() => []);
+    const journal = new StoredJournal({
+      sessionId: "s",
+      turnId: "t1",
+      clock: new ManualClock(),
+      usage,
+      unfinished: unfinishedTurn([...this.rows], "t1"),
+      hooks: {
+        restoreState: (id, state) => restored.push([id, state]),
+        unsavedState: async (ids) =>
+          Object.fromEntries(Object.entries(states).filter(([id]) => ids?.includes(id) ?? true)),
+      },
+      write: async (entry) => void this.rows.push({ ...entry, sequence: this.rows.length, at: 100 + this.rows.length }),
+    });
+    return { journal, restored, usage };
+  }
+
+  get keys(): string[] {
+    return this.rows.map(({ key }) => key);
+  }
+}
+
+describe("journal.once", () => {
+  test("does something once: the turn's next life is given what was recorded, and when", async () => {
+    const turn = new Turn();
+    const { journal } = turn.live();
+    await journal.begin(() => START);
+    expect(await journal.once({ key: "k", envelope: () => "asked", run: () => ({ answer: 1 }) })).toEqual({
+      answer: 1,
+    });
+    const again = turn.live().journal.once<object>({
+      key: "k",
+      envelope: () => "asked",
+      run: () => ({ answer: 2 }),
+      found: (recorded, at) => ({ recorded, at }),
+    });
+    expect(await again).toEqual({ recorded: { answer: 1 }, at: 101 });
+    expect(turn.keys).toEqual(["start", "k"]);
+  });
+
+  test("refuses with replay_mismatch what is asked for otherwise under the same key, and does nothing", async () => {
+    const turn = new Turn();
+    const first = turn.live().journal;
+    await first.begin(() => START);
+    await first.once({ key: "k", envelope: () => ({ city: "Oslo" }), run: () => ({}) });
+    let ran = false;
+    const run = () => {
+      ran = true;
+      return {};
+    };
+    await expect(turn.live().journal.once({ key: "k", envelope: () => ({ city: "Rome" }), run })).rejects.toMatchObject(
+      {
+        code: "replay_mismatch",
+        details: { key: "k", paths: ["$.city"] },
+      },
+    );
+    expect(ran).toBe(false);
+  });
+
+  test("records nothing of what is not to be kept, and does that again", async () => {
+    const turn = new Turn();
+    const { journal } = turn.live();
+    await journal.begin(() => START);
+    await journal.once({ key: "k", envelope: () => null, run: () => ({ answer: 1 }), keep: () => undefined });
+    const second = turn.live().journal;
+    expect(await second.once({ key: "k", envelope: () => null, run: () => ({ answer: 2 }) })).toEqual({ answer: 2 });
+    expect(turn.keys).toEqual(["start", "k"]);
+  });
+
+  test("records what it owes before anything is done outside, and not for what stays inside", async () => {
+    const turn = new Turn();
+    const { journal } = turn.live();
+    await journal.begin(() => START);
+    await journal.once({ key: "owed", envelope: () => null, run: () => ({}), owes: () => true });
+    const inside = { key: "inside", envelope: () => null, run: () => ({}), keep: () => undefined, inside: true };
+    await journal.once(inside);
+    expect(turn.keys).toEqual(["start"]);
+    let before: string[] = [];
+    const run = () => {
+      before = turn.keys;
+      return {};
+    };
+    await journal.once({ key: "outside", envelope: () => null, run });
+    expect([before, turn.keys]).toEqual([
+      ["start", "owed"],
+      ["start", "owed", "outside"],
+    ]);
+  });
+
+  test("gives plugins the state a row left them in, and of several rows the last one's", async () => {
+    const turn = new Turn();
+    const [early, late] = [Uint8Array.of(1), Uint8Array.of(2)];
+    const first = turn.live({ a: early, b: early });
+    await first.journal.begin(() => START);
+    const step = (key: string, changes: readonly string[]) => ({
+      key,
+      envelope: () => null,
+      run: () => ({ key }),
+      changes: () => changes,
+    });
+    await first.journal.once(step("one", ["a", "b"]));
+    const second = turn.live({ a: late, b: late });
+    await second.journal.once(step("two", ["a"]));
+    const { journal, restored } = turn.live();
+    expect(await journal.once(step("two", []))).toEqual({ key: "two" });
+    expect(await journal.once(step("one", []))).toEqual({ key: "one" });
+    expect(restored).toEqual([
+      ["a", late],
+      ["b", early],
+    ]);
+  });
+
+  test("keeps with a row what was spent beside the turn's calls since the row before, and counts it again", async () => {
+    const turn = new Turn();
+    const { journal, usage } = turn.live();
+    await journal.begin(() => START);
+    const step = (key: string, ...entries: readonly ReturnType<typeof spent>[]) => ({
+      key,
+      envelope: () => null,
+      run: () => {
+        for (const entry of entries) usage.hold(entry);
+        return {};
+      },
+    });
+    await journal.once(step("one", spent("title", 1)));
+    await journal.once(step("two"));
+    await journal.once(step("three", spent("title", 2), spent("tags", 4)));
+    expect(turn.rows.slice(1).map(({ bytes }) => decode(bytes))).toEqual([
+      { spent: [spent("title", 1)] },
+      {},
+      { spent: [spent("title", 2), spent("tags", 4)] },
+    ]);
+    const again = turn.live();
+    for (const key of ["one", "two", "three"]) await again.journal.once(step(key));
+    expect(again.usage.held).toEqual([spent("title", 3), spent("tags", 4)]);
+  });
+});
+
+test("without a journal everything is done at once, and nothing is asked about it", () => {
+  const never = () => {
+    throw new Error("asked");
+  };
+  expect(NO_JOURNAL.begin(never)).toBeUndefined();
+  expect(NO_JOURNAL.once({ key: "k", envelope: never, run: () => 1, keep: never, found: never })).toBe(1);
+});

@@ -1,0 +1,53 @@
+import { expect, test } from "vitest";
+import { definePlugin, nativeToolStep } from "../../../src/plugin/index.js";
+import { viewOf } from "../../../src/session/state/session-view.js";
+import { openActor, servicesOf, unheard } from "../life/memory-actor.js";
+
+/** A protocol that leaves for a second frame in the first turn. */
+const leaves = definePlugin({
+  id: "test.leaves",
+  version: "1.0.0",
+  protocol: {
+    session: {
+      beforeLlmCall: ({ turnId }) =>
+        turnId === "t1" ? { kind: "switch_agent_frame", frameId: "second", task: "Go on." } : undefined,
+    },
+    driver: {
+      buildPreamble: ({ tools }) => ({
+        toolSpecs: tools,
+        executionPrompt: "",
+        promptContributions: [],
+        syncExecutionEnvironment: false,
+        interpret: nativeToolStep,
+      }),
+    },
+  },
+});
+
+// turn §8.41
+test("what fails behind a turn's own write is its issue: it is stored, and the session is opened anew", async () => {
+  const shared = await servicesOf({ protocol: leaves, failing: 2 });
+  const actor = openActor(shared);
+  const result = await actor.turn("hi", unheard);
+  expect(result).toMatchObject({
+    outcome: { type: "frame_switch", frameId: "second", task: "Go on." },
+    revision: 1,
+    issues: [{ kind: "plugin", code: "frame_switch_failed", message: "The disk is full." }],
+  });
+  await actor.ended();
+  expect(actor.failure).toMatchObject({ code: "session_stale", retryable: true });
+  // The next life begins with what is stored: the turn, and the frame it left for.
+  const again = openActor(shared);
+  const { turnIndex, revision, frameId } = await viewOf(await again.opened());
+  expect([turnIndex, revision, frameId]).toEqual([1, 2, "second"]);
+  expect(await again.turn("still there?", unheard)).toMatchObject({ text: "You said: still there?" });
+});
+
+test("what fails before it refuses it: nothing of it is stored", async () => {
+  const shared = await servicesOf({ protocol: leaves, failing: 1 });
+  const actor = openActor(shared);
+  await expect(actor.turn("hi", unheard)).rejects.toMatchObject({ code: "store_write_failed" });
+  await actor.ended();
+  const { turnIndex, revision, messageCount } = await viewOf(await openActor(shared).opened());
+  expect([turnIndex, revision, messageCount]).toEqual([0, 0, 0]);
+});

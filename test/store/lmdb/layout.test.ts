@@ -1,0 +1,167 @@
+import { createHash } from "node:crypto";
+import { cpSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { open } from "lmdb";
+import { expect, onTestFinished, test } from "vitest";
+import { openLmdb, openLmdbReader, readHistory, type StoreBackend, sealEnvelope } from "../../../src/store/index.js";
+import { decode, encode } from "../../../src/wire/index.js";
+import { commit, temporaryFolder, textsOf, thrownBy, turn } from "../commits.js";
+
+const golden = (version: number) => fileURLToPath(new URL(`./fixtures/golden-v${version}`, import.meta.url));
+const RAW = { encoding: "binary", noSubdir: false, overlappingSync: false } as const;
+
+/** A copy of a golden store, so that opening it changes nothing here. */
+function copyOf(version: number): string {
+  const path = temporaryFolder();
+  cpSync(golden(version), path, { recursive: true });
+  return path;
+}
+
+function opened(path: string): StoreBackend {
+  const backend = openLmdb(path);
+  onTestFinished(() => backend.close());
+  return backend;
+}
+
+/** Reads or changes records behind the store's back. */
+async function raw<T>(path: string, use: (table: (name: string) => ReturnType<typeof openTable>) => T): Promise<T> {
+  const root = open<Uint8Array, string>({ ...RAW, path });
+  const result = use((name) => openTable(root, name));
+  await root.close();
+  return result;
+}
+function openTable(root: ReturnType<typeof open<Uint8Array, string>>, name: string) {
+  return root.openDB<Uint8Array, string>(name, { encoding: "binary" });
+}
+
+const digest = (path: string) =>
+  createHash("sha256")
+    .update(readFileSync(join(path, "data.mdb")))
+    .digest("hex");
+
+const usage = (inputTokens: number) => ({
+  inputTokens,
+  outputTokens: 7,
+  cacheReadTokens: 0,
+  cacheWriteTokens: 0,
+  reasoningTokens: 0,
+});
+
+for (const version of [1, 2]) {
+  test(`everything in a store of layout version ${version} is there after opening it`, () => {
+    const backend = opened(copyOf(version));
+    expect([...backend.sessionIds()]).toEqual(["chat-42", "chat-42/research", "empty", "日本 😀"]);
+    const head = backend.head("chat-42");
+    expect(head).toEqual({
+      sessionId: "chat-42",
+      revision: 3,
+      leaf: "chat-42@3.0",
+      turnIndex: 2,
+      usage: usage(300),
+      components: { "plugin:acme.budget": expect.any(String) },
+      operation: "frame:compaction",
+      frameId: "compaction",
+      frames: [{ frameId: "main", reason: "compaction", leaf: "chat-42@2.1" }],
+      ledger: { compaction: usage(30) },
+    });
+    const state = backend.component(head?.components["plugin:acme.budget"] ?? "");
+    expect(decode(state ?? new Uint8Array())).toEqual({ version: "1.0.0", state: { calls: 3 } });
+    expect(textsOf(readHistory(backend, "chat-42@3.0"))).toEqual(["So far: rain in Oslo."]);
+    const left = readHistory(backend, "chat-42@2.1");
+    expect(left.map(({ id }) => id)).toEqual(["m1", "m2", "m3", "m4", "m5", "m6"]);
+    const picture = left[4]?.parts[1];
+    const source = picture?.type === "attachment" ? picture.source : undefined;
+    const blob = backend.component(source?.kind === "stored" ? source.hash : "");
+    expect([blob?.length, blob?.[0], blob?.[250], blob?.[251]]).toEqual([9_000, 0, 250, 0]);
+    expect(backend.head("chat-42/research")).toMatchObject({
+      leaf: "chat-42@1.0",
+      parent: { sessionId: "chat-42", leaf: "chat-42@1.0" },
+    });
+    expect(textsOf(readHistory(backend, backend.head("日本 😀")?.leaf ?? null))).toEqual(["こんにちは"]);
+    expect(backend.head("empty")).toMatchObject({ revision: 1, leaf: null });
+  });
+
+  test(`sessions of a store of layout version ${version} are gone on with, and repeated operations recognised`, () => {
+    const path = copyOf(version);
+    const backend = opened(path);
+    const last = backend.head("日本 😀");
+    if (last === undefined) throw new Error("there should be a session");
+    const again = { head: last, expectedRevision: 0, components: [] };
+    expect(commit(backend, again, turn("日本 😀", 2))).toMatchObject([
+      { revision: 1, replayed: true },
+      { revision: 2, replayed: false },
+    ]);
+    const reader = openLmdbReader(path);
+    onTestFinished(() => reader.close());
+    expect(reader.head("日本 😀")?.revision).toBe(2);
+  });
+}
+
+test("a store of layout version 2 has its journals, its receipts and the ids that are not used again", () => {
+  const backend = opened(copyOf(2));
+  expect(backend.journal("chat-42").map(({ bytes, ...row }) => ({ ...row, outcome: decode(bytes) }))).toEqual(
+    ["model:1", "tool:c2:attempt:1"].map((key, sequence) => ({
+      sequence,
+      turnId: "t3",
+      key,
+      ...sealEnvelope({ kind: key.split(":")[0] ?? "", key }),
+      at: 1_700_000_000_000,
+      outcome: { outcome: `of ${key}` },
+    })),
+  );
+  const second = { ...turn("chat-42", 2), head: { ...turn("chat-42", 2).head, operation: "turn:t2" } };
+  expect(commit(backend, second, turn("gone", 1), turn("gone", 2))).toMatchObject([
+    { revision: 2, replayed: true },
+    { code: "session_deleted" },
+    { code: "session_deleted" },
+  ]);
+});
+
+test("an older store is of this release's layout once it was opened, and is not changed again", () => {
+  const path = copyOf(1);
+  openLmdb(path).close();
+  const migrated = digest(path);
+  openLmdb(path).close();
+  expect(digest(path)).toBe(migrated);
+});
+
+test("a record that could not be read before is not the end of its store: the others are migrated", async () => {
+  const path = copyOf(1);
+  await raw(path, (table) => {
+    table("heads").putSync("empty", new Uint8Array([1, 2, 3]));
+    table("segments").putSync("日本 😀@1", new Uint8Array([4, 5, 6]));
+  });
+  const backend = opened(path);
+  expect(thrownBy(() => backend.head("empty"))).toMatchObject({ code: "snapshot_damaged" });
+  expect(thrownBy(() => readHistory(backend, "日本 😀@1.0"))).toMatchObject({ code: "history_damaged" });
+  expect(backend.head("chat-42")?.revision).toBe(3);
+});
+
+test("a store of an older layout that nobody has opened for writing yet cannot be read", () => {
+  expect(thrownBy(() => openLmdbReader(copyOf(1)))).toMatchObject({ code: "store_open_failed" });
+});
+
+const unknownLayouts: Readonly<Record<string, unknown>> = {
+  "newer than known": { version: 3 },
+  "newer by far": { version: 2 ** 31, tables: ["more"] },
+  "2 without its check": { version: 2 },
+  "1 with the check of another": { version: 1, check: 12_345 },
+  "no number": { version: "2" },
+};
+for (const [what, layout] of Object.entries(unknownLayouts)) {
+  test(`a store whose layout version is ${what} is refused and not one byte of it is changed`, async () => {
+    const path = temporaryFolder();
+    const backend = openLmdb(path);
+    commit(backend, turn("a", 1));
+    backend.close();
+    await raw(path, (table) => table("meta").putSync("layout", encode(layout)));
+    const before = digest(path);
+    const { version } = layout as { version: unknown };
+    expect(thrownBy(() => openLmdb(path))).toMatchObject({
+      code: "store_version_unknown",
+      details: { found: version, known: 2 },
+    });
+    expect(digest(path)).toBe(before);
+  });
+}

@@ -1,0 +1,276 @@
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { systemClock } from "../../../src/async/index.js";
+import type { Commit, Head } from "../../../src/kernel/index.js";
+import {
+  importWrites,
+  openLmdb,
+  openMemory,
+  readExport,
+  readHistory,
+  readWhole,
+  type StoreBackend,
+  StoreServer,
+  sessionFile,
+  sessionJson,
+} from "../../../src/store/index.js";
+import { contentHash, encode } from "../../../src/wire/index.js";
+import { commit, segmentBytes, temporaryFolder, textsOf, thrownBy, turn } from "../commits.js";
+
+const stateOf = (value: unknown) => {
+  const bytes = value instanceof Uint8Array ? value : encode(value);
+  return { hash: contentHash(bytes), bytes };
+};
+const STATE = stateOf({ calls: 3, since: new Date(0) });
+const PICTURE = stateOf(new Uint8Array(5_000).fill(9));
+
+/** A session forked from another one, with two frames, plugin state, and an attachment in its first frame. */
+function makeFork(backend: StoreBackend): void {
+  const attachment = { kind: "stored", hash: PICTURE.hash, bytes: 5_000 } as const;
+  const pictured = encode({
+    id: "fork@1",
+    parent: "parent@1.0",
+    messages: [{ id: "m", role: "user", parts: [{ type: "attachment", mediaType: "image/png", source: attachment }] }],
+  });
+  const parent = { sessionId: "parent", leaf: "parent@1.0" };
+  const frames = [{ frameId: "main", reason: "compaction", leaf: "fork@1.0" }];
+  const one = turn("fork", 1, [PICTURE]);
+  const two = turn("fork", 2, [STATE]);
+  const commits: Commit[] = [
+    {
+      ...turn("parent", 1),
+      segment: { id: "parent@1", bytes: segmentBytes("parent@1", null, ["one", "two"]) },
+      head: { ...turn("parent", 1).head, leaf: "parent@1.1" },
+    },
+    { ...one, head: { ...one.head, parent }, segment: { id: "fork@1", bytes: pictured } },
+    {
+      ...two,
+      head: { ...two.head, parent, frameId: "second", frames, components: { "plugin:p": STATE.hash } },
+      segment: { id: "fork@2", bytes: segmentBytes("fork@2", null, ["summary"]) },
+    },
+  ];
+  for (const answer of commit(backend, ...commits)) expect(answer).toMatchObject({ replayed: false });
+}
+
+function source(): StoreBackend {
+  const backend = openMemory();
+  makeFork(backend);
+  return backend;
+}
+
+const fileOf = (backend: StoreBackend, id = "fork") => Buffer.concat([...sessionFile(backend, id)]);
+const jsonOf = (backend: StoreBackend, id = "fork") => Buffer.concat([...sessionJson(backend, id)]);
+const forms = { msgpack: fileOf, json: jsonOf };
+
+function importInto(backend: StoreBackend, bytes: Uint8Array, sessionId?: string) {
+  const writes = importWrites(readExport(bytes), sessionId === undefined ? {} : { sessionId });
+  return backend.write(writes).map((result) => (result.ok ? result.receipt : result.error));
+}
+
+function checkImported(backend: StoreBackend, sessionId: string): void {
+  const head = backend.head(sessionId) as Head;
+  expect(head).toMatchObject({
+    sessionId,
+    leaf: `${sessionId}@2.0`,
+    revision: 3,
+    frameId: "second",
+    frames: [{ frameId: "main", reason: "compaction", leaf: `${sessionId}@1.0` }],
+    parent: { sessionId: "parent", leaf: `${sessionId}@3.0` },
+    components: { "plugin:p": STATE.hash },
+  });
+  expect(textsOf(readHistory(backend, head.leaf))).toEqual(["summary"]);
+  const left = readHistory(backend, `${sessionId}@1.0`);
+  expect(textsOf(left.slice(0, 1))).toEqual(["one"]);
+  expect(left[1]?.parts[0]).toMatchObject({ type: "attachment", source: { hash: PICTURE.hash } });
+  expect(backend.component(STATE.hash)).toEqual(STATE.bytes);
+  expect(backend.component(PICTURE.hash)).toEqual(PICTURE.bytes);
+}
+
+describe.each(["msgpack", "json"] as const)("a session exported as %s", (form) => {
+  const bytesOf = forms[form];
+
+  test("is the same session in another store: history, frames, state, attachments", () => {
+    const backend = openLmdb(temporaryFolder());
+    onTestFinished(() => backend.close());
+    importInto(backend, bytesOf(source()));
+    checkImported(backend, "fork");
+    expect([...backend.sessionIds()]).toEqual(["fork"]);
+  });
+
+  test("can be imported under another id beside the one it came from, and both go on", () => {
+    const backend = source();
+    importInto(backend, bytesOf(backend), "copy");
+    checkImported(backend, "copy");
+    const next = (id: string, revision: number): Commit => {
+      const one = turn(id, revision);
+      const bytes = segmentBytes(`${id}@${revision}`, `${id}@2.0`, [`next of ${id}`]);
+      return { ...one, head: { ...one.head, frameId: "second" }, segment: { id: `${id}@${revision}`, bytes } };
+    };
+    expect(commit(backend, next("copy", 4), next("fork", 3))).toMatchObject([{ revision: 4 }, { revision: 3 }]);
+    expect(textsOf(readHistory(backend, "copy@4.0"))).toEqual(["summary", "next of copy"]);
+    expect(textsOf(readHistory(backend, "fork@3.0"))).toEqual(["summary", "next of fork"]);
+    expect(textsOf(readHistory(backend, "parent@1.1"))).toEqual(["one", "two"]);
+  });
+
+  test("is refused where its id is taken or was deleted", () => {
+    const backend = source();
+    const bytes = bytesOf(backend);
+    expect(importInto(backend, bytes)).toMatchObject([{ code: "session_exists" }]);
+    backend.write([{ kind: "delete", sessionId: "fork", at: 1 }]);
+    expect(importInto(backend, bytes)).toMatchObject([{ code: "session_deleted" }]);
+  });
+
+  test("exported and imported once more, it is what it was after the first time", () => {
+    const [second, third] = [openMemory(), openMemory()];
+    importInto(second, bytesOf(source()));
+    importInto(third, bytesOf(second));
+    const { operation: _, ...head } = second.head("fork") as Head;
+    expect(third.head("fork")).toMatchObject(head);
+    checkImported(third, "fork");
+  });
+
+  test("cut anywhere is export_damaged", () => {
+    const whole = bytesOf(source());
+    for (let length = 0; length < whole.length - 2; length += Math.ceil(whole.length / 200)) {
+      expect(thrownBy(() => readExport(whole.subarray(0, length)))).toMatchObject({ code: "export_damaged" });
+    }
+  });
+
+  test("of a newer version is refused with both versions", () => {
+    const whole = bytesOf(source());
+    const newer = form === "json" ? replaced(whole, '"version": 1', '"version": 2') : newerFile(whole);
+    expect(thrownBy(() => readExport(newer))).toMatchObject({
+      code: "export_version_unknown",
+      details: { found: 2, known: 1 },
+    });
+  });
+});
+
+function replaced(bytes: Buffer, from: string, to: string): Buffer {
+  const text = bytes.toString("utf8");
+  expect(text).toContain(from);
+  return Buffer.from(text.replace(from, to));
+}
+
+/** msgpack's `version` and the number after it. */
+function newerFile(bytes: Buffer): Buffer {
+  const newer = Buffer.from(bytes);
+  const at = newer.indexOf(Buffer.from([0xa7, ...Buffer.from("version"), 1]));
+  newer[at + 8] = 2;
+  return newer;
+}
+
+test("a file with any one bit changed is refused", () => {
+  const whole = fileOf(source());
+  for (let at = 0; at < whole.length; at += 7) {
+    const changed = Buffer.from(whole);
+    changed[at] = (changed[at] ?? 0) ^ (1 << (at % 8));
+    expect(thrownBy(() => readExport(changed))).toMatchObject({
+      code: expect.stringMatching(/^export_(damaged|version_unknown)$/),
+    });
+  }
+});
+
+test("a file with something behind its end, and one with nothing of a session in it, are refused", () => {
+  const whole = fileOf(source());
+  for (const bytes of [
+    Buffer.concat([whole, Buffer.from([0])]),
+    Buffer.from("{}"),
+    Buffer.from("null"),
+    Buffer.alloc(99),
+  ]) {
+    expect(thrownBy(() => readExport(bytes))).toMatchObject({ code: "export_damaged" });
+  }
+});
+
+const edited: Readonly<Record<string, readonly [from: string, to: string]>> = {
+  "a component that is not what its hash says": [STATE.bytes.length > 0 ? '"base64": "' : "", '"base64": "AAAA'],
+  "a segment whose parent is missing": ['"parent": "parent@1.0"', '"parent": "parent@9.0"'],
+  "a segment that is its own ancestor": ['"parent": "parent@1.0"', '"parent": "fork@1.0"'],
+  "a message without parts": ['"parts"', '"part"'],
+  "another format": ['"troupe-session"', '"something"'],
+  "a head without a session": ['"sessionId": "fork"', '"sessionId": 5'],
+};
+for (const [what, [from, to]] of Object.entries(edited)) {
+  test(`readable JSON with ${what} is export_damaged`, () => {
+    expect(thrownBy(() => readExport(replaced(jsonOf(source()), from, to)))).toMatchObject({ code: "export_damaged" });
+  });
+}
+
+test("readable JSON says what the components say", () => {
+  const document = JSON.parse(jsonOf(source()).toString("utf8")) as {
+    components: { names: string[]; value: unknown }[];
+  };
+  expect(document.components).toEqual([
+    expect.objectContaining({ names: ["plugin:p"], value: { calls: 3, since: "1970-01-01T00:00:00.000Z" } }),
+    expect.objectContaining({ names: [], hash: PICTURE.hash }),
+  ]);
+});
+
+test("a session that is not there, or not whole, is not exported", () => {
+  const backend = source();
+  expect(thrownBy(() => fileOf(backend, "nobody"))).toMatchObject({ code: "session_unknown" });
+  const sweep = { kind: "sweep", segments: [], journals: [], recordedSince: 0 } as const;
+  backend.write([{ ...sweep, components: [STATE.hash] }]);
+  expect(thrownBy(() => fileOf(backend))).toMatchObject({ code: "component_missing" });
+  backend.write([{ ...sweep, components: [], segments: ["parent@1"] }]);
+  expect(thrownBy(() => fileOf(backend))).toMatchObject({ code: "history_damaged" });
+});
+
+test("a store writes a session to a file whole or not at all, and reads it back", async () => {
+  const folder = temporaryFolder();
+  const backend = source();
+  const server = new StoreServer(backend, systemClock);
+  onTestFinished(() => server.close());
+  const { maintenance } = server;
+  for (const format of ["msgpack", "json"] as const) {
+    const file = join(folder, format);
+    await maintenance.exportSession({ sessionId: "fork", file, format });
+    const imported = await maintenance.importSession({ bytes: await readWhole(file), sessionId: `from ${format}` });
+    expect(imported).toEqual({ sessionId: `from ${format}`, revision: 3 });
+    checkImported(backend, `from ${format}`);
+  }
+  const file = join(folder, "nobody");
+  await expect(maintenance.exportSession({ sessionId: "nobody", file })).rejects.toMatchObject({
+    code: "session_unknown",
+  });
+  expect(existsSync(file)).toBe(false);
+  expect(readdirSync(folder).sort()).toEqual(["json", "msgpack"]);
+  const missing = join(folder, "no", "such");
+  await expect(maintenance.exportSession({ sessionId: "fork", file: missing })).rejects.toMatchObject({
+    code: "export_file_failed",
+  });
+  await expect(readWhole(missing)).rejects.toMatchObject({ code: "export_file_failed", details: { file: missing } });
+  const whole = await readWhole(join(folder, "msgpack"));
+  await expect(maintenance.importSession({ bytes: whole.subarray(0, 100), sessionId: "half" })).rejects.toMatchObject({
+    code: "export_damaged",
+  });
+  await expect(maintenance.importSession({ bytes: whole, sessionId: "" })).rejects.toMatchObject({
+    code: "invalid_session_id",
+  });
+  expect([...backend.sessionIds()]).toEqual(["fork", "from json", "from msgpack", "parent"]);
+});
+
+test("a large session is imported in parts, which commits can come between", async () => {
+  const folder = temporaryFolder();
+  const backend = openMemory();
+  const large = Array.from({ length: 3 }, (_, i) => stateOf(new Uint8Array(3_000_000).fill(i)));
+  const components = Object.fromEntries(large.map(({ hash }, i) => [`blob ${i}`, hash]));
+  const one = turn("a", 1, large);
+  commit(backend, { ...one, head: { ...one.head, components } });
+  expect(
+    importWrites(readExport(fileOf(backend, "a"))).map(({ components: part, head }) => [
+      part.length,
+      head !== undefined,
+    ]),
+  ).toEqual([
+    [2, false],
+    [1, true],
+  ]);
+  const server = new StoreServer(backend, systemClock);
+  onTestFinished(() => server.close());
+  await server.maintenance.exportSession({ sessionId: "a", file: join(folder, "a") });
+  await server.maintenance.importSession({ bytes: await readWhole(join(folder, "a")), sessionId: "b" });
+  expect(backend.head("b")?.components).toEqual(components);
+});
