@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { PluginStack } from "../../../src/runtime/index.js";
 
-const entry = (name: string) => ({ module: `../${name}.js` });
+const entry = (name: string) => ({ module: `./${name}.js` });
 const modulesOf = (stack: PluginStack) => [...stack].map(({ module }) => module);
 const abc = () => new PluginStack().extend(["a", "b", "c"].map((name) => [name, entry(name)] as const));
 
