@@ -1,4 +1,4 @@
-import { type Clock, ignore } from "../../async/index.js";
+import { type Clock, ignore, Serial } from "../../async/index.js";
 import {
   addLedgers,
   type Commit,
@@ -73,7 +73,7 @@ export class StoredSession {
   /** Usage of other sources than the session's own turns. */
   readonly usage = new UnwrittenUsage(() => this.ledger);
   /** One at a time, because each builds on the head before. */
-  #writing: Promise<unknown> | undefined;
+  readonly #writes = new Serial();
 
   constructor(parts: StoredParts) {
     this.#parts = parts;
@@ -122,7 +122,7 @@ export class StoredSession {
 
   /** Everything that is here is stored: who opens the session again finds it as it is. */
   get isSaved(): boolean {
-    return this.#writing === undefined && !this.dirty;
+    return this.#writes.size === 0 && !this.dirty;
   }
 
   /** What every source has spent, but for the running turn's own calls. */
@@ -130,25 +130,16 @@ export class StoredSession {
     return addLedgers(addLedgers(this.#head?.ledger ?? [], this.usage.encode()), this.usage.held);
   }
 
-  get isWriting(): boolean {
-    return this.#writing !== undefined;
-  }
-
-  /** Waits for the write under way; the next one may have begun by then. */
-  async written(): Promise<void> {
-    await this.#writing?.catch(ignore);
-  }
-
   /** Writes down something the running turn did; resolves when it is durable. */
   async record(entry: Parameters<JournalWriter>[0]): Promise<unknown> {
-    while (this.isWriting) await this.written();
+    while (this.#writes.size > 0) await this.#writes.ended();
     return this.#parts.store.record({ ...entry, sessionId: this.#parts.id, expectedRevision: this.revision });
   }
 
   /** Nothing that was recorded is to be taken up again. */
   async clearJournal(): Promise<void> {
     if (!this.#parts.journals) return;
-    while (this.isWriting) await this.written();
+    while (this.#writes.size > 0) await this.#writes.ended();
     await this.#parts.store
       .clearJournal({ sessionId: this.#parts.id, expectedRevision: this.revision })
       // Whatever keeps the store from it keeps it from the next write too, and that one tells.
@@ -182,15 +173,8 @@ export class StoredSession {
    * One atomic write: what `plan` says, and everything that changed beside the history. Whatever a write fails for,
    * what is stored may no longer be what is here.
    */
-  async write(plan: Plan): Promise<Head> {
-    while (this.isWriting) await this.written();
-    const writing = this.#writeNow(plan);
-    this.#writing = writing;
-    try {
-      return await writing;
-    } finally {
-      this.#writing = undefined;
-    }
+  write(plan: Plan): Promise<Head> {
+    return this.#writes.run(() => this.#writeNow(plan));
   }
 
   async #writeNow(plan: Plan): Promise<Head> {
