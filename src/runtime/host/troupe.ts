@@ -105,7 +105,7 @@ export class Troupe implements AsyncDisposable {
   }
 
   #resumeSoon(wanted: (sessionId: string) => boolean): void {
-    if (!this.#runtime.options.journal) return;
+    if (!this.#runtime.options.worker.journals) return;
     const resuming = this.#resumeUnfinished(wanted).catch(ignore);
     this.#resuming = Promise.all([this.#resuming, resuming]);
   }

@@ -14,19 +14,11 @@ import {
   type ModelPrices,
   type PromptLayer,
   type SessionBudget,
-  type SessionConfig,
-  type ToolSpec,
   TroupeError,
 } from "../../kernel/index.js";
 import type { ModelSource } from "../../model/index.js";
-import {
-  checkToolDefinition,
-  jsonSchemaOf,
-  type ToolDefinition,
-  type ToolPolicy,
-  toolPolicy,
-} from "../../plugin/index.js";
-import type { ResidencyLimits, TraceEvent } from "../../session/index.js";
+import { checkToolDefinition, jsonSchemaOf, type ToolDefinition, toolPolicy } from "../../plugin/index.js";
+import type { ResidencyLimits, TraceEvent, WorkerSettings } from "../../session/index.js";
 import type { StoreOptions } from "../../store/index.js";
 import type { Permissions } from "./permissions.js";
 
@@ -133,73 +125,63 @@ export interface ResolvedPlugin {
 
 /** Options checked and made plain: what can cross a thread, and the host's closures beside it. */
 export interface ResolvedOptions {
-  readonly model: ModelSource | undefined;
-  readonly models: Readonly<Record<string, ModelSource>>;
-  readonly prompt: PromptLayer | undefined;
+  /** For the session workers. */
+  readonly worker: WorkerSettings;
   readonly attachments: AttachmentPolicy;
-  readonly budget: SessionBudget | null;
-  readonly prices: ModelPrices;
   readonly plugins: readonly ResolvedPlugin[];
   readonly hostTools: ReadonlyMap<string, ToolDefinition>;
-  readonly hostToolSpecs: readonly (ToolPolicy & { readonly spec: ToolSpec })[];
-  readonly poolTools: readonly (ToolPolicy & { readonly name: string; readonly module: string })[];
   readonly store: StoreOptions;
-  readonly journal: boolean;
-  readonly runtimeId: string;
-  readonly hookDispatch: "sequential" | "concurrent";
   readonly clock: Clock;
-  readonly standardProtocol: boolean;
   readonly onTrace: ((event: TraceEvent) => void) | undefined;
-  readonly development: boolean;
-  readonly config: SessionConfig;
   readonly sessionWorkers: number;
-  readonly toolThreads: number;
-  readonly mailboxLimit: number;
-  readonly residency: ResidencyLimits;
   readonly drainMs: number;
 }
 
 export function resolveOptions(options: TroupeOptions, clock: Clock): ResolvedOptions {
   if (typeof options !== "object" || options === null) throw invalid("createTroupe takes an options object");
   const hookDeadlineMs = positive(options.hookDeadlineMs, 5_000, "hookDeadlineMs");
-  const tools = resolveTools(options.tools ?? {});
+  const { definitions, ...tools } = resolveTools(options.tools ?? {});
   const store = resolveStore(options.store ?? { memory: true });
   const { journal = "path" in store } = options;
   if (typeof journal !== "boolean") throw invalid("journal must be true or false");
   const { onTrace, protocol, development = process.env.NODE_ENV !== "production" } = options;
   if (onTrace !== undefined && typeof onTrace !== "function") throw invalid("onTrace must be a function");
   return {
-    model: options.model === undefined ? undefined : resolveModel(options.model, "model"),
-    models: resolveModels(options.models ?? {}),
-    prompt: options.prompt === undefined ? undefined : checkPromptLayer(options.prompt),
+    worker: {
+      model: options.model === undefined ? undefined : resolveModel(options.model, "model"),
+      models: resolveModels(options.models ?? {}),
+      prompt: options.prompt === undefined ? undefined : checkPromptLayer(options.prompt),
+      budget: options.budget === undefined ? null : checkBudget(options.budget),
+      prices: checkPrices(options.prices ?? {}),
+      ...tools,
+      pool: { maxThreads: positive(options.toolThreads, 2, "toolThreads") },
+      hookDispatch: resolveDispatch(options.hookDispatch),
+      config: checkConfig({
+        ...DEFAULT_CONFIG,
+        instructions: text(options.instructions, "instructions"),
+        maxSteps: positiveOrNull(options.maxSteps, DEFAULT_CONFIG.maxSteps, "maxSteps"),
+        noProgressLimit: positiveOrNull(options.noProgressLimit, DEFAULT_CONFIG.noProgressLimit, "noProgressLimit"),
+        maxContextTokens:
+          options.maxContextTokens === undefined ? null : positive(options.maxContextTokens, 1, "maxContextTokens"),
+      }),
+      mailboxLimit: positive(options.mailboxLimit, 64, "mailboxLimit"),
+      residency: resolveResidency(options),
+      journals: journal,
+      runtimeId: clock.uuid(),
+      standardProtocol: protocol === undefined,
+      tracing: onTrace !== undefined,
+      development,
+    },
     attachments: resolveAttachments(options.attachments ?? {}),
-    budget: options.budget === undefined ? null : checkBudget(options.budget),
-    prices: checkPrices(options.prices ?? {}),
     plugins: [
       ...resolvePlugins(options.plugins ?? [], { hookDeadlineMs, development }),
       ...(protocol === undefined ? [] : [resolveProtocol(protocol, { hookDeadlineMs, development })]),
     ],
-    standardProtocol: protocol === undefined,
-    onTrace,
-    development,
-    ...tools,
+    hostTools: definitions,
     store,
-    journal,
     clock,
-    runtimeId: clock.uuid(),
-    hookDispatch: resolveDispatch(options.hookDispatch),
-    config: checkConfig({
-      ...DEFAULT_CONFIG,
-      instructions: text(options.instructions, "instructions"),
-      maxSteps: positiveOrNull(options.maxSteps, DEFAULT_CONFIG.maxSteps, "maxSteps"),
-      noProgressLimit: positiveOrNull(options.noProgressLimit, DEFAULT_CONFIG.noProgressLimit, "noProgressLimit"),
-      maxContextTokens:
-        options.maxContextTokens === undefined ? null : positive(options.maxContextTokens, 1, "maxContextTokens"),
-    }),
+    onTrace,
     sessionWorkers: positive(options.sessionWorkers, Math.max(2, availableParallelism()), "sessionWorkers"),
-    toolThreads: positive(options.toolThreads, 2, "toolThreads"),
-    mailboxLimit: positive(options.mailboxLimit, 64, "mailboxLimit"),
-    residency: resolveResidency(options),
     drainMs: positive(options.drainMs, 5_000, "drainMs"),
   };
 }
@@ -314,23 +296,21 @@ function resolvePlugin(
   };
 }
 
-function resolveTools(
-  tools: NonNullable<TroupeOptions["tools"]>,
-): Pick<ResolvedOptions, "hostTools" | "hostToolSpecs" | "poolTools"> {
-  const hostTools = new Map<string, ToolDefinition>();
-  const hostToolSpecs: (ToolPolicy & { spec: ToolSpec })[] = [];
-  const poolTools: (ToolPolicy & { name: string; module: string })[] = [];
+function resolveTools(tools: NonNullable<TroupeOptions["tools"]>) {
+  const definitions = new Map<string, ToolDefinition>();
+  const hostTools: WorkerSettings["hostTools"][number][] = [];
+  const poolTools: WorkerSettings["poolTools"][number][] = [];
   for (const [name, tool] of Object.entries(tools)) {
     if (typeof tool === "object" && tool !== null && "module" in tool) {
       poolTools.push({ name, module: moduleUrl(tool.module, `tool ${name}`), ...limit(tool.timeoutMs, name) });
       continue;
     }
     checkToolDefinition(name, tool);
-    hostTools.set(name, tool);
+    definitions.set(name, tool);
     const spec = { name, description: tool.description, inputSchema: jsonSchemaOf(tool.inputSchema, `tool ${name}`) };
-    hostToolSpecs.push({ spec, ...toolPolicy(`Tool ${name}`, tool) });
+    hostTools.push({ spec, ...toolPolicy(`Tool ${name}`, tool) });
   }
-  return { hostTools, hostToolSpecs, poolTools };
+  return { definitions, hostTools, poolTools };
 }
 
 function limit(timeoutMs: number | undefined, name: string): { timeoutMs?: number } {

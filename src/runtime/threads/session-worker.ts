@@ -93,27 +93,10 @@ export class SessionWorker {
       const storePort = await this.#parts.storePort();
       const { inline } = await thread.caller.to.configure(
         {
-          index,
+          ...options.worker,
           store: { port: storePort, options: options.store },
           mainPort: workerPort,
-          model: options.model,
-          models: options.models,
-          prompt: options.prompt,
-          budget: options.budget,
-          prices: options.prices,
           plugins: this.#parts.plugins(),
-          hostTools: options.hostToolSpecs,
-          poolTools: options.poolTools,
-          pool: { maxThreads: options.toolThreads },
-          hookDispatch: options.hookDispatch,
-          config: options.config,
-          mailboxLimit: options.mailboxLimit,
-          residency: options.residency,
-          journals: options.journal,
-          runtimeId: options.runtimeId,
-          standardProtocol: options.standardProtocol,
-          tracing: options.onTrace !== undefined,
-          development: options.development,
         },
         { transfer: [storePort, workerPort] },
       );
@@ -174,7 +157,7 @@ export class SessionWorker {
   }
 
   get journals(): boolean {
-    return this.#parts.options.journal;
+    return this.#parts.options.worker.journals;
   }
 
   /**

@@ -15,11 +15,16 @@ export type PluginSetup = {
   | { readonly tier: "inline"; readonly module: string; readonly options: unknown }
 );
 
-export interface SessionWorkerSetup {
-  readonly index: number;
+/** What a new session worker is told. */
+export interface SessionWorkerSetup extends WorkerSettings {
   readonly store: { readonly port: MessagePort; readonly options: StoreOptions };
   /** The lane to the main thread. */
   readonly mainPort: MessagePort;
+  readonly plugins: readonly PluginSetup[];
+}
+
+/** What is the same for every session worker of a runtime. */
+export interface WorkerSettings {
   readonly model: ModelSource | undefined;
   /** Further models, by name. */
   readonly models: Readonly<Record<string, ModelSource>>;
@@ -27,7 +32,6 @@ export interface SessionWorkerSetup {
   readonly prompt: PromptLayer | undefined;
   readonly budget: SessionBudget | null;
   readonly prices: ModelPrices;
-  readonly plugins: readonly PluginSetup[];
   readonly hostTools: readonly (ToolPolicy & { readonly spec: ToolSpec })[];
   readonly poolTools: readonly (ToolPolicy & { readonly name: string; readonly module: string })[];
   readonly pool: { readonly maxThreads: number };
