@@ -247,9 +247,11 @@ export class Lane {
   }
 
   readonly #expire = ({ id, method, options }: Pending): void => {
-    const { deadlineMs, deadlineCode = "call_timeout" } = options;
+    const { deadlineMs, deadlineCode = "call_timeout", onExpired } = options;
     const message = `${this.#name}: ${method} did not answer within ${deadlineMs} ms.`;
-    this.#abandon(id, new TroupeError(deadlineCode, message, { retryable: true, details: { method, deadlineMs } }));
+    const error =
+      onExpired?.() ?? new TroupeError(deadlineCode, message, { retryable: true, details: { method, deadlineMs } });
+    this.#abandon(id, error);
   };
 
   /** The pending calls of one signal. One listener serves them all: adding one per call costs as much as the call. */
@@ -317,6 +319,8 @@ export interface LaneCallOptions {
   readonly deadlineMs?: number;
   /** The code of the error a missed deadline gives; default `call_timeout`. */
   readonly deadlineCode?: string;
+  /** Told that the deadline was missed; its error is the call's, instead of one with `deadlineCode`. */
+  readonly onExpired?: () => TroupeError;
   readonly signal?: AbortSignal | undefined;
   /** An abort is a request: the other side's signal aborts, and its answer still counts. */
   readonly cooperative?: boolean;

@@ -132,13 +132,15 @@ export class ContributionSet {
   }
 
   addOperation(kind: OperationKind, name: string, given: unknown): void {
-    const { description, input, output, session = "optional", run, acts } = (given ?? {}) as Fields;
+    const { description, input, output, session = "optional", run, acts, deadlineMs } = (given ?? {}) as Fields;
     const complete = typeof description === "string" && typeof run === "function" && input !== undefined;
     if (!complete || !SESSION_PARAMS.includes(session)) {
       throw this.#invalid(
         `${kind} ${name} of plugin ${this.#owner} needs a description, an input schema and a run function`,
       );
     }
+    if (deadlineMs !== undefined && !(Number.isSafeInteger(deadlineMs) && (deadlineMs as number) > 0))
+      throw this.#invalid(`the deadlineMs of ${kind} ${name} of plugin ${this.#owner} is no whole number from 1`);
     if (this.#operations.has(name)) throw duplicateOperation(name, this.#owner, this.#owner);
     const inputSchema = jsonSchemaOf(input as Schema, `${kind} ${name} of plugin ${this.#owner}`);
     const outputSchema =
@@ -152,6 +154,7 @@ export class ContributionSet {
         inputSchema,
         ...(outputSchema !== undefined && { outputSchema }),
         ...(kind === "action" && { acts: acts === "command" ? "command" : "query" }),
+        ...(deadlineMs !== undefined && { deadlineMs: deadlineMs as number }),
       },
       input: input as Schema,
       output: output as Schema | undefined,

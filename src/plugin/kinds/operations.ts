@@ -47,6 +47,8 @@ interface OperationBase<I extends Schema> {
   readonly output?: Schema;
   /** Default `optional`. */
   readonly session?: SessionParam;
+  /** How many milliseconds it may take. Default: the plugin's own `deadlineMs`; a task has none. */
+  readonly deadlineMs?: number;
 }
 
 export interface Query<I extends Schema, State, Options> extends OperationBase<I> {
@@ -91,6 +93,8 @@ export interface OperationSpec {
   readonly outputSchema?: JsonObject;
   /** Of an action: how it is called. */
   readonly acts?: "query" | "command";
+  /** When it has a deadline of its own. */
+  readonly deadlineMs?: number;
 }
 
 /** An operation as its plugin runs it. */
@@ -126,6 +130,25 @@ export function operationSession(
 /** Does an operation need the session to itself? */
 export function needsItsTurn({ kind, acts }: Pick<OperationSpec, "kind" | "acts">): boolean {
   return kind === "action" ? acts === "command" : kind !== "query";
+}
+
+/** How long an operation may take, in milliseconds; undefined: as long as it wants to. `pluginMs`: its plugin's deadline. */
+export function operationDeadline(
+  { kind, deadlineMs }: Pick<OperationSpec, "kind" | "deadlineMs">,
+  pluginMs: number,
+): number | undefined {
+  return deadlineMs ?? (kind === "task" ? undefined : pluginMs);
+}
+
+export function operationTimeout(
+  { kind, name }: Pick<OperationSpec, "kind" | "name">,
+  { pluginId, deadlineMs }: { readonly pluginId: string; readonly deadlineMs: number },
+): TroupeError {
+  return new TroupeError(
+    "operation_timeout",
+    `Plugin ${pluginId}: ${kind} ${name} did not settle within ${deadlineMs} ms. What it did counts for nothing, and the plugin goes on from its last captured state. Give it a longer deadlineMs, in its definition or in the plugin's entry, or make it a task.`,
+    { retryable: true, details: { pluginId, operation: name, deadlineMs } },
+  );
 }
 
 /** `owner` is the plugin that has an operation of this name, `operations` are the names the asked one has. */

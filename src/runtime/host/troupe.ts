@@ -78,9 +78,10 @@ export class Troupe implements AsyncDisposable {
       onStarted: async (worker) => {
         await runtime.retellOptions(worker);
         this.#observers.resume(worker.place);
-        // In the place of a thread that died, turns go on that nobody asks for again.
+        // In the place of a thread that died, turns go on that nobody asks for again. A turn somebody waits for is
+        // taken up by its caller's own call, which is there before it tells anything.
         const left = new Set(runtime.directory.on(worker.place).map(({ id }) => id));
-        if (left.size > 0) this.#resumeSoon((id) => left.has(id));
+        if (left.size > 0) this.#resumeSoon((id) => left.has(id) && !runtime.directory.isBusy(id));
       },
       onStoreLost: (error) => runtime.loseStore(error),
     });

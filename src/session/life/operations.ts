@@ -43,7 +43,7 @@ export async function runOperation(session: Session, request: OperationRequest):
   if (spec.kind === "task") request.onTask?.();
   let answer: unknown;
   try {
-    answer = await link.operation(slot, { name, args, sessionId, signal });
+    answer = await link.operation(slot, { spec, args, sessionId, signal });
   } catch (error) {
     throw operationError(error, name);
   }

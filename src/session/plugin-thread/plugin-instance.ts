@@ -1,13 +1,5 @@
 import { ignore } from "../../async/index.js";
-import {
-  asTroupeError,
-  completionKeyOf,
-  isToolOutput,
-  messageOf,
-  type ToolOutput,
-  TroupeError,
-  toolFailure,
-} from "../../kernel/index.js";
+import { asTroupeError, completionKeyOf, messageOf, TroupeError } from "../../kernel/index.js";
 import {
   type ContributionSet,
   type Contributions,
@@ -16,21 +8,18 @@ import {
   type HostInterface,
   type HostMethod,
   hostFacade,
-  type LoadedOperation,
   type LoadedPlugin,
   OPERATION_HOSTS,
-  type OperationOutcome,
   PluginOptions,
   type PluginRegistrar,
   type Protocol,
-  parseAny,
   pluginInvalid,
   type SessionPlugin,
   TOOL_HOOK_HOST,
 } from "../../plugin/index.js";
-import { plainResult } from "../../tools/index.js";
 import { decode, encodeState } from "../../wire/index.js";
 import type { Captured, InstanceInit, ToolFacts } from "./plugin-calls.js";
+import { runOperation } from "./plugin-operations.js";
 
 /** Whoever waits for a hook or tool; the signal is made only when it is looked at. */
 export interface Waiting {
@@ -145,7 +134,6 @@ export class PluginInstance {
     // An operation that is asked to stop may go on, and so may what it asks the host for.
     const host: HostAccess = { call: (request) => this.#options.host.call({ ...request, signal: undefined }) };
     const context = Object.assign(this.#context(waiting, OPERATION_HOSTS[operation.spec.kind], host), { sessionId });
-    if (operation.spec.kind === "action") return { output: await runAction(operation, args, context) };
     return runOperation(operation, args, context);
   }
 
@@ -313,57 +301,6 @@ function registrarOf(set: ContributionSet, check: () => void): PluginRegistrar<u
     trigger: checked((trigger: unknown) => set.addTrigger(trigger)),
     protocol: checked((pieces: Protocol) => set.addProtocol(pieces)),
   };
-}
-
-async function runOperation(
-  { spec, input, output, run }: LoadedOperation,
-  args: unknown,
-  context: object,
-): Promise<unknown> {
-  const { name } = spec;
-  const parsed = await parseAny(input, args ?? {}, name);
-  if (!parsed.ok) throw operationFailed(`the arguments of ${name} are not valid: ${parsed.issues.join("; ")}`);
-  const returned = await run(parsed.value, context as never);
-  const outcome = spec.kind === "query" ? { output: returned } : readOutcome(returned, name);
-  if (output === undefined) return outcome;
-  const checked = await parseAny(output, outcome.output, name);
-  if (!checked.ok) throw operationFailed(`the output of ${name} is not valid: ${checked.issues.join("; ")}`);
-  return { ...outcome, output: checked.value };
-}
-
-/** An action never fails as a call: what goes wrong is its output. */
-async function runAction(
-  { spec, input, output, run }: LoadedOperation,
-  args: unknown,
-  context: object,
-): Promise<ToolOutput> {
-  const parsed = await parseAny(input, args ?? {}, spec.name);
-  if (!parsed.ok) {
-    const why = `The arguments of ${spec.name} are not valid: ${parsed.issues.join("; ")}.`;
-    return toolFailure("invalid_request", "invalid_action_args", why);
-  }
-  try {
-    const returned = await run(parsed.value, context as never);
-    if (isToolOutput(returned))
-      return returned.status === "success" ? { ...returned, value: plainResult(returned.value) } : returned;
-    if (output === undefined) return { status: "success", value: plainResult(returned) };
-    const checked = await parseAny(output, returned, spec.name);
-    if (checked.ok) return { status: "success", value: plainResult(checked.value) };
-    const why = `The output of ${spec.name} is not valid: ${checked.issues.join("; ")}.`;
-    return toolFailure("execution", "invalid_action_output", why);
-  } catch (error) {
-    const { code, message } = asTroupeError(error, "action_failed");
-    return toolFailure("execution", code, message);
-  }
-}
-
-function readOutcome(returned: unknown, name: string): OperationOutcome {
-  if (typeof returned === "object" && returned !== null && "output" in returned) return returned as OperationOutcome;
-  throw operationFailed(`${name} must return { output, events?, directives? }`);
-}
-
-function operationFailed(why: string): TroupeError {
-  return new TroupeError("operation_failed", `The operation failed: ${why}.`);
 }
 
 function stateOf({ manifest, migrate }: LoadedPlugin, { version, state }: CapturedState): unknown {

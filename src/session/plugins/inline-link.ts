@@ -1,6 +1,14 @@
 import { type Clock, ignore, onAbort, untilAborted } from "../../async/index.js";
 import { aborted, asTroupeError, TroupeError } from "../../kernel/index.js";
-import type { Contributions, LoadedPlugin, PluginManifest, Protocol, ToolContext } from "../../plugin/index.js";
+import {
+  type Contributions,
+  type LoadedPlugin,
+  operationDeadline,
+  operationTimeout,
+  type PluginManifest,
+  type Protocol,
+  type ToolContext,
+} from "../../plugin/index.js";
 import { runHere } from "../../tools/index.js";
 import type { PhaseProbe } from "../../trace/index.js";
 import { Deadlines, ServedCall } from "../../wire/index.js";
@@ -54,6 +62,10 @@ class InlineHook extends ServedCall implements InlineCall {
     this.#asking ??= new AskingCall(placeOf(this.pluginId, this.hook, this.facts));
     return this.#asking;
   }
+}
+
+class InlineOperation extends ServedCall implements InlineCall {
+  over = false;
 }
 
 /** A trusted plugin in the session worker itself: no hop, and no protection from its loops. */
@@ -122,10 +134,24 @@ export class InlineLink implements PluginLink {
     return result instanceof Promise ? untilOver(waiting, result) : detached(result);
   }
 
-  operation(slot: PluginSlot, { name, args, sessionId, signal }: OperationCall): Promise<unknown> {
+  operation(slot: PluginSlot, { spec, args, sessionId, signal }: OperationCall): Promise<unknown> {
     slot.touched = true;
-    const waiting: InlineCall = { signal, over: false };
-    return untilOver(waiting, this.#instance(slot).operation(name, args, sessionId, waiting));
+    const waiting = new InlineOperation();
+    const letGo = onAbort(signal, () => waiting.cancel());
+    const settled = untilOver(waiting, this.#instance(slot).operation(spec.name, args, sessionId, waiting)).finally(
+      letGo,
+    );
+    const deadlineMs = operationDeadline(spec, this.#options.deadlineMs);
+    if (deadlineMs === undefined) return settled;
+    return new Promise((resolve, reject) => {
+      const deadline = this.#deadlines.add(deadlineMs, () => {
+        waiting.over = true;
+        waiting.cancel();
+        this.renew(slot);
+        reject(operationTimeout(spec, { pluginId: this.manifest.id, deadlineMs }));
+      });
+      settled.then(resolve, reject).finally(() => this.#deadlines.cancel(deadline));
+    });
   }
 
   async capture(slot: PluginSlot): Promise<void> {
@@ -147,7 +173,9 @@ export class InlineLink implements PluginLink {
   }
 
   renew(slot: PluginSlot): void {
-    if (!this.#holdsProtocol(slot)) this.#instances.delete(slot.sessionId);
+    if (this.#holdsProtocol(slot)) return;
+    this.#instances.delete(slot.sessionId);
+    slot.renewed();
   }
 
   /** The session holds its protocol's instance, so that one stays. */

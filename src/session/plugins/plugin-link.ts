@@ -6,6 +6,7 @@ import type {
   HookKind,
   HostInterface,
   HostMethod,
+  OperationSpec,
   PluginManifest,
   Protocol,
 } from "../../plugin/index.js";
@@ -43,6 +44,8 @@ export class PluginSlot {
   resync = false;
   /** Seen in development: state changed under the same revision. Told with the next commit. */
   unrevised = false;
+  /** How often the plugin's instance was made anew: what an earlier one still captures is not this session's state. */
+  lives = 0;
   #captured: Uint8Array | undefined;
   #dirty = false;
 
@@ -82,6 +85,12 @@ export class PluginSlot {
   /** State from elsewhere, as if it had been captured now. */
   adopt(state: Uint8Array): void {
     this.keep({ state });
+    this.renewed();
+  }
+
+  /** The plugin's next instance goes on from what was captured last. */
+  renewed(): void {
+    this.lives++;
     this.touched = false;
     this.resync = false;
   }
@@ -100,7 +109,7 @@ export interface HookOptions {
 }
 
 export interface OperationCall {
-  readonly name: string;
+  readonly spec: OperationSpec;
   readonly args: unknown;
   /** The session it is about. */
   readonly sessionId: string | undefined;

@@ -7,6 +7,8 @@ import {
   type HostInterface,
   NO_HOST,
   OPERATION_HOSTS,
+  operationDeadline,
+  operationTimeout,
   type PluginManifest,
   TOOL_HOOK_HOST,
 } from "../../plugin/index.js";
@@ -224,10 +226,16 @@ export class WorkerLink implements PluginLink {
     return this.#call(slot, "tool", run, { signal, graceMs });
   }
 
-  operation(slot: PluginSlot, { name, args, sessionId, signal }: OperationCall): Promise<unknown> {
-    // No deadline: a task may be long. Its caller's signal asks it to stop; what it did by then counts.
-    const run: OperationRun = [slot.number, name, args, sessionId];
-    return this.#call(slot, "operation", run, { signal, cooperative: true });
+  operation(slot: PluginSlot, { spec, args, sessionId, signal }: OperationCall): Promise<unknown> {
+    const run: OperationRun = [slot.number, spec.name, args, sessionId];
+    const deadlineMs = operationDeadline(spec, this.#within.deadlineMs);
+    // Its caller's signal asks it to stop; what it did by then counts.
+    if (deadlineMs === undefined) return this.#call(slot, "operation", run, { signal, cooperative: true });
+    const onExpired = () => {
+      this.renew(slot);
+      return operationTimeout(spec, { pluginId: this.manifest.id, deadlineMs });
+    };
+    return this.#call(slot, "operation", run, { signal, cooperative: true, deadlineMs, onExpired });
   }
 
   async capture(slot: PluginSlot): Promise<void> {
@@ -250,8 +258,10 @@ export class WorkerLink implements PluginLink {
   /** The slot is clean from when it was asked: a hook called meanwhile touches it again. */
   async #keeping(slot: PluginSlot, answer: Promise<HookAnswer>): Promise<unknown> {
     slot.touched = false;
+    const { lives } = slot;
     try {
       const { value, captured } = await answer;
+      if (lives !== slot.lives) return value;
       if (captured !== undefined) {
         slot.keep(captured);
         slot.resync = false;
@@ -271,8 +281,9 @@ export class WorkerLink implements PluginLink {
     this.renew(slot);
   }
 
-  renew({ number }: PluginSlot): void {
-    if (this.#opened.delete(number)) this.#lane?.note("close", number);
+  renew(slot: PluginSlot): void {
+    if (this.#opened.delete(slot.number)) this.#lane?.note("close", slot.number);
+    slot.renewed();
   }
 
   closeSession(slot: PluginSlot): void {

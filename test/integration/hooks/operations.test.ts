@@ -95,12 +95,12 @@ describe.each(["worker", "inline"] as const)("operations of a plugin in the tier
   test("bad arguments, bad output and a throw are failures, and change nothing", async () => {
     const troupe = await withNotes();
     const session = await troupe.session("s");
-    for (const call of [
-      session.command("notes.add", { text: "" }),
-      session.query("notes.wrong"),
-      session.command("notes.fail"),
+    for (const refusal of [
+      refusalOf(session.command("notes.add", { text: "" })),
+      refusalOf(session.query("notes.wrong")),
+      refusalOf(session.command("notes.fail")),
     ]) {
-      expect((await refusalOf(call)).code).toBe("operation_failed");
+      expect((await refusal).code).toBe("operation_failed");
     }
     expect(await session.query("notes.list")).toEqual([]);
     expect((await session.turn("still here")).outcome.type).toBe("finished");
@@ -422,4 +422,95 @@ test("an operation's name is one over all plugins and kinds", async () => {
     startTroupe({ plugins: [{ module: plugin("notes") }, { module: plugin("notes-twice") }] }),
   );
   expect([error.code, error.details.name]).toEqual(["duplicate_operation", "notes.list"]);
+});
+
+describe.each(["worker", "inline"] as const)("an operation of the tier %s that does not settle", (tier) => {
+  const start = (entry: object = {}) =>
+    startTroupe({ sessionWorkers: 1, plugins: [{ module: plugin("stuck"), tier, ...PATIENT, ...entry }] });
+
+  test.each([
+    ["command", "stuck.command"],
+    ["query", "stuck.query"],
+    ["action", "stuck.action"],
+  ] as const)(
+    "a %s ends at its plugin's deadline, and the session goes on from the last capture",
+    async (kind, name) => {
+      const troupe = await start({ deadlineMs: 2_000 });
+      const session = await troupe.session("s");
+      expect((await session.command("stuck.add")).output).toBe(1);
+      const error = await refusalOf(session[kind](name));
+      expect(error.code).toBe("operation_timeout");
+      expect(error.message).toBe(
+        `Plugin test.stuck: ${kind} ${name} did not settle within 2000 ms. What it did counts for nothing, and the plugin ` +
+          "goes on from its last captured state. Give it a longer deadlineMs, in its definition or in the plugin's entry, " +
+          "or make it a task.",
+      );
+      expect(error.details).toEqual({ pluginId: "test.stuck", operation: name, deadlineMs: 2_000 });
+      expect(await session.query("stuck.count")).toBe(1);
+      expect((await session.command("stuck.add")).output).toBe(2);
+      expect((await session.turn("still here")).outcome.type).toBe("finished");
+      expect(await session.query("stuck.count")).toBe(12);
+    },
+  );
+
+  test("has the deadline of its definition, and a task none", async () => {
+    const troupe = await start({ deadlineMs: 2_000 });
+    const other = await troupe.session("other");
+    for (const [id, ask] of [
+      ["a", async (session: Session) => (await session.task("stuck.task")).output],
+      ["b", (session: Session) => session.query("stuck.patient")],
+    ] as const) {
+      const session = await troupe.session(id);
+      const asked = ask(session);
+      await until("it waits", () => session.query<boolean>("stuck.waits"));
+      // Asked later, given up earlier.
+      expect((await refusalOf(other.query("stuck.query"))).code).toBe("operation_timeout");
+      await session.query("stuck.release");
+      expect(await asked).toBe(id === "a" ? "at last" : "in time");
+    }
+    const deadlines = (await troupe.operations()).map(({ name, deadlineMs }) => [name, deadlineMs]);
+    expect(deadlines).toContainEqual(["stuck.patient", 600_000]);
+    expect(deadlines).toContainEqual(["stuck.query", undefined]);
+  });
+
+  test("counts for nothing whatever it still does: not its state, its answer, its events or its host calls", async () => {
+    const troupe = await start();
+    const session = await troupe.session("s");
+    await session.command("stuck.add");
+    const late = session.command("stuck.late", {}, { key: "k" });
+    expect((await refusalOf(late)).code).toBe("operation_timeout");
+    const { revision } = await session.view();
+    await session.query("stuck.release");
+    await until("the late one is over", async () => (await session.query("stuck.met")) !== null);
+    expect(await session.query("stuck.met")).toEqual({ code: "host_call_over", aborted: true });
+    expect(await session.query("stuck.count")).toBe(1);
+    expect(await session.view()).toMatchObject({ revision, leafNodeId: null });
+    // Nothing came of it, so nothing is kept under its key.
+    expect((await session.command("stuck.add", {}, { key: "k" })).output).toBe(2);
+  });
+
+  test("beside a turn leaves nothing in the state that a hook of the turn brings back", async () => {
+    const troupe = await start();
+    const session = await troupe.session("s");
+    await session.query("stuck.hold");
+    const turn = session.turn("wait at the end");
+    await until("the hook waits", () => session.query<boolean>("stuck.waits"));
+    expect((await refusalOf(session.query("stuck.quick"))).code).toBe("operation_timeout");
+    await session.query("stuck.release");
+    expect((await turn).outcome.type).toBe("finished");
+    // Neither what the query did, nor what the hook did before the instance was made anew.
+    expect(await session.query("stuck.count")).toBe(0);
+  });
+});
+
+test("an operation that blocks its plugin's thread ends at its deadline; the thread is replaced, and the session goes on", async () => {
+  const plugins = [{ module: plugin("stuck"), blockedMs: 2_000 }];
+  const troupe = await startTroupe({ sessionWorkers: 1, plugins });
+  const session = await troupe.session("s");
+  await session.command("stuck.add");
+  expect((await refusalOf(session.command("stuck.spin"))).code).toBe("operation_timeout");
+  // Waits for the next thread, and finds the last capture there.
+  expect(await session.query("stuck.count")).toBe(1);
+  expect((await troupe.stats()).plugins[0]?.restarts).toBeGreaterThan(0);
+  expect((await session.turn("still here")).outcome.type).toBe("finished");
 });

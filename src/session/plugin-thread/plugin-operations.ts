@@ -1,0 +1,53 @@
+import { asTroupeError, isToolOutput, type ToolOutput, TroupeError, toolFailure } from "../../kernel/index.js";
+import { type LoadedOperation, type OperationOutcome, parseAny } from "../../plugin/index.js";
+import { plainResult } from "../../tools/index.js";
+
+/** What an operation comes to: arguments and outcome are checked against its schemas. */
+export async function runOperation(operation: LoadedOperation, args: unknown, context: object): Promise<unknown> {
+  const { spec, input, output, run } = operation;
+  const { name, kind } = spec;
+  if (kind === "action") return { output: await runAction(operation, args, context) };
+  const parsed = await parseAny(input, args ?? {}, name);
+  if (!parsed.ok) throw operationFailed(`the arguments of ${name} are not valid: ${parsed.issues.join("; ")}`);
+  const returned = await run(parsed.value, context as never);
+  const outcome = kind === "query" ? { output: returned } : readOutcome(returned, name);
+  if (output === undefined) return outcome;
+  const checked = await parseAny(output, outcome.output, name);
+  if (!checked.ok) throw operationFailed(`the output of ${name} is not valid: ${checked.issues.join("; ")}`);
+  return { ...outcome, output: checked.value };
+}
+
+/** An action never fails as a call: what goes wrong is its output. */
+async function runAction(
+  { spec, input, output, run }: LoadedOperation,
+  args: unknown,
+  context: object,
+): Promise<ToolOutput> {
+  const parsed = await parseAny(input, args ?? {}, spec.name);
+  if (!parsed.ok) {
+    const why = `The arguments of ${spec.name} are not valid: ${parsed.issues.join("; ")}.`;
+    return toolFailure("invalid_request", "invalid_action_args", why);
+  }
+  try {
+    const returned = await run(parsed.value, context as never);
+    if (isToolOutput(returned))
+      return returned.status === "success" ? { ...returned, value: plainResult(returned.value) } : returned;
+    if (output === undefined) return { status: "success", value: plainResult(returned) };
+    const checked = await parseAny(output, returned, spec.name);
+    if (checked.ok) return { status: "success", value: plainResult(checked.value) };
+    const why = `The output of ${spec.name} is not valid: ${checked.issues.join("; ")}.`;
+    return toolFailure("execution", "invalid_action_output", why);
+  } catch (error) {
+    const { code, message } = asTroupeError(error, "action_failed");
+    return toolFailure("execution", code, message);
+  }
+}
+
+function readOutcome(returned: unknown, name: string): OperationOutcome {
+  if (typeof returned === "object" && returned !== null && "output" in returned) return returned as OperationOutcome;
+  throw operationFailed(`${name} must return { output, events?, directives? }`);
+}
+
+function operationFailed(why: string): TroupeError {
+  return new TroupeError("operation_failed", `The operation failed: ${why}.`);
+}
