@@ -1,5 +1,4 @@
-import type { SessionHandle } from "../../plugin/index.js";
-import { HOST_METHODS, type HostMethod, TURN_EVENTS } from "../../plugin/index.js";
+import { HOST_METHODS, type SessionHandle } from "../../plugin/index.js";
 import { decodeError, type ErrorData, encodeError } from "../../wire/index.js";
 import type { AskedService, AskingCall } from "../plugins/index.js";
 import type { Session } from "../state/index.js";
@@ -10,29 +9,10 @@ interface HostAnswer {
   readonly error?: ErrorData;
 }
 
-/** The services that change something, or take something that is given once. */
-const CHANGING: ReadonlySet<HostMethod> = new Set<HostMethod>([
-  "applyToolState",
-  "setToolsAvailability",
-  "setToolAvailability",
-  "setToolMembership",
-  "createSession",
-  "takeFirstTurnInput",
-  "closeSession",
-  "startTurnStream",
-  TURN_EVENTS,
-  "awaitTurn",
-  "cancelTurn",
-  "startTurn",
-  "injectTurnInput",
-  "appendSessionNodes",
-  "directCompletion",
-  "directLlmCompletion",
-]);
-
 /**
- * Serves a call that may be made again: a service that changes something is done once, and answered again as it was.
- * With a journal the answer of a turn's call is durable before the plugin has it, so it also outlives the worker.
+ * Serves a call that may be made again: a service that changes something, or takes something that is given once, is done
+ * once and answered again as it was. With a journal the answer of a turn's call is durable before the plugin has it, so it
+ * also outlives the worker.
  */
 export function serveOnce(
   session: Session,
@@ -40,7 +20,6 @@ export function serveOnce(
   asked: AskedService,
   serve: () => Promise<unknown>,
 ): Promise<unknown> {
-  if (!CHANGING.has(asked.method)) return serve();
   return asking.ask(asked, async (nth) => {
     const turn = session.life.unstoredTurn;
     if (asking.place === undefined || turn === undefined) return serve();

@@ -54,8 +54,18 @@ export async function callHost(session: Session, request: HostCallRequest): Prom
     });
   }
   const serve = () => SERVICES[owner](session, request, args);
-  return asking === undefined ? serve() : serveOnce(session, asking, request, serve);
+  const changes = method === "injectTurnInput" || (CHANGING.includes(owner) && method !== "toolState");
+  return asking === undefined || !changes ? serve() : serveOnce(session, asking, request, serve);
 }
+
+/** The interfaces whose services change something: all of them, but for reading the tool state. */
+const CHANGING: readonly HostInterface[] = [
+  "toolState",
+  "sessionLifecycle",
+  "turn",
+  "sessionGraph",
+  "directCompletion",
+];
 
 /** Serves another session's call about this one: what {@link callHost} relays here. */
 export function serveHostCall(
