@@ -68,6 +68,7 @@ export {
   createTroupe,
   type DeleteOptions,
   type ForkOptions,
+  type InspectOptions,
   type OperationOptions,
   type Permissions,
   type PluginEntry,
@@ -89,11 +90,13 @@ export {
 } from "./runtime/index.js";
 export type {
   ConfigReceipt,
+  Inspected,
   MessageRange,
   ObservationGap,
   Observed,
   ObservedEvent,
   OperationReceipt,
+  SessionEvent,
   SessionInfo,
   SessionState,
   SessionSurface,

@@ -1,4 +1,5 @@
 export { createTroupe, type SessionOptions, type ToolAnswer, type Troupe } from "./host/troupe.js";
+export type { InspectOptions } from "./observe/inspections.js";
 export type { TroupeStats } from "./observe/stats.js";
 export type { PluginEntry, PoolToolEntry, TroupeOptions } from "./options/options.js";
 export type { Permissions } from "./options/permissions.js";

@@ -19,7 +19,14 @@ import type {
   SessionPage,
   WorkOptions,
 } from "../../store/index.js";
-import { Observers, Statistics, type TroupeStats } from "../observe/index.js";
+import {
+  Inspections,
+  type InspectOptions,
+  type Inspector,
+  Observers,
+  Statistics,
+  type TroupeStats,
+} from "../observe/index.js";
 import { type ResolvedOptions, resolveOptions, type TroupeOptions } from "../options/index.js";
 import { Runtime } from "../places/index.js";
 import { type HandleParts, handleOf, Relay, type Session } from "../sessions/index.js";
@@ -60,6 +67,7 @@ export class Troupe implements AsyncDisposable {
   readonly #runtime: Runtime;
   readonly #turns: Turns;
   readonly #observers: Observers;
+  readonly #inspections: Inspections;
   readonly #relay: Relay;
   readonly #moving: Moving;
   readonly #upkeep: Upkeep;
@@ -73,10 +81,12 @@ export class Troupe implements AsyncDisposable {
     const runtime: Runtime = new Runtime(options, {
       onActivity: (note) => this.#turns.receive(note),
       onObserved: (note) => this.#observers.receive(note),
+      onInspected: (inspected) => this.#inspections.receive(inspected),
       relay: (call) => this.#relay.answer(call),
       onFull: (worker) => this.#moving.full(worker),
       onStarted: async (worker) => {
         await runtime.retellOptions(worker);
+        await this.#inspections.retell(worker);
         this.#observers.resume(worker.place);
         // In the place of a thread that died, turns go on that nobody asks for again. A turn somebody waits for is
         // taken up by its caller's own call, which is there before it tells anything.
@@ -88,6 +98,7 @@ export class Troupe implements AsyncDisposable {
     this.#runtime = runtime;
     this.#turns = new Turns(runtime);
     this.#observers = new Observers(runtime);
+    this.#inspections = new Inspections(runtime);
     this.#relay = new Relay(runtime, this.#turns);
     this.#moving = new Moving(runtime, this.#observers);
     this.#upkeep = new Upkeep(runtime, { observers: this.#observers, relay: this.#relay });
@@ -156,6 +167,18 @@ export class Troupe implements AsyncDisposable {
     // Not waited for when the session is closing: it closes behind the turn, which waits for this.
     const { worker } = this.#runtime.directory.of(sessionId);
     await this.#runtime.worker(worker).ask("completeTool", { sessionId, key, output });
+  }
+
+  /**
+   * Tells of every event in the lives of sessions: what happened and the state it led to. Resolves when every worker
+   * knows, with the function that ends it; what a session does from then on is told in order, wherever it is and however
+   * often it is parked, moved or opened again. Sessions nobody inspects cost nothing.
+   *
+   * @example
+   * const stop = await troupe.inspect(({ sessionId, event, state }) => console.log(sessionId, event, state));
+   */
+  inspect(listener: Inspector, options: InspectOptions = {}): Promise<() => void> {
+    return this.#inspections.inspect(listener, options);
   }
 
   /** What has been measured so far. */

@@ -6,6 +6,7 @@ import {
   type AnswerOf,
   type ArgumentOf,
   type HostToolCall,
+  type Inspected,
   type ObservedNote,
   type PluginSetup,
   type RelayCall,
@@ -33,6 +34,7 @@ export interface SessionWorkerParts {
   readonly connectPlugins: (worker: SessionWorker) => Promise<void>;
   readonly onActivity: (note: ActivityNote) => void;
   readonly onObserved: (note: ObservedNote) => void;
+  readonly onInspected: (inspected: Inspected) => void;
   /** Its heap stays full. */
   readonly onFull: (worker: SessionWorker) => void;
   /** Answers what sessions ask of other sessions. */
@@ -124,6 +126,7 @@ export class SessionWorker {
         if (topic === "activity") this.#parts.onActivity(payload as ActivityNote);
         else if (topic === "trace") this.#trace(payload as TraceEvent);
         else if (topic === "observed") this.#parts.onObserved(payload as ObservedNote);
+        else if (topic === "inspected") this.#parts.onInspected(payload as Inspected);
         else if (topic === "full") this.#parts.onFull(this);
       },
       onLost: () => {

@@ -1,5 +1,5 @@
 import { TroupeError } from "../../kernel/index.js";
-import type { ActivityNote, ObservedNote, PluginSetup, RelayCall } from "../../session/index.js";
+import type { ActivityNote, Inspected, ObservedNote, PluginSetup, RelayCall } from "../../session/index.js";
 import type { ResolvedOptions } from "../options/index.js";
 import { PluginWorker } from "./plugin-worker.js";
 import { SessionWorker } from "./session-worker.js";
@@ -9,6 +9,7 @@ import { StoreWorker } from "./store-worker.js";
 export interface CrewEvents {
   readonly onActivity: (note: ActivityNote) => void;
   readonly onObserved: (note: ObservedNote) => void;
+  readonly onInspected: (inspected: Inspected) => void;
   /** Answers what sessions ask of other sessions. */
   readonly relay: (call: RelayCall) => Promise<unknown>;
   /** A session worker's heap stays full. */
@@ -148,7 +149,7 @@ export class Crew {
   }
 
   #newSessionWorker(index: number): SessionWorker {
-    const { onActivity, onObserved, relay, onFull, onStarted } = this.#events;
+    const { onActivity, onObserved, onInspected, relay, onFull, onStarted } = this.#events;
     return new SessionWorker({
       index,
       options: this.#options,
@@ -159,6 +160,7 @@ export class Crew {
         await onStarted(worker);
       },
       onObserved,
+      onInspected,
       onActivity,
       onFull,
       relay,

@@ -2,6 +2,7 @@ import type { Activity, InputItem, Json, LedgerEntry, Part, PromptLayer } from "
 import type { ProtocolTurnOptions } from "../../plugin/index.js";
 import type { TraceEvent } from "./host-relay.js";
 import type { Observed } from "./observed.js";
+import type { Inspected } from "./session-facts.js";
 
 /** What a turn brings along beside its text. */
 export interface TurnExtras {
@@ -39,10 +40,12 @@ export type CancelNote = readonly [key: number, reason: string];
 /** What a session's child has used; counted in the session's ledger. */
 export type UsageNote = readonly [sessionId: string, entry: LedgerEntry];
 
-/** What a session worker says to the main thread on the lane. Calls: `tool`, `relay`. Notes: `activity`, `trace`, `observed`, `full`. */
+/** What a session worker says to the main thread on the lane. Calls: `tool`, `relay`. Notes: `activity`, `trace`, `observed`, `inspected`, `full`. */
 export type TraceNote = TraceEvent;
 /** The worker's heap stays full: how full, of 1. */
 export type FullNote = number;
+/** An event in the life of a session that somebody inspects. */
+export type InspectedNote = Inspected;
 export type ObservedNote = readonly [reader: number, observed: Observed];
 export type ActivityNote = readonly [key: number, activity: Activity];
 export type HostToolCall = readonly [

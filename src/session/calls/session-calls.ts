@@ -130,6 +130,8 @@ export type SessionWorkerService = {
   attachPlugin(lane: PluginLane): void;
   /** A plugin that will not come back. */
   failPlugin(argument: { readonly plugin: number; readonly code: string; readonly message: string }): void;
+  /** Which of its sessions somebody inspects. */
+  inspect(argument: { readonly sessions: readonly string[] | "all" }): void;
   operations(argument: undefined): readonly OperationSpec[];
   stats(argument: { known: number }): SessionWorkerStats;
   /** Ends every session: running and queued turns get `drainMs` to finish, then they are cancelled. */

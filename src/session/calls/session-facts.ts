@@ -32,6 +32,35 @@ export interface Remnant {
 
 export type SessionState = "opening" | "idle" | "running" | "parking" | "parked" | "stale" | "failed";
 
+/** What happens in the life of a session. `open` is its beginning; the others are the events of its statechart. */
+export type SessionEvent =
+  | "open"
+  | "opened"
+  | "open.failed"
+  | "posted"
+  | "work.done"
+  | "held"
+  | "released"
+  | "park"
+  | "saved"
+  | "save.failed"
+  | "leave"
+  | "turn.found"
+  | "turn.begun"
+  | "turn.stored"
+  | "turn.ended"
+  | "turn.suspended"
+  | "session.stale";
+
+/** An event in the life of a session, and the state it led to or left the session in. */
+export interface Inspected {
+  readonly sessionId: string;
+  readonly event: SessionEvent;
+  readonly state: SessionState;
+  /** Milliseconds since 1970, by the clock of the session's worker. */
+  readonly at: number;
+}
+
 export interface SessionInfo {
   readonly id: string;
   readonly state: SessionState;

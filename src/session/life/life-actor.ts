@@ -1,7 +1,7 @@
 import { createActor } from "xstate";
 import { type Clock, type Deferred, deferred, ignore } from "../../async/index.js";
 import { asTroupeError, TroupeError } from "../../kernel/index.js";
-import type { SessionState } from "../calls/index.js";
+import type { SessionEvent, SessionState } from "../calls/index.js";
 import type { LifeChart, Session } from "../state/index.js";
 import { saveSession } from "../state/index.js";
 import type { Mail } from "./mailbox.js";
@@ -12,11 +12,16 @@ export interface LifeOptions {
   readonly open: (chart: LifeChart) => Promise<Session>;
   readonly mailboxLimit: number;
   readonly clock: Clock;
+  /** Somebody inspects the session from its beginning. */
+  readonly inspector?: Inspector | undefined;
   /** Something was done, and nothing else is to be. */
   readonly onRest: () => void;
   /** Parked, stale or failed: the next message needs another actor. Told before anything else can happen. */
   readonly onEnded: () => void;
 }
+
+/** Told of an event of the chart when it is through. */
+export type Inspector = (event: SessionEvent, state: SessionState) => void;
 
 /** What is done when a piece of mail has its turn. */
 export interface Call {
@@ -54,6 +59,7 @@ export abstract class LifeActor {
   #parkers: Deferred<void>[] = [];
   #lastId = 0;
   #session: Session | undefined;
+  #inspection: { unsubscribe(): void } | undefined;
 
   constructor(id: string, options: LifeOptions) {
     this.id = id;
@@ -63,6 +69,7 @@ export abstract class LifeActor {
     // Not within the transition: what is done sends events, and sees what they have changed.
     this.#actor.on("*", (asked) => void Promise.resolve(asked).then((each) => this.#do(each)));
     this.#actor.subscribe({ complete: () => this.#end() });
+    if (options.inspector !== undefined) this.inspect(options.inspector);
     this.#actor.start();
   }
 
@@ -143,6 +150,16 @@ export abstract class LifeActor {
   /** Stops intake, finishes what is queued, stores the session and forgets it. */
   leave(): void {
     this.#send({ type: "leave" });
+  }
+
+  /** Tells of every event from now on, or of none any more. */
+  inspect(inspector: Inspector | undefined): void {
+    this.#inspection?.unsubscribe();
+    this.#inspection =
+      inspector &&
+      this.#actor.system.inspect((each) => {
+        if (each.type === "@xstate.snapshot") inspector(nameOf(each.event), this.state);
+      });
   }
 
   get #isActive(): boolean {
@@ -262,4 +279,9 @@ export abstract class LifeActor {
 
 export function closing(sessionId: string): TroupeError {
   return new TroupeError("session_closed", `Session ${sessionId} is closing.`, { retryable: true });
+}
+
+function nameOf({ type }: { readonly type: string }): SessionEvent {
+  // The chart is sent no other event than its own and XState's first.
+  return type === "xstate.init" ? "open" : (type as ChartEvent["type"]);
 }

@@ -5,6 +5,7 @@ import { encode } from "../../wire/index.js";
 import type {
   ArgumentOf,
   FullNote,
+  InspectedNote,
   OperationReceipt,
   Remnant,
   SessionInfo,
@@ -25,6 +26,7 @@ import {
 import type { HostGate } from "../plugins/index.js";
 import type { LifeChart, Session, SessionServices, SessionSnapshot } from "../state/index.js";
 import type { Heap } from "./heap.js";
+import { Inspections } from "./inspections.js";
 import type { Observations } from "./observations.js";
 import { Residency, remnantOf, restoreRemnant } from "./residency.js";
 import type { UnderWay } from "./under-way.js";
@@ -41,6 +43,7 @@ export class ResidentSessions {
   readonly services: SessionServices;
   readonly #parts: ResidentParts;
   readonly #sessions: Residency<SessionActor>;
+  readonly #inspections: Inspections;
   #closing = false;
 
   constructor(parts: ResidentParts) {
@@ -51,6 +54,9 @@ export class ResidentSessions {
       heap,
       onFull: (share) => lane.note("full", share satisfies FullNote),
     });
+    this.#inspections = new Inspections((inspected) =>
+      lane.note("inspected", { ...inspected, at: clock.wallNow() } satisfies InspectedNote),
+    );
     this.services = workerServices({
       ...parts,
       sessionOf: (sessionId) => this.#sessions.get(sessionId)?.session,
@@ -210,6 +216,10 @@ export class ResidentSessions {
     return this.#sessions.counts;
   }
 
+  inspect(sessions: readonly string[] | "all"): void {
+    this.#inspections.want(sessions, this.#sessions.actors());
+  }
+
   /** What cannot be stored is not gone on with: it might wait for days before it found out. */
   #storeLost(error: TroupeError): void {
     if (!this.#closing) this.stopAll({ turns: error, others: error });
@@ -234,6 +244,7 @@ export class ResidentSessions {
       open,
       clock: this.services.clock,
       mailboxLimit: this.services.mailboxLimit,
+      inspector: this.#inspections.of(sessionId),
       onActivity: (activity) => this.#parts.observations.tell(sessionId, activity),
       onRest: () => this.#sessions.rested(actor),
       onEnded: () => {

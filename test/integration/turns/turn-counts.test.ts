@@ -117,6 +117,21 @@ describe("the reference turn costs", () => {
     },
   );
 
+  test("inspected: four notes a turn, and nothing any more when nobody inspects", async () => {
+    const { troupe, session } = await startReference({ tier: "inline" });
+    const silent = { hooks: HOOKS, hookLane: NO_TRIP, store: ONE_WRITE, main: [1, 0] };
+    const told: string[] = [];
+    const stop = await troupe.inspect(({ event }) => void told.push(event), { sessions: ["s"] });
+    // Notes that follow each other at once leave together, the last ones with the result.
+    await session.turn(INPUT);
+    told.length = 0;
+    expect(await counted(troupe, () => session.turn(INPUT))).toEqual({ ...silent, main: [3, 0] });
+    expect(told).toEqual(["posted", "turn.begun", "turn.stored", "work.done"]);
+    stop();
+    await session.turn(INPUT);
+    expect(await counted(troupe, () => session.turn(INPUT))).toEqual(silent);
+  });
+
   test("no message and no write more in a session that was closed and opened again", async () => {
     const { troupe, session } = await startReference({ tier: "inline", durable: true });
     await session.turn(INPUT);

@@ -15,6 +15,7 @@ beforeEach(async () => {
   crew = new Crew(options, {
     onActivity: unused,
     onObserved: unused,
+    onInspected: unused,
     relay: unused,
     onFull: () => undefined,
     onStarted: async () => undefined,
