@@ -8,7 +8,7 @@ export {
   type LaneCallOptions,
   type LaneOptions,
   type LaneServer,
-  ServedCall,
   type UnstartedCall,
   workerLost,
 } from "./lane.js";
+export { ServedCall } from "./served-call.js";

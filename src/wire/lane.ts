@@ -3,6 +3,7 @@ import { type Clock, ignore, onAbort } from "../async/index.js";
 import { aborted, messageOf, TroupeError } from "../kernel/index.js";
 import { type Deadline, Deadlines } from "./deadlines.js";
 import { decodeError, type ErrorData, encodeError } from "./errors.js";
+import { ServedCall } from "./served-call.js";
 
 /**
  * The hot path between two threads. Everything said in one tick, by any number of sessions, leaves in one message,
@@ -330,31 +331,6 @@ export interface LaneCallOptions {
 
 /** Answers one call; may return a promise. `call.signal` aborts when the caller gave up. */
 export type LaneServer = (method: string, payload: unknown, call: ServedCall) => unknown;
-
-/** The served side of a call. The signal is made on first use, because most hooks never look at it. */
-export class ServedCall {
-  /** The caller's number for it; 0 when no lane is between. */
-  readonly id: number;
-  #controller: AbortController | undefined;
-  #cancelled = false;
-
-  constructor(id = 0) {
-    this.id = id;
-  }
-
-  get signal(): AbortSignal {
-    if (this.#controller === undefined) {
-      this.#controller = new AbortController();
-      if (this.#cancelled) this.#controller.abort();
-    }
-    return this.#controller.signal;
-  }
-
-  cancel(): void {
-    this.#cancelled = true;
-    this.#controller?.abort();
-  }
-}
 
 export function workerLost(name: string, cause?: unknown): TroupeError {
   return new TroupeError("worker_lost", `${name} is gone; the call was not answered.`, { retryable: true, cause });
