@@ -45,7 +45,7 @@ export class Runtime {
   async retellOptions(worker: SessionWorker): Promise<void> {
     for (const { id: sessionId, pluginOptions } of this.directory.on(worker.place))
       if (pluginOptions !== undefined)
-        await worker.configured?.caller.to.takeOver({ sessionId, remnant: { pluginOptions } });
+        await worker.configured?.caller.to.takeOver({ sessionId, notes: { pluginOptions } });
   }
 
   loseStore(error: TroupeError): void {

@@ -96,9 +96,9 @@ export class Moving {
   async #bring(residence: Residence, to: number): Promise<void> {
     const { id } = residence;
     const from = this.#runtime.worker(residence.worker);
-    const remnant = await from.ask("handOver", { sessionId: id });
+    const notes = await from.ask("handOver", { sessionId: id });
     const target = this.#runtime.worker(to);
-    await target.ask("takeOver", { sessionId: id, remnant });
+    await target.ask("takeOver", { sessionId: id, notes });
     // It may have left its place meanwhile.
     residence.worker = target.place;
     this.#observers.moved(id, from);

@@ -24,7 +24,7 @@ import type {
   ConfigReceipt,
   MessageRange,
   OperationReceipt,
-  Remnant,
+  ParkedNotes,
   SessionInfo,
   SessionMaking,
   SessionPluginOptions,
@@ -98,8 +98,8 @@ export const SESSION_CALLS = {
   /** Resolves when the session is stored and no longer in memory. */
   park: lane<void>(),
   /** The same, for another worker: what the session leaves in memory goes there. */
-  handOver: lane<Remnant>(),
-  takeOver: control<void, { remnant: Remnant }>(),
+  handOver: lane<ParkedNotes>(),
+  takeOver: control<void, { notes: ParkedNotes }>(),
   /** Runs an operation of a plugin on a session. */
   operate: lane<
     OperationReceipt,

@@ -21,7 +21,7 @@ export type SessionMaking = Omit<SessionCreateRequest, "sessionId" | "usageSourc
 };
 
 /** What a parked session leaves in memory, because no store has it and its plugins were told it. */
-export interface Remnant {
+export interface ParkedNotes {
   readonly pluginOptions?: SessionPluginOptions;
   readonly promptTokens?: number;
   /** Sessions its plugins made. */

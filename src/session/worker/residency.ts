@@ -1,10 +1,10 @@
 import type { Clock, Timer } from "../../async/index.js";
-import { NO_PLUGIN_OPTIONS, type Remnant, type ResidencyLimits } from "../calls/index.js";
+import { NO_PLUGIN_OPTIONS, type ParkedNotes, type ResidencyLimits } from "../calls/index.js";
 import type { SessionActor } from "../life/index.js";
 import type { Session } from "../state/index.js";
 import { type Heap, HeapWatch } from "./heap.js";
 
-const NOTHING_LEFT: Remnant = Object.freeze({});
+const NOTHING_LEFT: ParkedNotes = Object.freeze({});
 
 /** How often idle sessions are looked for, at most and at least. */
 const SWEEP_MS = { least: 20, most: 5_000 };
@@ -28,9 +28,9 @@ export type Resident = Pick<SessionActor, "id" | "restedAt" | "state" | "park">;
 export class Residency<A extends Resident> {
   readonly #limits: ResidencyLimits;
   readonly #resident = new Map<string, A>();
-  readonly #parked = new Map<string, Remnant>();
+  readonly #parked = new Map<string, ParkedNotes>();
   /** What sessions that came from elsewhere, and were not opened here yet, brought along. */
-  readonly #arrived = new Map<string, Remnant>();
+  readonly #arrived = new Map<string, ParkedNotes>();
   readonly #sweep: Timer | undefined;
   readonly #clock: Clock;
   readonly #heap: Heap;
@@ -71,20 +71,20 @@ export class Residency<A extends Resident> {
   }
 
   /** What an absent session left, once: it is about to be opened, or goes elsewhere. */
-  take(sessionId: string): Remnant | undefined {
-    const remnant = this.#parked.get(sessionId) ?? this.#arrived.get(sessionId);
+  take(sessionId: string): ParkedNotes | undefined {
+    const notes = this.#parked.get(sessionId) ?? this.#arrived.get(sessionId);
     this.#parked.delete(sessionId);
     this.#arrived.delete(sessionId);
-    return remnant;
+    return notes;
   }
 
   /** A session comes from another worker; it counts as parked only if it was parked there. */
-  arrive(sessionId: string, { wasParked, ...remnant }: Remnant): void {
-    (wasParked ? this.#parked : this.#arrived).set(sessionId, remnant);
+  arrive(sessionId: string, { wasParked, ...notes }: ParkedNotes): void {
+    (wasParked ? this.#parked : this.#arrived).set(sessionId, notes);
   }
 
-  leave(sessionId: string, remnant: Remnant): void {
-    this.#parked.set(sessionId, remnant);
+  leave(sessionId: string, notes: ParkedNotes): void {
+    this.#parked.set(sessionId, notes);
   }
 
   add(actor: A): void {
@@ -143,7 +143,7 @@ export class Residency<A extends Resident> {
   }
 }
 
-export function remnantOf(session: Session): Remnant {
+export function parkedNotesOf(session: Session): ParkedNotes {
   const { pluginOptions } = session;
   const hasOptions = pluginOptions !== NO_PLUGIN_OPTIONS;
   if (!hasOptions && session.past.promptTokens === null && session.created.size === 0) return NOTHING_LEFT;
@@ -154,7 +154,7 @@ export function remnantOf(session: Session): Remnant {
   };
 }
 
-export function restoreRemnant(session: Session, { promptTokens, created = [] }: Remnant): void {
+export function restoreParkedNotes(session: Session, { promptTokens, created = [] }: ParkedNotes): void {
   session.past.promptTokens = promptTokens ?? null;
   for (const sessionId of created) session.created.add(sessionId);
 }

@@ -7,7 +7,7 @@ import type {
   FullNote,
   InspectedNote,
   OperationReceipt,
-  Remnant,
+  ParkedNotes,
   SessionInfo,
   SessionMaking,
   SessionPluginOptions,
@@ -28,7 +28,7 @@ import type { LifeChart, Session, SessionServices, SessionSnapshot } from "../st
 import type { Heap } from "./heap.js";
 import { Inspections } from "./inspections.js";
 import type { Observations } from "./observations.js";
-import { Residency, remnantOf, restoreRemnant } from "./residency.js";
+import { parkedNotesOf, Residency, restoreParkedNotes } from "./residency.js";
 import type { UnderWay } from "./under-way.js";
 import { type ServiceParts, workerServices } from "./worker-services.js";
 
@@ -73,15 +73,15 @@ export class ResidentSessions {
   #open(sessionId: string, given: SessionPluginOptions | undefined): SessionActor {
     this.#checkIntake();
     // Parked is not closed: it goes on with the options it was opened with.
-    const remnant = this.#sessions.take(sessionId);
-    const { pluginOptions } = remnant ?? { pluginOptions: given };
+    const notes = this.#sessions.take(sessionId);
+    const { pluginOptions } = notes ?? { pluginOptions: given };
     const open = async (chart: LifeChart) => {
       try {
         const session = await openSession(this.services, sessionId, { chart, pluginOptions });
-        if (remnant !== undefined) restoreRemnant(session, remnant);
+        if (notes !== undefined) restoreParkedNotes(session, notes);
         return session;
       } catch (error) {
-        if (remnant !== undefined) this.#sessions.leave(sessionId, remnant);
+        if (notes !== undefined) this.#sessions.leave(sessionId, notes);
         throw error;
       }
     };
@@ -126,7 +126,7 @@ export class ResidentSessions {
   }
 
   /** Gives a session up to another worker, with what it leaves here. */
-  async handOver(sessionId: string): Promise<Remnant> {
+  async handOver(sessionId: string): Promise<ParkedNotes> {
     const actor = this.#sessions.get(sessionId);
     if (actor?.state === "running" || actor?.session?.mayPark === false) throw busy(sessionId);
     const wasParked = this.#sessions.isParked(sessionId);
@@ -134,8 +134,8 @@ export class ResidentSessions {
     return { ...this.#sessions.take(sessionId), ...(wasParked && { wasParked }) };
   }
 
-  takeOver(sessionId: string, remnant: Remnant): void {
-    if (this.#sessions.get(sessionId) === undefined) this.#sessions.arrive(sessionId, remnant);
+  takeOver(sessionId: string, notes: ParkedNotes): void {
+    if (this.#sessions.get(sessionId) === undefined) this.#sessions.arrive(sessionId, notes);
   }
 
   adopt(sessionId: string, snapshot: SessionSnapshot, making: SessionMaking): SessionActor {
@@ -250,7 +250,7 @@ export class ResidentSessions {
       onEnded: () => {
         this.#sessions.remove(actor);
         const { session, state } = actor;
-        if (state === "parked" && session !== undefined) this.#sessions.leave(sessionId, remnantOf(session));
+        if (state === "parked" && session !== undefined) this.#sessions.leave(sessionId, parkedNotesOf(session));
       },
       stoppable: (run) => this.#parts.underWay.stoppable({ sessionId }, run),
     });
