@@ -158,7 +158,7 @@ export class SessionGraph {
   /** Messages by their places, the running turn's included; negative places count from the end. */
   messages(from = 0, to?: number): Promise<readonly Message[]> {
     const { past, life } = this.#parts;
-    return past.slice(from, to, () => life.unstoredTurn?.messages ?? []);
+    return past.slice(from, to, () => life.unstoredTurn?.state.messages ?? []);
   }
 
   /** Messages of any frame as they are stored, the running turn's not among them. */

@@ -1,4 +1,4 @@
-import { type Ledger, type LedgerEntry, type Message, TroupeError, type Usage } from "../../kernel/index.js";
+import { type LedgerEntry, TroupeError, type TurnState } from "../../kernel/index.js";
 import type { TurnJournal, UnfinishedTurn } from "../journal/index.js";
 
 /** Where a session is in its turns. Its statechart has this in its context, and changes it by {@link lifeAfter} alone. */
@@ -107,9 +107,7 @@ export function mayPark(life: Life): boolean {
 export interface RunningTurn {
   readonly turnId: string;
   /** What the turn has added. */
-  readonly messages: readonly Message[];
-  readonly usage: Usage;
-  readonly spent: Ledger;
+  readonly state: Pick<TurnState, "messages" | "usage" | "spent">;
   readonly tellUsage: (entry: LedgerEntry) => void;
   readonly journal: TurnJournal;
 }

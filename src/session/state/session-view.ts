@@ -7,7 +7,7 @@ export async function viewOf(session: Session): Promise<SessionView> {
   const { id, settings, past, stored, life, spending, tools, hooks } = session;
   const messageCount = await past.count();
   const { head, revision, turnIndex, frameId, leaf } = stored;
-  const turn = life.unstoredTurn;
+  const turn = life.unstoredTurn?.state;
   return {
     sessionId: id,
     parentSessionId: stored.parentId ?? null,

@@ -50,7 +50,7 @@ export class Spending {
 
   /** Everything the session has spent, the running turn's calls included. */
   get ledger(): Ledger {
-    return addLedgers(this.#parts.stored.ledger, this.#parts.life.unstoredTurn?.spent ?? []);
+    return addLedgers(this.#parts.stored.ledger, this.#parts.life.unstoredTurn?.state.spent ?? []);
   }
 
   /** Counts usage that is not of the session's own turns. Written with the running turn, or else at once. */

@@ -1,6 +1,5 @@
 import { ignore } from "../../async/index.js";
 import {
-  type Ledger,
   type LedgerEntry,
   type Message,
   resultOf,
@@ -11,7 +10,6 @@ import {
   type TurnResult,
   type TurnState,
   turnIdOf,
-  type Usage,
 } from "../../kernel/index.js";
 import type { TurnFacts } from "../../plugin/index.js";
 import { NO_PLUGIN_OPTIONS, type TurnExtras } from "../calls/index.js";
@@ -153,18 +151,6 @@ class OneTurn implements RunningTurn, TurnScope {
 
   get turnId(): string {
     return this.facts.turnId;
-  }
-
-  get messages(): readonly Message[] {
-    return this.#state.messages;
-  }
-
-  get usage(): Usage {
-    return this.#state.usage;
-  }
-
-  get spent(): Ledger {
-    return this.#state.spent;
   }
 
   tellUsage(entry: LedgerEntry): void {

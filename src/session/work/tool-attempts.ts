@@ -1,6 +1,5 @@
 import { ignore, sleep } from "../../async/index.js";
 import {
-  type Activity,
   answerKeyOf,
   asTroupeError,
   completionKeyOf,
@@ -11,23 +10,16 @@ import {
   toolFailure,
   toolIdOf,
 } from "../../kernel/index.js";
-import type { PendingTool, TurnFacts } from "../../plugin/index.js";
-import { executeTool, type ToolExecution, type ToolLookup } from "../../tools/index.js";
-import type { TurnJournal } from "../journal/index.js";
-import type { TurnSession } from "./turn-session.js";
+import type { PendingTool } from "../../plugin/index.js";
+import { executeTool, type ToolExecution } from "../../tools/index.js";
+import type { TurnScope } from "./turn-scope.js";
 
 export interface ToolBatch {
-  readonly session: TurnSession;
-  readonly facts: TurnFacts;
-  /** The tools this turn has. */
-  readonly catalog: ToolLookup;
+  readonly turn: TurnScope;
   readonly calls: readonly ToolCall[];
   readonly brokenArgs: Readonly<Record<string, string>>;
+  /** The turn's, or the one of the code that makes the calls. */
   readonly signal: AbortSignal;
-  readonly emit: (activity: Activity) => void;
-  /** Where finished calls are kept, and which step's these are. */
-  readonly journal: TurnJournal;
-  readonly step: number;
 }
 
 /** What a result is after the hooks have seen it. */
@@ -38,19 +30,19 @@ type Executed = ToolExecution & { readonly at?: number };
 
 /** The attempts at the calls of one batch: each is made once, whatever becomes of the turn's worker. */
 export class ToolAttempts {
-  readonly #batch: ToolBatch;
+  readonly #turn: TurnScope;
   readonly #signal: AbortSignal;
 
-  constructor(batch: ToolBatch, signal: AbortSignal) {
-    this.#batch = batch;
+  constructor(turn: TurnScope, signal: AbortSignal) {
+    this.#turn = turn;
     this.#signal = signal;
   }
 
   /** Makes the call, and again when its tool's policy says so; every attempt is reviewed. An answer that comes later ends the ladder. */
   async run(call: ToolCall, review: Review): Promise<ToolOutput> {
-    const { emit, catalog, session } = this.#batch;
+    const { request, context, session } = this.#turn;
     const { clock } = session.services;
-    const retry = catalog.get(call.toolName)?.retry;
+    const retry = context.catalog.get(call.toolName)?.retry;
     for (let attempt = 1; ; attempt++) {
       const started = clock.now();
       const { ran, output, pending, at } = await this.#executeOnce(call, attempt);
@@ -62,7 +54,7 @@ export class ToolAttempts {
         pending === undefined && !this.#signal.aborted ? delayBeforeRetry(retry, attempt, reviewed) : undefined;
       if (delayMs === undefined || reviewed.status !== "failure") return exhaustedRetries(retry, attempt, reviewed);
       const { callId, toolName } = call;
-      emit({ type: "tool_call_retry", callId, toolName, attempt, code: reviewed.failure.code, delayMs });
+      request.emit({ type: "tool_call_retry", callId, toolName, attempt, code: reviewed.failure.code, delayMs });
       await this.#sleep(call, attempt, delayMs);
     }
   }
@@ -70,7 +62,7 @@ export class ToolAttempts {
   /** A finished call is not made again when the turn is taken up again. One that was cancelled is not finished. */
   #executeOnce(call: ToolCall, attempt: number): Executed | Promise<Executed> {
     const { callId, toolName, args } = call;
-    return this.#batch.journal.once<Executed, ToolExecution & { readonly callId: string }>({
+    return this.#turn.journal.once<Executed, ToolExecution & { readonly callId: string }>({
       key: this.#keyOf(callId, attempt),
       envelope: () => ({ toolName, args }),
       run: () => this.#execute(call),
@@ -81,18 +73,18 @@ export class ToolAttempts {
   }
 
   #keyOf(callId: string, attempt: number): string {
-    return `tools:${this.#batch.step}:${callId}:${attempt}`;
+    return `tools:${this.#turn.state.step}:${callId}:${attempt}`;
   }
 
   /** A plugin's tool may have changed the plugin's state: not run again, it would not do so again. */
   #changedBy(toolName: string): readonly string[] {
-    const home = this.#batch.catalog.get(toolName)?.home;
+    const home = this.#turn.context.catalog.get(toolName)?.home;
     return home?.kind === "plugin" ? [home.pluginId] : [];
   }
 
   /** A pause that was begun before a crash ends when it would have. */
   async #sleep({ callId }: ToolCall, attempt: number, delayMs: number): Promise<void> {
-    const { journal, session } = this.#batch;
+    const { journal, session } = this.#turn;
     const { clock } = session.services;
     const begun = await journal.once<number, null>({
       key: `${this.#keyOf(callId, attempt)}:sleep`,
@@ -109,8 +101,9 @@ export class ToolAttempts {
   }
 
   async #execute(call: ToolCall): Promise<ToolExecution> {
-    const { session, facts, catalog } = this.#batch;
+    const { session, facts, context } = this.#turn;
     const { sessionId, turnId } = facts;
+    const { catalog } = context;
     const { homes, limits, deadlines } = session.services;
     const signal = this.#signal;
     const run = () =>
@@ -131,7 +124,7 @@ export class ToolAttempts {
     const { frameId, task } = output.control;
     if (task.trim() === "") return withoutControl(output);
     try {
-      this.#batch.session.graph.checkNewFrame(frameId);
+      this.#turn.session.graph.checkNewFrame(frameId);
       return output;
     } catch (error) {
       const { code, message } = asTroupeError(error, "frame_exists");
@@ -141,7 +134,7 @@ export class ToolAttempts {
 
   /** Waits for the answer from outside. `at`: since when, if not since now. */
   #answered({ callId, toolName }: ToolCall, given: PendingTool, at: number | undefined): Promise<ToolOutput> {
-    const { session, facts, emit, journal } = this.#batch;
+    const { session, facts, request, journal } = this.#turn;
     const { announcement = null, deadlineMs } = given;
     const key = completionKeyOf(facts.sessionId, facts.turnId, callId);
     const known = journal.find<ToolOutput>(answerKeyOf(key));
@@ -152,7 +145,7 @@ export class ToolAttempts {
         : { ...given, deadlineMs: Math.max(1, at + deadlineMs - session.services.clock.wallNow()) };
     const answer = session.completions.wait(key, { toolName, pending, signal: this.#signal });
     journal.waits();
-    emit({ type: "tool_call_pending", callId, toolName, key, announcement });
+    request.emit({ type: "tool_call_pending", callId, toolName, key, announcement });
     return answer;
   }
 }

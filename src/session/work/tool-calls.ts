@@ -27,12 +27,13 @@ export interface ToolBatchResult {
 
 /** Prepares the calls one after another in call order, runs what may run at once, returns the results in call order. */
 export async function runToolBatch(batch: ToolBatch): Promise<ToolBatchResult> {
-  const { completions } = batch.session;
-  completions.begin(batch);
+  const { session, facts } = batch.turn;
+  const running = { facts, calls: batch.calls };
+  session.completions.begin(running);
   try {
     return await new BatchRun(batch).run();
   } finally {
-    completions.end(batch);
+    session.completions.end(running);
   }
 }
 
@@ -51,11 +52,11 @@ class BatchRun {
 
   constructor(batch: ToolBatch) {
     this.#batch = batch;
-    const { hooks } = batch.session;
+    const { hooks } = batch.turn.session;
     const mayAbort = batch.calls.length > 1 && (hooks.has("before_tool_call") || hooks.has("after_tool_call"));
     this.#stop = mayAbort ? new AbortController() : undefined;
     this.#signal = this.#stop === undefined ? batch.signal : AbortSignal.any([batch.signal, this.#stop.signal]);
-    this.#attempts = new ToolAttempts(batch, this.#signal);
+    this.#attempts = new ToolAttempts(batch.turn, this.#signal);
   }
 
   async run(): Promise<ToolBatchResult> {
@@ -66,14 +67,14 @@ class BatchRun {
   }
 
   async #prepare(call: ToolCall): Promise<Prepared> {
-    const { emit, brokenArgs, session } = this.#batch;
-    emit({ type: "tool_call_started", callId: call.callId, toolName: call.toolName, args: call.args });
+    const { brokenArgs, turn } = this.#batch;
+    turn.request.emit({ type: "tool_call_started", callId: call.callId, toolName: call.toolName, args: call.args });
     if (this.#aborted) return { call, decided: CANCELLED };
     const broken = Object.hasOwn(brokenArgs, call.callId) ? brokenArgs[call.callId] : undefined;
     if (broken !== undefined) return { call, decided: notJson(call, broken) };
-    const known = this.#batch.catalog.get(call.toolName) !== undefined;
+    const known = turn.context.catalog.get(call.toolName) !== undefined;
     // A tool the model cannot have never reaches a hook.
-    if (!known || !session.hooks.has("before_tool_call", call.toolName)) return { call, decided: undefined };
+    if (!known || !turn.session.hooks.has("before_tool_call", call.toolName)) return { call, decided: undefined };
     try {
       return await this.#inspect(call);
     } catch (error) {
@@ -82,10 +83,9 @@ class BatchRun {
   }
 
   async #inspect(call: ToolCall): Promise<Prepared> {
-    const { session, facts, catalog } = this.#batch;
-    const { hooks } = session;
-    const argumentProjection = catalog.get(call.toolName)?.argumentProjection;
-    const around = hooks.around({
+    const { session, facts, context } = this.#batch.turn;
+    const argumentProjection = context.catalog.get(call.toolName)?.argumentProjection;
+    const around = session.hooks.around({
       site: "before_tool_call",
       toolName: call.toolName,
       first: call.args,
@@ -99,14 +99,14 @@ class BatchRun {
   }
 
   async #finish({ call, decided }: Prepared): Promise<ToolRecord> {
-    const { session, emit } = this.#batch;
+    const { session, request } = this.#batch.turn;
     const { clock } = session.services;
     const started = clock.now();
     let output = decided;
     if (output === undefined && this.#aborted) output = CANCELLED;
     output ??= await this.#attempts.run(call, (ran, durationMs) => this.#review(call, ran, durationMs));
     const durationMs = clock.now() - started;
-    emit({ type: "tool_call_finished", callId: call.callId, toolName: call.toolName, output, durationMs });
+    request.emit({ type: "tool_call_finished", callId: call.callId, toolName: call.toolName, output, durationMs });
     const record: ToolRecord = { ...call, output, durationMs, completed: this.#completed++ };
     if (!session.hooks.has("tool_result_projector", call.toolName)) return record;
     return { ...record, modelText: await this.#project(record) };
@@ -114,7 +114,7 @@ class BatchRun {
 
   /** What the model reads of a result. An error is its reading: the record keeps the result. */
   async #project({ callId, toolName, args, output, durationMs }: ToolRecord): Promise<string> {
-    const { session, facts } = this.#batch;
+    const { session, facts } = this.#batch.turn;
     const call: ToolCall = { callId, toolName, args };
     try {
       const projected = await session.hooks.only(
@@ -132,7 +132,7 @@ class BatchRun {
   }
 
   async #review(call: ToolCall, output: ToolOutput, durationMs: number): Promise<ToolOutput> {
-    const { session, facts } = this.#batch;
+    const { session, facts } = this.#batch.turn;
     const { hooks } = session;
     if (!hooks.has("after_tool_call", call.toolName) || output.status === "cancelled") return output;
     const around = hooks.around<"after_tool_call", ToolOutput>({
@@ -164,7 +164,7 @@ class BatchRun {
     secondLook: boolean,
   ): readonly Owned<D>[] | Promise<readonly Owned<D>[]> {
     if (secondLook) return asked;
-    const { session } = this.#batch;
+    const { session } = this.#batch.turn;
     return asked instanceof Promise
       ? asked.then((directives) => performAtTool(session, directives))
       : performAtTool(session, asked);
@@ -181,7 +181,7 @@ class BatchRun {
         ignored_directive: ignored.directive,
       };
       const event = { name: `${site}.directive_conflict`, payload };
-      trace(this.#batch.session, pluginId, event);
+      trace(this.#batch.turn.session, pluginId, event);
       this.#directives.push({ pluginId, value: { kind: "emit_events", events: [event] } });
     }
     const { terminal, output } = verdict;

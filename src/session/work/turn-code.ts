@@ -2,8 +2,8 @@ import { ignore } from "../../async/index.js";
 import { NO_DIRECTIVES, type TurnEffect, type TurnEvent } from "../../kernel/index.js";
 import { isSuspended } from "../journal/index.js";
 import { runCode } from "./run-code.js";
+import { runToolBatch } from "./tool-calls.js";
 import { protocolHost, replayIssue, type TurnScope } from "./turn-scope.js";
-import { runCalls } from "./turn-tools.js";
 
 /** Code runs in the protocol's executor; the tools it calls go through the same catalog and hooks as the model's. */
 export async function runTurnCode(
@@ -29,7 +29,7 @@ export async function runTurnCode(
         signal,
       },
       callIds: `code-${turnId}-${scope.state.step}`,
-      runTool: (call, stop) => runCalls(scope, { calls: [call], brokenArgs: {} }, stop),
+      runTool: (call, stop) => runToolBatch({ turn: scope, calls: [call], brokenArgs: {}, signal: stop }),
     });
   try {
     return { type: "code_done", ...(await codeOnce(scope, { language, code }, execute)) };
