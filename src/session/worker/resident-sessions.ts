@@ -1,5 +1,5 @@
 import { threadId } from "node:worker_threads";
-import { ignore, onAbort } from "../../async/index.js";
+import { ignore, loopTurn, onAbort } from "../../async/index.js";
 import { aborted, TroupeError } from "../../kernel/index.js";
 import { encode } from "../../wire/index.js";
 import type {
@@ -123,6 +123,8 @@ export class ResidentSessions {
   /** Resolves when the session is stored and no longer in memory. */
   async park(sessionId: string): Promise<void> {
     await this.#sessions.get(sessionId)?.parked();
+    // In a message of its own, behind the one with the answers of what was done before: each caller hears in that order.
+    await loopTurn(this.services.clock);
   }
 
   /** Gives a session up to another worker, with what it leaves here. */
