@@ -10,7 +10,6 @@ import type {
   ParkedNotes,
   SessionInfo,
   SessionMaking,
-  SessionPluginOptions,
   TreeMessage,
   UsageNote,
 } from "../calls/index.js";
@@ -66,35 +65,43 @@ export class ResidentSessions {
   }
 
   /** The session's actor, opened from the store when it is not resident. It may park as soon as nobody needs it. */
-  actor(sessionId: string, given?: SessionPluginOptions): SessionActor {
-    return this.#sessions.get(sessionId) ?? this.#open(sessionId, given);
+  actor(sessionId: string): SessionActor {
+    return this.#sessions.get(sessionId) ?? this.#open(sessionId);
   }
 
-  #open(sessionId: string, given: SessionPluginOptions | undefined): SessionActor {
+  /** Parked is not closed: a session that comes back goes on with the options it was opened with. */
+  #open(sessionId: string): SessionActor {
     this.#checkIntake();
-    // Parked is not closed: it goes on with the options it was opened with.
+    const wasParked = this.#sessions.isParked(sessionId);
     const notes = this.#sessions.take(sessionId);
-    const { pluginOptions } = notes ?? { pluginOptions: given };
     const open = async (chart: LifeChart) => {
       try {
-        const session = await openSession(this.services, sessionId, { chart, pluginOptions });
+        const session = await openSession(this.services, sessionId, { chart, pluginOptions: notes?.pluginOptions });
         if (notes !== undefined) restoreParkedNotes(session, notes);
         return session;
       } catch (error) {
-        if (notes !== undefined) this.#sessions.leave(sessionId, notes);
+        if (notes !== undefined) this.#sessions.arrive(sessionId, { ...notes, wasParked });
         throw error;
       }
     };
     return this.#start(sessionId, open);
   }
 
+  /** Opens a session for a host. The options are for a first opening; one that fails leaves nothing of them here. */
+  async open({ sessionId, pluginOptions }: ArgumentOf<"open">): Promise<SessionInfo> {
+    const known = this.#sessions.get(sessionId) !== undefined || this.#sessions.isAway(sessionId);
+    if (!known) this.#sessions.arrive(sessionId, { pluginOptions });
+    try {
+      return await this.hold(sessionId, (actor) => actor.info(threadId));
+    } catch (error) {
+      if (!known) this.#sessions.take(sessionId);
+      throw error;
+    }
+  }
+
   /** Does something with a session's actor, at once; the session stays in memory until it is done. */
-  async hold<T>(
-    sessionId: string,
-    call: (actor: SessionActor) => Promise<T>,
-    pluginOptions?: SessionPluginOptions,
-  ): Promise<T> {
-    const actor = this.actor(sessionId, pluginOptions);
+  async hold<T>(sessionId: string, call: (actor: SessionActor) => Promise<T>): Promise<T> {
+    const actor = this.actor(sessionId);
     actor.hold();
     try {
       return await call(actor);

@@ -23,7 +23,7 @@ export function serveSessions(parentPort: MessagePort, parts: Omit<WorkerParts, 
     },
     attachPlugin: (lane) => worker().workerLink(lane.plugin)?.attach(lane),
     failPlugin: ({ plugin, code, message }) => worker().workerLink(plugin)?.fail(new TroupeError(code, message)),
-    open: ({ sessionId, pluginOptions }) => sessions().hold(sessionId, (actor) => actor.info(threadId), pluginOptions),
+    open: (argument) => sessions().open(argument),
     info: ({ sessionId }) => sessions().info(sessionId),
     async capture({ sessionId, at }) {
       const snapshot = await sessions().snapshot(sessionId, at);
