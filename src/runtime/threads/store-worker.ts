@@ -1,5 +1,5 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort } from "node:worker_threads";
-import { type Clock, within } from "../../async/index.js";
+import { type Clock, ignore, within } from "../../async/index.js";
 import { messageOf, TroupeError } from "../../kernel/index.js";
 import {
   acquireStoreLock,
@@ -80,7 +80,8 @@ export class StoreWorker {
 
   /** Ends the thread as an error of its own would. */
   async crash(): Promise<void> {
-    await this.#thread.caller.to.crash(undefined);
+    // The thread may be gone before its answer has left.
+    await this.#thread.caller.to.crash(undefined).catch(ignore);
     await this.#thread.exited;
   }
 
