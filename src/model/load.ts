@@ -16,7 +16,7 @@ type ModelWithOptions = { readonly model: unknown } & Required<AiSdkModelOptions
  * Throws `model_module_not_found`, `model_module_invalid` or `invalid_script`.
  *
  * @example
- * const model = await loadModel({ kind: "module", url: new URL("./boundary/model.js", import.meta.url).href }, clock);
+ * const model = await loadModel({ kind: "module", url: new URL("./model.js", import.meta.url).href }, clock);
  */
 export async function loadModel(source: ModelSource = defaultModel, clock: Clock): Promise<Model> {
   switch (source.kind) {

@@ -14,7 +14,7 @@ export async function importDefault(url: string, what: "plugin" | "tool" | "mode
   const invalid = (why: string, cause?: unknown) =>
     new TroupeError(`${what}_module_invalid`, `The ${what} module ${url} cannot be used: ${why}.`, { cause, details });
   if (!URL.canParse(url)) {
-    throw invalid(`it is not a URL. Write new URL(".//${what}.js", import.meta.url) to name a file beside your own`);
+    throw invalid(`it is not a URL. Write new URL("./${what}.js", import.meta.url) to name a file beside your own`);
   }
   let namespace: Record<string, unknown>;
   try {

@@ -198,7 +198,9 @@ describe("turns a command asked for", () => {
     const session = await troupe.session("s");
     expect(await session.command("ledger.queue", {}, { key: "k" })).toEqual(receipt);
     await session.turn("last");
-    expect(await userTexts(session, 3)).toEqual([...asked, "last"]);
+    const texts = await userTexts(session, 3);
+    // Which of the two was being refused when the process was killed is chance, and that one is taken up first.
+    expect([texts.slice(0, 2).sort(), texts[2]]).toEqual([asked, "last"]);
     expect(await session.inputs()).toEqual([]);
   });
 

@@ -8,7 +8,7 @@ import { openLmdb, openLmdbReader, readHistory, type StoreBackend, sealEnvelope 
 import { decode, encode } from "../../../src/wire/index.js";
 import { commit, temporaryFolder, textsOf, thrownBy, turn } from "../commits.js";
 
-const golden = (version: number) => fileURLToPath(new URL(`./fixtures/golden-v${version}`, import.meta.url));
+const golden = (version: number) => fileURLToPath(new URL(`../fixtures/golden-v${version}`, import.meta.url));
 const RAW = { encoding: "binary", noSubdir: false, overlappingSync: false } as const;
 
 /** A copy of a golden store, so that opening it changes nothing here. */
