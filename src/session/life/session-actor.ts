@@ -158,8 +158,11 @@ export class SessionActor extends LifeActor {
     if ("kind" in request && request.kind === "query") return this.#answer(await this.opened(), request);
     // Only the open session knows what an action is, or what a plugin has under a name. Until then a place is kept, so
     // that what is asked for next stays behind it; nothing is done there when it turns out not to be needed.
-    const place = this.#post("operation", async (session) =>
-      isPlaced(session) ? runOperation(session, request) : undefined,
+    const place = this.#post(
+      "operation",
+      async (session) => (isPlaced(session) ? runOperation(session, request) : undefined),
+      // Storing at an empty place would capture what the operation beside it has half done.
+      (session, perform) => (isPlaced(session) ? settled(session, perform) : perform(session)),
     );
     place.catch(ignore);
     const opened = await this.opened();
@@ -213,13 +216,17 @@ export class SessionActor extends LifeActor {
     this.#stoppable((signal) => this.#post("inputs", (session) => perform(session, signal))).catch(ignore);
   }
 
-  #post<T>(kind: Mail["kind"], perform: (session: Session) => Promise<T>): Promise<T> {
+  #post<T>(
+    kind: Mail["kind"],
+    perform: (session: Session) => Promise<T>,
+    run: typeof settled<T> = settled,
+  ): Promise<T> {
     return this.post(kind, async (session) => {
       // A turn was left in the middle: what is behind it cannot come before it.
       if (session.life.isSuspended) throw closing(this.id);
       const { inputs } = session;
       try {
-        const answer = await settled(session, perform);
+        const answer = await run(session, perform);
         // Behind this one, when the session is idle again and nobody else asked for something.
         if (inputs.waitForTurn) this.#takeInputsSoon();
         return answer;
