@@ -31,7 +31,7 @@ import { type ResolvedOptions, resolveOptions, type TroupeOptions } from "../opt
 import { Runtime } from "../places/index.js";
 import { type HandleParts, handleOf, Relay, type Session } from "../sessions/index.js";
 import { Turns } from "../turns/index.js";
-import { type DeleteOptions, Moving, Upkeep } from "../upkeep/index.js";
+import { type DeleteOptions, deleteSession, exportSession, importSession, Moving } from "../upkeep/index.js";
 
 /**
  * Starts a runtime: session workers, plugin workers and the store worker. When something is wrong with the options, a
@@ -70,7 +70,6 @@ export class Troupe implements AsyncDisposable {
   readonly #inspections: Inspections;
   readonly #relay: Relay;
   readonly #moving: Moving;
-  readonly #upkeep: Upkeep;
   readonly #statistics: Statistics;
   readonly #handleParts: HandleParts;
   #closing: Promise<void> | undefined;
@@ -101,7 +100,6 @@ export class Troupe implements AsyncDisposable {
     this.#inspections = new Inspections(runtime);
     this.#relay = new Relay(runtime, this.#turns);
     this.#moving = new Moving(runtime, this.#observers);
-    this.#upkeep = new Upkeep(runtime, { observers: this.#observers, relay: this.#relay });
     this.#statistics = new Statistics(runtime.crew);
     this.#handleParts = {
       runtime,
@@ -127,7 +125,7 @@ export class Troupe implements AsyncDisposable {
    * cannot be opened waits for its host.
    */
   async #resumeUnfinished(wanted: (sessionId: string) => boolean): Promise<void> {
-    for (const id of await this.#runtime.crew.store.unfinished()) {
+    for (const id of await this.#runtime.crew.store.ask("unfinished", undefined)) {
       if (this.#closing !== undefined) return;
       if (wanted(id)) await this.session(id).catch(ignore);
     }
@@ -222,7 +220,11 @@ export class Troupe implements AsyncDisposable {
    * await troupe.deleteSession("chat-42", { running: "cancel" });
    */
   deleteSession(id: string, options: DeleteOptions = {}): Promise<boolean> {
-    return this.#upkeep.deleteSession(id, options);
+    const onGone = () => {
+      this.#observers.ended(id);
+      this.#relay.forget(id);
+    };
+    return deleteSession(this.#runtime, id, { ...options, onGone });
   }
 
   /**
@@ -235,8 +237,8 @@ export class Troupe implements AsyncDisposable {
    *   after = next;
    * }
    */
-  listSessions(page: ListRequest = {}): Promise<SessionPage> {
-    return this.#upkeep.listSessions(page);
+  async listSessions(page: ListRequest = {}): Promise<SessionPage> {
+    return this.#runtime.store.ask("list", page);
   }
 
   /**
@@ -246,8 +248,9 @@ export class Troupe implements AsyncDisposable {
    * @example
    * const { segments, components } = await troupe.prune();
    */
-  prune(options: PruneOptions = {}): Promise<PruneReport> {
-    return this.#upkeep.prune(options);
+  async prune({ signal, onProgress, ...policy }: PruneOptions = {}): Promise<PruneReport> {
+    const { directory, store } = this.#runtime;
+    return store.follow("prune", { ...policy, running: directory.ids() }, { signal, onProgress });
   }
 
   /**
@@ -261,7 +264,7 @@ export class Troupe implements AsyncDisposable {
   exportSession(id: string, options: ExportOptions & { readonly file: string }): Promise<undefined>;
   exportSession(id: string, options?: ExportOptions): Promise<Uint8Array>;
   exportSession(id: string, options: ExportOptions & { readonly file?: string } = {}): Promise<Uint8Array | undefined> {
-    return this.#upkeep.exportSession(id, options);
+    return exportSession(this.#runtime, id, options);
   }
 
   /**
@@ -273,7 +276,7 @@ export class Troupe implements AsyncDisposable {
    * const session = await troupe.session(sessionId);
    */
   importSession(source: string | URL | Uint8Array, options: ImportOptions = {}): Promise<ImportedSession> {
-    return this.#upkeep.importSession(source, options);
+    return importSession(this.#runtime, source, options);
   }
 
   /**
@@ -282,8 +285,8 @@ export class Troupe implements AsyncDisposable {
    * @example
    * await troupe.backup(`./backups/${new Date().toISOString()}`);
    */
-  backup(folder: string, options: Pick<WorkOptions, "signal"> = {}): Promise<void> {
-    return this.#upkeep.backup(folder, options);
+  async backup(folder: string, { signal }: Pick<WorkOptions, "signal"> = {}): Promise<void> {
+    return this.#runtime.store.follow("backup", { folder }, { signal });
   }
 
   /** For tests and operators: ends a thread as a crash would. */

@@ -77,7 +77,7 @@ export class Statistics {
           : { index: retiring.index, threadId: retiring.threadId, sessions: retiring.sessions + retiring.parked },
       plugins: crew.plugins(),
       ...counts,
-      store: await crew.store.stats(),
+      store: await crew.store.ask("stats", undefined),
       mainMessages: crew.messages(),
       hookMessages: {
         sent: sum(({ hookMessages }) => hookMessages.sent),

@@ -2,8 +2,7 @@ import { TroupeError } from "../../kernel/index.js";
 import type { AnswerOf, ArgumentOf, SessionMethod } from "../../session/index.js";
 import type { CallOptions } from "../../wire/index.js";
 import type { ResolvedOptions } from "../options/index.js";
-import type { SessionWorker } from "../threads/index.js";
-import { Crew, type CrewEvents } from "../threads/index.js";
+import { Crew, type CrewEvents, type SessionWorker, type StoreWorker } from "../threads/index.js";
 import { SessionDirectory } from "./directory.js";
 
 /** What the parts of a runtime share: its threads, and which session is on which. */
@@ -21,6 +20,12 @@ export class Runtime {
     this.options = options;
     this.crew = new Crew(options, events);
     this.directory = new SessionDirectory(options.sessionWorkers);
+  }
+
+  /** Throws when nothing can be asked any more. */
+  get store(): StoreWorker {
+    this.checkOpen();
+    return this.crew.store;
   }
 
   worker(index: number): SessionWorker {

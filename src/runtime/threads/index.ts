@@ -1,4 +1,5 @@
 /** Every thread of a runtime: started, watched, replaced and ended in one place. */
 export * from "./session-worker.js";
+export * from "./store-worker.js";
 export * from "./thread-wiring.js";
 export * from "./threads.js";

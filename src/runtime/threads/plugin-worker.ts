@@ -5,7 +5,6 @@ import type { PluginManifest } from "../../plugin/index.js";
 import type { PluginWorkerService } from "../../session/index.js";
 import type { ResolvedPlugin } from "../options/index.js";
 import { permissionFlags } from "../options/index.js";
-import { Backoff } from "./backoff.js";
 import type { SessionWorker } from "./session-worker.js";
 import { Thread } from "./threads.js";
 
@@ -13,6 +12,10 @@ import { Thread } from "./threads.js";
 const LOOK_MS = 250;
 /** Replacements in a row that fail to load before the plugin is given up. */
 const MAX_FAILED_STARTS = 5;
+
+const FIRST_PAUSE_MS = 20;
+const LONGEST_PAUSE_MS = 2_000;
+const WINDOW_MS = 5_000;
 
 /**
  * One plugin's thread, kept alive: when it dies it is replaced and every session worker gets a lane to the new one.
@@ -60,11 +63,6 @@ export class PluginWorker {
     return this.#thread?.messages ?? 0;
   }
 
-  /** Starts the thread and loads the plugin; throws what is wrong with it. Replaced from then on when it dies. */
-  start(): Promise<void> {
-    return this.#load();
-  }
-
   /**
    * Opens the hook lane between this plugin and a session worker: a port of their own, past the main thread. Called by
    * whichever of the two came up last. When one of them dies meanwhile, its successor calls again.
@@ -103,7 +101,8 @@ export class PluginWorker {
     await this.#replacing;
   }
 
-  async #load(): Promise<void> {
+  /** Starts the thread and loads the plugin; throws what is wrong with it. Replaced from then on when it dies. */
+  async start(): Promise<void> {
     const thread = new Thread<PluginWorkerService>({
       kind: "plugin",
       clock: this.#clock,
@@ -152,7 +151,7 @@ export class PluginWorker {
     const { signal } = this.#closed;
     const pauseMs = () => this.#backoff.pauseAfterDeath(clock.now());
     try {
-      await persist(() => this.#load(), { clock, attempts: MAX_FAILED_STARTS, pauseMs, signal });
+      await persist(() => this.start(), { clock, attempts: MAX_FAILED_STARTS, pauseMs, signal });
     } catch (error) {
       return signal.aborted ? undefined : this.#giveUp(error);
     }
@@ -165,5 +164,20 @@ export class PluginWorker {
     const message = `Plugin ${this.manifest.id} could not be restarted: ${asTroupeError(error, "plugin_failed").message}`;
     this.#failed = { plugin: this.index, code: "plugin_unavailable", message };
     await Promise.allSettled(this.#sessionWorkers().map((worker) => this.connect(worker)));
+  }
+}
+
+/**
+ * How long to wait before a thread is replaced: hardly at all after one death, ever longer for one that keeps dying, so
+ * that a crash loop costs its own plugin's calls their time and nobody else the processor.
+ */
+export class Backoff {
+  #deaths: number[] = [];
+
+  /** Counts a death at `now` (milliseconds of any clock) and gives the pause before the next attempt. */
+  pauseAfterDeath(now: number): number {
+    this.#deaths = this.#deaths.filter((at) => now - at < WINDOW_MS);
+    this.#deaths.push(now);
+    return Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (this.#deaths.length - 1));
   }
 }

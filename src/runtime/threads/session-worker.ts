@@ -16,7 +16,7 @@ import {
   type TraceEvent,
 } from "../../session/index.js";
 import { runHere } from "../../tools/index.js";
-import { type CallOptions, Lane, type ServedCall, workerLost } from "../../wire/index.js";
+import { type Caller, type CallOptions, Lane, type ServedCall, workerLost } from "../../wire/index.js";
 import type { ResolvedOptions } from "../options/index.js";
 import { Thread } from "./threads.js";
 
@@ -24,21 +24,30 @@ const PAUSE_MS = 50;
 const MAX_FAILED_STARTS = 5;
 const CLOSE_GRACE_MS = 5_000;
 
-export interface SessionWorkerParts {
+/** What session workers tell and ask the main thread. */
+export interface CrewEvents {
+  readonly onActivity: (note: ActivityNote) => void;
+  readonly onObserved: (note: ObservedNote) => void;
+  readonly onInspected: (inspected: Inspected) => void;
+  /** Answers what sessions ask of other sessions. */
+  readonly relay: (call: RelayCall) => Promise<unknown>;
+  /** A session worker's heap stays full. */
+  readonly onFull: (worker: SessionWorker) => void;
+  /** A worker has a new thread, and can be asked for its sessions. */
+  readonly onStarted: (worker: SessionWorker) => Promise<void>;
+  /** Its store died: nothing can be asked any more. */
+  readonly onStoreLost: (error: TroupeError) => void;
+}
+
+interface SessionWorkerParts {
   readonly index: number;
   readonly options: ResolvedOptions;
+  readonly events: CrewEvents;
   /** Made anew for every incarnation: the manifests of isolated plugins may come from a restarted worker. */
   readonly plugins: () => readonly PluginSetup[];
   readonly storePort: () => Promise<MessagePort>;
   /** Opens the hook lanes of a new incarnation. */
-  readonly connectPlugins: (worker: SessionWorker) => Promise<void>;
-  readonly onActivity: (note: ActivityNote) => void;
-  readonly onObserved: (note: ObservedNote) => void;
-  readonly onInspected: (inspected: Inspected) => void;
-  /** Its heap stays full. */
-  readonly onFull: (worker: SessionWorker) => void;
-  /** Answers what sessions ask of other sessions. */
-  readonly relay: (call: RelayCall) => Promise<unknown>;
+  readonly connectPlugins: (worker: SessionWorker) => Promise<unknown>;
 }
 
 /** One session worker as the main thread holds it. When its thread dies it is started again; sessions reopen on demand. */
@@ -105,6 +114,7 @@ export class SessionWorker {
       this.inlinePlugins = inline.map((manifest) => manifest.id);
       this.#configured = thread;
       await this.#parts.connectPlugins(this);
+      await this.#parts.events.onStarted(this);
     } catch (error) {
       lane.lose(workerLost(thread.name, error));
       await thread.terminate();
@@ -117,17 +127,18 @@ export class SessionWorker {
   #newLane(port: MessagePort, thread: Thread<SessionWorkerService>): Lane {
     const { promise, resolve: closed } = deferred();
     this.#laneClosed = promise;
+    const { events, options } = this.#parts;
     const lane = new Lane(port, {
       name: thread.name,
-      clock: this.#parts.options.clock,
+      clock: options.clock,
       serve: (method, payload, call) =>
-        method === "relay" ? this.#parts.relay(payload as RelayCall) : this.#runHostTool(payload as HostToolCall, call),
+        method === "relay" ? events.relay(payload as RelayCall) : this.#runHostTool(payload as HostToolCall, call),
       onNote: (topic, payload) => {
-        if (topic === "activity") this.#parts.onActivity(payload as ActivityNote);
+        if (topic === "activity") events.onActivity(payload as ActivityNote);
         else if (topic === "trace") this.#trace(payload as TraceEvent);
-        else if (topic === "observed") this.#parts.onObserved(payload as ObservedNote);
-        else if (topic === "inspected") this.#parts.onInspected(payload as Inspected);
-        else if (topic === "full") this.#parts.onFull(this);
+        else if (topic === "observed") events.onObserved(payload as ObservedNote);
+        else if (topic === "inspected") events.onInspected(payload as Inspected);
+        else if (topic === "full") events.onFull(this);
       },
       onLost: () => {
         closed();
@@ -152,7 +163,7 @@ export class SessionWorker {
 
   async ready(): Promise<Lane> {
     await this.#whenReady();
-    return this.#liveLane();
+    return this.#lane ?? this.#lost();
   }
 
   get closed(): boolean {
@@ -169,8 +180,7 @@ export class SessionWorker {
    */
   async ask<M extends SessionMethod>(method: M, argument: ArgumentOf<M>, options?: CallOptions): Promise<AnswerOf<M>> {
     if (SESSION_CALLS[method].route === "control") {
-      await this.#whenReady();
-      return this.#liveThread().caller.call<AnswerOf<M>>(method, argument, options);
+      return (await this.#caller()).call<AnswerOf<M>>(method, argument, options);
     }
     await undefined;
     const lane = this.#lane ?? (await this.ready());
@@ -178,9 +188,13 @@ export class SessionWorker {
   }
 
   /** For calls about the worker itself. */
-  async service(): Promise<Thread<SessionWorkerService>["caller"]["to"]> {
+  async service(): Promise<Caller<SessionWorkerService>["to"]> {
+    return (await this.#caller()).to;
+  }
+
+  async #caller(): Promise<Caller<SessionWorkerService>> {
     await this.#whenReady();
-    return this.#liveThread().caller.to;
+    return this.#thread?.caller ?? this.#lost();
   }
 
   /** Ends the thread as a crash would. */
@@ -225,14 +239,8 @@ export class SessionWorker {
     if (this.#closing.signal.aborted) throw new TroupeError("closed", "The runtime is closed.");
   }
 
-  #liveThread(): Thread<SessionWorkerService> {
-    if (this.#thread === undefined) throw workerLost(`Session worker ${this.index}`);
-    return this.#thread;
-  }
-
-  #liveLane(): Lane {
-    if (this.#lane === undefined) throw workerLost(`Session worker ${this.index}`);
-    return this.#lane;
+  #lost(): never {
+    throw workerLost(`Session worker ${this.index}`);
   }
 
   /** The host's own function: what it throws is its own affair, but not this worker's end. */

@@ -1,24 +1,9 @@
 import { TroupeError } from "../../kernel/index.js";
-import type { ActivityNote, Inspected, ObservedNote, PluginSetup, RelayCall } from "../../session/index.js";
+import type { PluginSetup } from "../../session/index.js";
 import type { ResolvedOptions } from "../options/index.js";
 import { PluginWorker } from "./plugin-worker.js";
-import { SessionWorker } from "./session-worker.js";
+import { type CrewEvents, SessionWorker } from "./session-worker.js";
 import { StoreWorker } from "./store-worker.js";
-
-/** What session workers tell and ask the main thread. */
-export interface CrewEvents {
-  readonly onActivity: (note: ActivityNote) => void;
-  readonly onObserved: (note: ObservedNote) => void;
-  readonly onInspected: (inspected: Inspected) => void;
-  /** Answers what sessions ask of other sessions. */
-  readonly relay: (call: RelayCall) => Promise<unknown>;
-  /** A session worker's heap stays full. */
-  readonly onFull: (worker: SessionWorker) => void;
-  /** A worker has a new thread, and can be asked for its sessions. */
-  readonly onStarted: (worker: SessionWorker) => Promise<void>;
-  /** Its store died: nothing can be asked any more. */
-  readonly onStoreLost: (error: TroupeError) => void;
-}
 
 /** The threads of a runtime, and how they are wired to each other. */
 export class Crew {
@@ -149,35 +134,23 @@ export class Crew {
   }
 
   #newSessionWorker(index: number): SessionWorker {
-    const { onActivity, onObserved, onInspected, relay, onFull, onStarted } = this.#events;
     return new SessionWorker({
       index,
       options: this.#options,
+      events: this.#events,
       plugins: () => this.#pluginSetups(),
       storePort: () => this.store.connect(),
-      connectPlugins: async (worker) => {
-        await Promise.all([...this.#pluginWorkers.values()].map((plugin) => plugin.connect(worker)));
-        await onStarted(worker);
-      },
-      onObserved,
-      onInspected,
-      onActivity,
-      onFull,
-      relay,
+      connectPlugins: (worker) =>
+        Promise.all([...this.#pluginWorkers.values()].map((plugin) => plugin.connect(worker))),
     });
   }
 
   #pluginSetups(): PluginSetup[] {
-    return this.#options.plugins.map(({ tier, module, options, deadlineMs, optionalInChildren }, index) =>
-      tier === "inline"
-        ? { tier, module, options, deadlineMs, optionalInChildren }
-        : {
-            tier,
-            manifest: (this.#pluginWorkers.get(index) as PluginWorker).manifest,
-            deadlineMs,
-            optionalInChildren,
-          },
-    );
+    return this.#options.plugins.map(({ tier, module, options, deadlineMs, optionalInChildren }, index) => {
+      if (tier === "inline") return { tier, module, options, deadlineMs, optionalInChildren };
+      const { manifest } = this.#pluginWorkers.get(index) as PluginWorker;
+      return { tier, manifest, deadlineMs, optionalInChildren };
+    });
   }
 }
 

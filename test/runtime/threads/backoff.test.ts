@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { Backoff } from "../../../src/runtime/threads/backoff.js";
+import { Backoff } from "../../../src/runtime/threads/plugin-worker.js";
 
 describe("the pause before a replacement", () => {
   test("is short after one death and grows while they go on", () => {
