@@ -34,20 +34,29 @@ export {
   FIRST_FRAME,
   type FrameRecord,
   isConversation,
+  type Message,
   messageOfNode,
-} from "./history/graph.js";
-export { type Message, type Origin, type Part, type ProviderMetadata, type Role, textOf } from "./history/messages.js";
+  type Origin,
+  type Part,
+  type ProviderMetadata,
+  type Role,
+  textOf,
+} from "./history/messages.js";
 export {
   historyDamaged,
   isOnPath,
   miscounted,
+  nodeId,
   nodesBetween,
   type OutlineOf,
+  parseNodeId,
   pathTo,
+  type Segment,
+  type SegmentOutline,
+  segmentId,
   type TreeNode,
   treeOf,
-} from "./history/path.js";
-export { nodeId, parseNodeId, type Segment, type SegmentOutline, segmentId } from "./history/segment.js";
+} from "./history/segment.js";
 export {
   checkSessionId,
   completionKeyOf,
@@ -60,6 +69,7 @@ export {
 export { isRecord, type Json, type JsonObject } from "./json.js";
 export {
   type AttemptRecord,
+  type CodeResult,
   type DirectOutput,
   type FinishReason,
   type ModelCallRecord,
@@ -68,11 +78,12 @@ export {
   type ModelRequest,
   type ModelResponse,
   modelCallIdOf,
+  nativeToolStep,
+  type ProtocolStep,
   type ReplayDrop,
+  ResponseBuilder,
   usageOfCall,
 } from "./model/model.js";
-export { type CodeResult, nativeToolStep, type ProtocolStep } from "./model/protocol-step.js";
-export { ResponseBuilder } from "./model/response.js";
 export {
   type ContextPiece,
   checkPieces,
@@ -90,24 +101,20 @@ export {
   type PromptLayer,
   type PromptSlot,
 } from "./prompt/prompt.js";
-export { isUnlimited, NO_AUTHORITY, narrowAuthority, type StoredAuthority } from "./session/authority.js";
 export { changeConfig, checkConfig, DEFAULT_CONFIG, type SessionConfig, sameConfig } from "./session/config.js";
 export {
   type Authority,
   type CatalogOverlay,
   checkCreateRequest,
+  isUnlimited,
+  NO_AUTHORITY,
+  narrowAuthority,
   narrowingProblem,
   type SessionCreateRequest,
+  type StoredAuthority,
   type SubagentContext,
 } from "./session/create-session.js";
 export { type Head, uncounted } from "./session/head.js";
-export {
-  checkRetryPolicy,
-  delayBeforeRetry,
-  exhaustedRetries,
-  type ToolRetry,
-  type ToolRetryPolicy,
-} from "./tools/tool-retry.js";
 export {
   checkToolState,
   isToolAtLeast,
@@ -120,6 +127,9 @@ export {
   toolStateOf,
 } from "./tools/tool-state.js";
 export {
+  checkRetryPolicy,
+  delayBeforeRetry,
+  exhaustedRetries,
   isToolOutput,
   renderToolOutput,
   type ToolCall,
@@ -127,37 +137,47 @@ export {
   type ToolFailureKind,
   type ToolOutput,
   type ToolRecord,
+  type ToolRetry,
+  type ToolRetryPolicy,
   type ToolSpec,
   toolFailure,
   toolIdOf,
 } from "./tools/tools.js";
-export { ACTIVITY_TYPES, ACTIVITY_VERSION, type Activity } from "./turn/activity.js";
-export { ActivityBuffer, activitiesUpTo, type BufferRules, joinDeltas } from "./turn/activity-buffer.js";
-export type { CheckpointKind } from "./turn/checkpoint.js";
-export type { TurnIssue, TurnOutcome, TurnResult, TurnSummary } from "./turn/outcome.js";
 export {
-  addInput,
-  type CancelledInput,
-  cancelInput,
-  claimAtCheckpoint,
-  claimForTurn,
-  deferMissed,
-  type PendingInput,
-  partsOfInput,
-  withoutInputs,
-} from "./turn/pending-inputs.js";
+  ACTIVITY_TYPES,
+  ACTIVITY_VERSION,
+  type Activity,
+  ActivityBuffer,
+  activitiesUpTo,
+  type BufferRules,
+  joinDeltas,
+  type TurnIssue,
+  type TurnOutcome,
+  type TurnResult,
+  type TurnSummary,
+} from "./turn/activity.js";
 export { startTurn, stepTurn } from "./turn/turn.js";
-export { resultOf } from "./turn/turn-effects.js";
 export {
   type AttachmentPolicy,
   type AttachmentSource,
+  addInput,
   admitInput,
+  type CancelledInput,
+  type CheckpointKind,
+  cancelInput,
   checkTurnInput,
+  claimAtCheckpoint,
+  claimForTurn,
   DEFAULT_ATTACHMENTS,
+  deferMissed,
   type InputItem,
+  type PendingInput,
+  partsOfInput,
   type TurnInput,
+  withoutInputs,
 } from "./turn/turn-input.js";
 export type { StorableTurn, TurnConfig, TurnEffect, TurnEvent, TurnState } from "./turn/turn-state.js";
+export { resultOf } from "./turn/turn-steps.js";
 export {
   checkBudget,
   checkPrices,
@@ -171,17 +191,21 @@ export {
 export {
   addEntry,
   addLedgers,
+  addUsage,
+  checkUsage,
+  isZeroUsage,
   type Ledger,
   type LedgerEntry,
   ledgerOf,
   ledgerSince,
+  NO_USAGE,
   OWN_SOURCE,
   sharingOwn,
   UNKNOWN_MODEL,
+  type Usage,
   type UsageReport,
   usageReport,
-} from "./usage/ledger.js";
-export { addUsage, checkUsage, isZeroUsage, NO_USAGE, type Usage } from "./usage/usage.js";
+} from "./usage/usage.js";
 export {
   COMMIT_BUDGET,
   type Commit,

@@ -52,9 +52,9 @@ export {
   duplicateSingleton,
   pluginInvalid,
 } from "./definition/contributions.js";
+export * from "./definition/define.js";
 export { definePlugin, type Plugin, type PluginDefinition } from "./definition/define.js";
 export { type LoadedPlugin, loadPlugin, type PluginManifest, parseAny } from "./definition/load.js";
-export * from "./definition/registrar.js";
 export {
   abortTurn,
   createSession,
@@ -77,10 +77,9 @@ export {
 export * from "./kinds/hooks.js";
 export * from "./kinds/operations.js";
 export * from "./kinds/protocol.js";
-export * from "./kinds/specs.js";
 export { compileSchema, schemaIssues, validateArgs } from "./schema/json-schema.js";
-export { PluginOptions } from "./schema/plugin-options.js";
 export * from "./schema/schema.js";
-export type { PluginTool } from "./tool/plugin-tool.js";
+export { PluginOptions } from "./schema/schema.js";
+export type { PluginTool } from "./tool/tool.js";
 export * from "./tool/tool.js";
 export * from "./tool/tool-answer.js";

@@ -1,8 +1,9 @@
 export { SessionTools, type SessionToolsOptions, type ToolRebinding } from "./catalog/session-tools.js";
-export type { ToolOverlay } from "./catalog/tool-overlay.js";
+export type { ToolOverlay } from "./catalog/tool-edits.js";
 export type { ToolCatalogRecord } from "./catalog/tool-view.js";
 export {
   executeTool,
+  failureOf,
   type HomeContext,
   type ToolAbsence,
   type ToolExecution,
@@ -11,7 +12,6 @@ export {
   type ToolLookup,
   type ToolRequest,
 } from "./dispatch/dispatch.js";
-export { failureOf } from "./dispatch/failure.js";
 export {
   DEFAULT_CANCEL_GRACE_MS,
   DEFAULT_TOOL_TIMEOUT_MS,
@@ -20,8 +20,6 @@ export {
   type ToolHomeRef,
   ToolRegistry,
 } from "./dispatch/registry.js";
-export { ToolLimits } from "./dispatch/tool-limits.js";
+export { ToolLimits } from "./dispatch/slots.js";
 export { ToolPool, type ToolPoolOptions, type ToolPoolStats } from "./pool/pool.js";
-export { describeTool, type ToolDescription } from "./tool-code/describe.js";
-export { plainResult } from "./tool-code/result.js";
-export { runHere } from "./tool-code/run-here.js";
+export { describeTool, plainResult, runHere, type ToolDescription } from "./tool-code/run-here.js";

@@ -1,4 +1,3 @@
 /** Messages, the graph they form, and the segments they are stored in. */
-export * from "./graph.js";
 export * from "./messages.js";
 export * from "./segment.js";

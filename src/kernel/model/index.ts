@@ -1,3 +1,2 @@
 /** What a model is asked and answers, and what a protocol makes of it. */
 export * from "./model.js";
-export * from "./protocol-step.js";

@@ -1,7 +1,7 @@
 import type { Message, Part, ProviderMetadata } from "../history/index.js";
-import type { JsonObject } from "../json.js";
-import type { ToolSpec } from "../tools/index.js";
-import type { Usage } from "../usage/index.js";
+import type { Json, JsonObject } from "../json.js";
+import type { ToolCall, ToolRecord, ToolSpec } from "../tools/index.js";
+import { NO_USAGE, type Usage } from "../usage/index.js";
 
 /** One model call. The conversation is `history` followed by `turn`; both are shared, never copied per call. */
 export interface ModelRequest {
@@ -121,4 +121,138 @@ export interface ModelResponse {
   readonly usage: Usage;
   /** Tool calls whose arguments were not JSON: call id → what the model wrote. */
   readonly brokenArgs?: Readonly<Record<string, string>>;
+}
+
+type Block = { type: "text" | "reasoning"; blockId: string; text: string; metadata?: ProviderMetadata };
+type CallPart = Extract<Part, { type: "tool_call" }>;
+
+/** Collects the events of one model call into the response they amount to. */
+export class ResponseBuilder {
+  readonly #parts: (Block | CallPart)[] = [];
+  readonly #broken: Record<string, string> = {};
+  #hasBroken = false;
+  #reason: FinishReason = "unknown";
+  #usage: Usage = NO_USAGE;
+  #finished = false;
+
+  get finished(): boolean {
+    return this.#finished;
+  }
+
+  add(event: ModelEvent): void {
+    switch (event.type) {
+      case "text_delta":
+        this.#block("text", event.blockId).text += event.text;
+        break;
+      case "text":
+        this.#parts.push({ ...event });
+        break;
+      case "reasoning_delta":
+        this.#block("reasoning", event.blockId).text += event.text;
+        break;
+      case "reasoning_end":
+        this.#block("reasoning", event.blockId).metadata = event.metadata;
+        break;
+      case "tool_call":
+        this.#toolCall(event);
+        break;
+      case "finish":
+        this.#reason = event.reason;
+        this.#usage = event.usage;
+        this.#finished = true;
+        break;
+    }
+  }
+
+  /** `reason` overrides what the model said: an aborted stream counts as a stop. */
+  build(reason: FinishReason = this.#reason): ModelResponse {
+    const parts: Part[] = [];
+    for (const part of this.#parts) {
+      if (part.type === "tool_call") parts.push(part);
+      else if (part.type === "text") {
+        if (part.text !== "") parts.push({ type: "text", text: part.text });
+      } else if (part.text !== "" || part.metadata !== undefined) {
+        parts.push({ type: "reasoning", text: part.text, ...(part.metadata && { metadata: part.metadata }) });
+      }
+    }
+    return { parts, reason, usage: this.#usage, ...(this.#hasBroken && { brokenArgs: this.#broken }) };
+  }
+
+  #block(type: "text" | "reasoning", blockId: string): Block {
+    for (let i = this.#parts.length - 1; i >= 0; i--) {
+      const part = this.#parts[i];
+      if (part !== undefined && part.type === type && part.blockId === blockId) return part;
+    }
+    const block: Block = { type, blockId, text: "" };
+    this.#parts.push(block);
+    return block;
+  }
+
+  #toolCall({ callId, toolName, argsText, metadata }: Extract<ModelEvent, { type: "tool_call" }>): void {
+    let args: Json;
+    try {
+      args = argsText.trim() === "" ? {} : (JSON.parse(argsText) as Json);
+    } catch {
+      args = argsText;
+      this.#broken[callId] = argsText;
+      this.#hasBroken = true;
+    }
+    this.#parts.push({ type: "tool_call", callId, toolName, args, ...(metadata && { metadata }) });
+  }
+}
+
+/** What a protocol makes of an answer: how the turn goes on. */
+export type ProtocolStep =
+  | {
+      readonly kind: "tools";
+      readonly calls: readonly ToolCall[];
+      readonly brokenArgs: Readonly<Record<string, string>>;
+    }
+  | { readonly kind: "code"; readonly language: string; readonly code: string }
+  | { readonly kind: "finish"; readonly text: string; readonly value?: Json };
+
+/** What running a piece of code came to. */
+export interface CodeResult {
+  /** What the model reads of it, in order. */
+  readonly observations: readonly string[];
+  readonly error?: string;
+  /** The code ended the turn with this value, or, when it `failed`, with this as what went wrong. */
+  readonly terminalFinish?: { readonly value: Json; readonly failed?: boolean };
+  readonly toolCalls: readonly ToolRecord[];
+  readonly durationMs: number;
+}
+
+const NO_BROKEN_ARGS: Readonly<Record<string, string>> = Object.freeze({});
+
+/** Native tool calling: calls are made, an answer without any is the end. */
+export function nativeToolStep(response: ModelResponse): ProtocolStep {
+  const calls: ToolCall[] = [];
+  let text = "";
+  for (const part of response.parts) {
+    if (part.type === "tool_call") calls.push({ callId: part.callId, toolName: part.toolName, args: part.args });
+    else if (part.type === "text") text += part.text;
+  }
+  if (calls.length === 0) return { kind: "finish", text };
+  return { kind: "tools", calls, brokenArgs: response.brokenArgs ?? NO_BROKEN_ARGS };
+}
+
+/**
+ * An answer as the history keeps it: with exactly the calls that are made of it. Providers refuse a call without a
+ * result and a result without a call, and so every later turn.
+ */
+export function partsWithCalls({ parts }: ModelResponse, step: ProtocolStep): readonly Part[] {
+  const calls = step.kind === "tools" ? step.calls : [];
+  const made = new Set(calls.map(({ callId }) => callId));
+  const kept = parts.filter((part) => part.type !== "tool_call" || made.has(part.callId));
+  const written = new Set(kept.map((part) => (part.type === "tool_call" ? part.callId : undefined)));
+  const added = calls
+    .filter(({ callId }) => !written.has(callId))
+    .map((call): Part => ({ type: "tool_call", ...call }));
+  return added.length === 0 && kept.length === parts.length ? parts : [...kept, ...added];
+}
+
+/** What the model reads after its code ran. */
+export function renderCodeResult({ observations, error }: CodeResult): string {
+  const lines = error === undefined ? observations : [...observations, `[Code failed]\n${error}`];
+  return lines.length === 0 ? "[The code printed nothing]" : lines.join("\n");
 }

@@ -1,9 +1,71 @@
 import type { PluginEvent } from "../directives/index.js";
 import type { Json } from "../json.js";
 import type { FinishReason, ModelCallRecord } from "../model/index.js";
-import type { ToolOutput } from "../tools/index.js";
+import type { ToolOutput, ToolRecord } from "../tools/index.js";
 import type { Usage } from "../usage/index.js";
-import type { TurnIssue, TurnResult } from "./outcome.js";
+
+export type StopReason =
+  /** The session's budget is spent. */
+  | "budget"
+  | "cancelled"
+  | "incomplete"
+  | "invalid_input"
+  | "max_turns"
+  | "provider_error"
+  | "plugin_abort"
+  | "runtime_error"
+  /** The code the model wrote ended the turn as a failure. */
+  | "submitted_error"
+  /** A tool ended the turn as a failure, or the turn could not go on without its answer. */
+  | "tool_error";
+
+export type TurnOutcome =
+  /** `value`: what the turn was to find out, when its protocol or a tool ends with a value. `toolName`: the tool that did. */
+  | { readonly type: "finished"; readonly text: string; readonly value?: Json; readonly toolName?: string }
+  /** The protocol left for another frame instead of calling the model, or a tool did. */
+  | { readonly type: "frame_switch"; readonly frameId: string; readonly task: string }
+  /** `toolName` and `value`: of a `tool_error` or `submitted_error`, which tool it was and what was said besides. */
+  | {
+      readonly type: "stopped";
+      readonly reason: StopReason;
+      readonly code: string;
+      readonly message: string;
+      readonly toolName?: string;
+      readonly value?: Json;
+    };
+
+/** Something that went wrong on the way without deciding the outcome alone. */
+export interface TurnIssue {
+  readonly kind: "input" | "model" | "plugin" | "runtime" | "tool";
+  readonly code: string;
+  readonly message: string;
+  readonly pluginId?: string;
+}
+
+/** What a turn came to, before it is stored: what `afterTurn` hooks see. */
+export interface TurnSummary {
+  readonly turnId: string;
+  readonly turnIndex: number;
+  readonly outcome: TurnOutcome;
+  /** The final answer; empty unless the outcome is `finished`. */
+  readonly text: string;
+  readonly usage: Usage;
+  /** Model calls that were answered, and so paid for. */
+  readonly modelCalls: number;
+  readonly toolCalls: readonly ToolRecord[];
+  readonly issues: readonly TurnIssue[];
+}
+
+/** What `await session.turn(…)` gives. It exists only after the commit is durable. */
+export interface TurnResult extends TurnSummary {
+  readonly sessionId: string;
+  /** The session's head revision with this turn in it. */
+  readonly revision: number;
+  /** The turns before it, when this one goes on with a task they left for a new frame; oldest first. */
+  readonly before?: readonly TurnResult[];
+  /** Every model call of the turn with every attempt, also those that gave no answer. Hooks are not sent them. */
+  readonly modelCallRecords: readonly ModelCallRecord[];
+}
 
 /**
  * Of the shapes below, told with every `turn_started`. A consumer that meets another one should not go on as if it
@@ -124,3 +186,76 @@ const TYPES: Readonly<Record<Activity["type"], true>> = {
 
 /** Every type an activity of this version can have. */
 export const ACTIVITY_TYPES = Object.keys(TYPES) as readonly Activity["type"][];
+
+/** Two neighbouring deltas of one block are one longer delta. */
+export function joinDeltas(first: Activity, second: Activity): Activity | undefined {
+  if (first.type !== "text_delta" && first.type !== "reasoning_delta") return undefined;
+  if (second.type !== first.type || second.blockId !== first.blockId) return undefined;
+  return { ...first, text: first.text + second.text };
+}
+
+export interface BufferRules<T> {
+  /** Two neighbours as one entry; undefined: they stay two. */
+  readonly join: (last: T, next: T) => T | undefined;
+  /** The most entries that are kept. Default: any number. */
+  readonly limit?: number;
+  /** How many of the newest stay when there are more than `limit`. Default: `limit`. */
+  readonly keep?: number;
+  /** Made of how many entries were given up and the last of them, and read in their place. Default: nothing is. */
+  readonly gap?: (missed: number, last: T) => T;
+}
+
+/** For a reader of a turn's activities: it is told how many it missed. */
+export function activitiesUpTo(limit: number): BufferRules<Activity> {
+  return { join: joinDeltas, limit, gap: (missed) => ({ type: "gap", missed }) };
+}
+
+/** Entries nobody has read yet. Writing never waits for a reader: neighbours join, and past a limit the oldest go. */
+export class ActivityBuffer<T> {
+  readonly #rules: BufferRules<T>;
+  #entries: T[] = [];
+  #missed = 0;
+  #lastMissed: T | undefined;
+
+  constructor(rules: BufferRules<T>) {
+    this.#rules = rules;
+  }
+
+  get entries(): readonly T[] {
+    return this.#entries;
+  }
+
+  push(next: T): void {
+    const entries = this.#entries;
+    const { join, limit = Number.POSITIVE_INFINITY, keep = limit } = this.#rules;
+    const last = entries[entries.length - 1];
+    const joined = last === undefined ? undefined : join(last, next);
+    if (joined === undefined) entries.push(next);
+    else entries[entries.length - 1] = joined;
+    if (entries.length <= limit) return;
+    for (; entries.length > keep; this.#missed++) this.#lastMissed = entries.shift();
+  }
+
+  /** Takes the oldest entry, or the gap before it. */
+  shift(): T | undefined {
+    return this.#takeGap() ?? this.#entries.shift();
+  }
+
+  /** Takes everything, the gap first. */
+  takeAll(): T[] {
+    const gap = this.#takeGap();
+    const taken = this.#entries;
+    this.#entries = [];
+    return gap === undefined ? taken : [gap, ...taken];
+  }
+
+  #takeGap(): T | undefined {
+    const { gap } = this.#rules;
+    const last = this.#lastMissed;
+    if (gap === undefined || last === undefined) return undefined;
+    const missed = this.#missed;
+    this.#missed = 0;
+    this.#lastMissed = undefined;
+    return gap(missed, last);
+  }
+}

@@ -3,10 +3,8 @@ import type { AppendNode, Message, Part } from "../history/index.js";
 import type { CodeResult, ModelCallRecord, ModelResponse, ProtocolStep } from "../model/index.js";
 import type { ToolCall, ToolRecord } from "../tools/index.js";
 import type { Ledger, Usage } from "../usage/index.js";
-import type { Activity } from "./activity.js";
-import type { CheckpointKind } from "./checkpoint.js";
-import type { StopReason, TurnIssue, TurnOutcome, TurnSummary } from "./outcome.js";
-import type { PendingInput } from "./pending-inputs.js";
+import type { Activity, StopReason, TurnIssue, TurnOutcome, TurnSummary } from "./activity.js";
+import type { CheckpointKind, PendingInput } from "./turn-input.js";
 
 /**
  * The turn as a pure machine: `stepTurn(state, event)` gives the next state and the effects it asks for. Exactly one

@@ -91,3 +91,103 @@ function overflow(counter: keyof Usage, of: Readonly<Record<string, string>> = {
     details: { ...of, counter },
   });
 }
+
+/** What one source has spent on one model. */
+export interface LedgerEntry {
+  /** {@link OWN_SOURCE} for the session's own turns, otherwise the label of a direct completion or a child. */
+  readonly source: string;
+  /** The model's id. */
+  readonly model: string;
+  readonly usage: Usage;
+}
+
+/** Everything a session has spent: one entry for each source and model, none that is zero. */
+export type Ledger = readonly LedgerEntry[];
+
+/** The source of the session's own model calls. */
+export const OWN_SOURCE = "turn";
+/** Stands where it was not written down which model was paid: in heads that older versions stored. */
+export const UNKNOWN_MODEL = "unknown";
+
+/** The ledger with an entry more, or with more in the entry of its source and model; itself when nothing was spent. */
+export function addEntry(ledger: Ledger, { source, model, usage }: LedgerEntry): Ledger {
+  if (isZeroUsage(usage)) return ledger;
+  const at = ledger.findIndex((entry) => entry.source === source && entry.model === model);
+  if (at < 0) return [...ledger, { source, model, usage }];
+  const before = ledger[at] as LedgerEntry;
+  return ledger.with(at, { source, model, usage: addUsage(before.usage, usage, { source, model }) });
+}
+
+/** Both together; `a` itself when `b` has nothing. */
+export function addLedgers(a: Ledger, b: Ledger): Ledger {
+  return b.reduce(addEntry, a);
+}
+
+/** What `all` has beyond `counted`, which is an earlier state of it. */
+export function ledgerSince(all: Ledger, counted: Ledger): Ledger {
+  if (all === counted) return [];
+  return all.flatMap((entry) => {
+    const done = counted.find(({ source, model }) => source === entry.source && model === entry.model);
+    const usage = done === undefined ? entry.usage : subtractUsage(entry.usage, done.usage);
+    return isZeroUsage(usage) ? [] : [{ ...entry, usage }];
+  });
+}
+
+/**
+ * The ledger of a stored head, whatever version wrote it: first there was none, then one by source alone and without the
+ * session's own calls. Those stood in the head's `usage` only; of what model they were nobody wrote down.
+ */
+export function ledgerOf({ usage, ledger }: { readonly usage: Usage; readonly ledger?: unknown }): Ledger {
+  if (Array.isArray(ledger)) return ledger;
+  const bySource = Object.entries((ledger ?? {}) as Readonly<Record<string, Usage>>);
+  return [[OWN_SOURCE, usage] as const, ...bySource].reduce<Ledger>(
+    (sum, [source, spent]) => addEntry(sum, { source, model: UNKNOWN_MODEL, usage: spent }),
+    [],
+  );
+}
+
+/**
+ * The same ledger with `usage` itself in the session's own entry, where both say the same, as they do while a session
+ * keeps to one model: what crosses a thread is then copied once.
+ */
+export function sharingOwn(ledger: Ledger, usage: Usage): Ledger {
+  const at = ledger.findIndex((entry) => entry.source === OWN_SOURCE);
+  const own = ledger[at];
+  if (own === undefined || !isZeroUsage(subtractUsage(own.usage, usage))) return ledger;
+  return ledger.with(at, { ...own, usage });
+}
+
+/** A ledger added up every way somebody may ask for. */
+export interface UsageReport {
+  readonly total: Usage;
+  readonly bySource: Readonly<Record<string, Usage>>;
+  readonly byModel: Readonly<Record<string, Usage>>;
+  readonly bySourceModel: Ledger;
+  /** A sum was too much to be counted exactly and stands at the most there is. */
+  readonly saturated: boolean;
+}
+
+/**
+ * Adds a ledger up: in total, by source, by model.
+ *
+ * @example
+ * const { total, bySource } = usageReport((await session.view()).ledger);
+ * console.log(total.inputTokens, bySource.turn?.outputTokens);
+ */
+export function usageReport(ledger: Ledger): UsageReport {
+  let saturated = false;
+  const sumBy = (keyOf: (entry: LedgerEntry) => string): ReadonlyMap<string, Usage> => {
+    const sums = new Map<string, Usage>();
+    for (const entry of ledger) {
+      const sum = addUsageSaturating(sums.get(keyOf(entry)) ?? NO_USAGE, entry.usage);
+      saturated ||= sum.saturated;
+      sums.set(keyOf(entry), sum.usage);
+    }
+    return sums;
+  };
+  const total = sumBy(() => "").get("") ?? NO_USAGE;
+  // Not by assignment: a source may be named as it likes, `__proto__` included.
+  const bySource = Object.fromEntries(sumBy(({ source }) => source));
+  const byModel = Object.fromEntries(sumBy(({ model }) => model));
+  return { total, bySource, byModel, bySourceModel: ledger, saturated };
+}

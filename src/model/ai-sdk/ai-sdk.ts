@@ -1,14 +1,10 @@
 import type { ReadableStream, ReadableStreamDefaultReader } from "node:stream/web";
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
 import { abortWith, type Clock, ignore, onAbort, untilAborted } from "../../async/index.js";
-import type { ModelEvent, ModelRequest } from "../../kernel/index.js";
-import { aborted, TroupeError } from "../../kernel/index.js";
-import type { Model, ReportReplayDrops } from "../boundary/index.js";
-import { type Moment, modelError } from "../boundary/index.js";
-import { generatedEvents } from "./ai-sdk-generate.js";
+import { aborted, type ModelEvent, type ModelRequest, TroupeError } from "../../kernel/index.js";
+import { type Model, type Moment, modelError, type ReportReplayDrops } from "../boundary/index.js";
+import { generatedEvents, modelEvents } from "./ai-sdk-answer.js";
 import { callOptions } from "./ai-sdk-prompt.js";
-import { modelEvents } from "./ai-sdk-stream.js";
-import { aiSdkRoute } from "./route.js";
 
 /** How long a finished response may take to end before its connection is dropped instead of reused. */
 const DRAIN_MS = 1000;
@@ -172,4 +168,35 @@ async function drain(reader: ReadableStreamDefaultReader<unknown>, call: AbortCo
 function drop(reader: ReadableStreamDefaultReader<unknown> | undefined, call: AbortController): void {
   reader?.cancel().catch(ignore);
   call.abort();
+}
+
+/** What names a model of the AI SDK, and where its provider packages keep its address. */
+interface Routed {
+  readonly provider: string;
+  readonly modelId: string;
+}
+type Address = string | ((options: { readonly path: string; readonly modelId: string }) => unknown);
+
+/**
+ * Who answers: provider, model and endpoint. The same model behind another gateway is another route, because what one
+ * signs the other need not accept. The specification has no field for the endpoint; the provider packages keep it in
+ * their `config`, as `baseURL`, `baseUrl` or `url()`. A model that keeps it elsewhere is told by provider and model alone.
+ */
+export function aiSdkRoute(model: Routed): string {
+  const id = `${model.provider}:${model.modelId}`;
+  const endpoint = endpointOf(model);
+  return endpoint === undefined ? id : `${id}@${endpoint}`;
+}
+
+function endpointOf(model: Routed): string | undefined {
+  const { config } = model as { readonly config?: Partial<Record<"baseURL" | "baseUrl" | "url", Address>> };
+  const address = config?.baseURL ?? config?.baseUrl ?? config?.url;
+  try {
+    const said = typeof address === "function" ? address({ path: "", modelId: model.modelId }) : address;
+    // Only where it is: user names, passwords and keys in the query are nobody's business.
+    const { origin, pathname } = new URL(String(said));
+    return `${origin}${pathname}`;
+  } catch {
+    return undefined;
+  }
 }

@@ -1,2 +1,2 @@
 /** Calling a model: attempts, pauses, what is kept of a failure. */
-export * from "./pause.js";
+export * from "./call-model.js";

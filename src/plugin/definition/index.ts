@@ -2,4 +2,3 @@
 export * from "./contributions.js";
 export * from "./define.js";
 export * from "./load.js";
-export * from "./registrar.js";

@@ -4,7 +4,7 @@ import type { Protocol } from "../kinds/index.js";
 import { type Contributions, NO_CONTRIBUTIONS } from "../kinds/index.js";
 import { isStandardSchema, type Parsed, parseWith, type Schema, schemaIssues } from "../schema/index.js";
 import { ContributionSet, pluginInvalid } from "./contributions.js";
-import type { Register } from "./registrar.js";
+import type { Register } from "./define.js";
 
 /** What the rest of the runtime knows of a plugin: enough to call only what exists. */
 export interface PluginManifest {

@@ -2,4 +2,3 @@
 export * from "./hooks.js";
 export * from "./operations.js";
 export * from "./protocol.js";
-export * from "./specs.js";

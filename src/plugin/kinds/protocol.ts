@@ -14,7 +14,7 @@ import {
 } from "../../kernel/index.js";
 import type { Extensions, RuntimeSessionHost, SessionView } from "../host/index.js";
 import type { PluginOptions } from "../schema/index.js";
-import type { TriggerSpec } from "./specs.js";
+import type { TriggerSpec } from "./operations.js";
 
 /**
  * A protocol decides how a turn talks to the model. It is part of the turn, so its plugin is always inline. Every session

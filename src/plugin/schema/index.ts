@@ -1,4 +1,3 @@
 /** Arguments and options: any Standard Schema, or plain JSON Schema. */
 export * from "./json-schema.js";
-export * from "./plugin-options.js";
 export * from "./schema.js";

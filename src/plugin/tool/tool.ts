@@ -1,4 +1,5 @@
 import { checkRetryPolicy, type Json, type ToolRetry, type ToolRetryPolicy, TroupeError } from "../../kernel/index.js";
+import type { ToolHookHost } from "../host/index.js";
 import { type InferSchema, isStandardSchema, type Schema } from "../schema/index.js";
 
 /** What a tool knows about the call it answers. */
@@ -134,4 +135,23 @@ function isTimeout(value: unknown): boolean {
 
 function kindOf(value: unknown): string {
   return value === null ? "null" : typeof value;
+}
+
+/** A tool a plugin brings along: it runs on the plugin's thread, with the session's state at hand. */
+export interface PluginTool<S extends Schema, State, Options> {
+  readonly description: string;
+  readonly inputSchema: S;
+  readonly timeoutMs?: number;
+  readonly cancelGraceMs?: number;
+  readonly retry?: ToolRetry;
+  readonly maxConcurrent?: number;
+  readonly argumentProjection?: Json;
+  /** What stored tool state knows it by, whatever it is called. Default: its name. */
+  readonly id?: string;
+  /** In no catalog until a context transform names its id; it may then stand before a tool of the same name. */
+  readonly onDemand?: boolean;
+  execute(
+    args: InferSchema<S>,
+    context: ToolContext & { readonly state: State; readonly options: Options; readonly host: ToolHookHost },
+  ): unknown;
 }

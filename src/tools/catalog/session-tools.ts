@@ -9,15 +9,20 @@ import {
 } from "../../kernel/index.js";
 import type { ToolAbsence, ToolLookup } from "../dispatch/index.js";
 import { checkToolSpec, type RegisteredTool, type ToolRegistry } from "../dispatch/index.js";
-import { bindState, exportEdits, nextGeneration, rebindEdits, UNEDITED, unknownIds } from "./tool-edits.js";
 import {
+  bindState,
   composeOverlay,
+  exportEdits,
   NO_OVERLAY,
+  nextGeneration,
+  rebindEdits,
   rebindOverlay,
   sameOverlay,
   sameOverlayTools,
   type ToolOverlay,
-} from "./tool-overlay.js";
+  UNEDITED,
+  unknownIds,
+} from "./tool-edits.js";
 import { showcasedCatalog, type ToolCatalogRecord, ToolView } from "./tool-view.js";
 
 export interface SessionToolsOptions {

@@ -1,7 +1,6 @@
 import { isToolAtLeast, type JsonObject, type ToolAvailability, type ToolSpec, toolIdOf } from "../../kernel/index.js";
 import type { RegisteredTool, ToolAbsence } from "../dispatch/index.js";
-import { availabilityIn, type ToolEdits, type ToolGround } from "./tool-edits.js";
-import type { ComposedOverlay } from "./tool-overlay.js";
+import { availabilityIn, type ComposedOverlay, type ToolEdits, type ToolGround } from "./tool-edits.js";
 
 /** A tool as it is found by searching, with how far it is within reach. */
 export interface ToolCatalogRecord {

@@ -2,7 +2,9 @@ import { ignore, onAbort } from "../../async/index.js";
 import {
   completionKeyOf,
   type Json,
+  messageOf,
   type ToolCall,
+  type ToolFailureKind,
   type ToolOutput,
   TroupeError,
   toolFailure,
@@ -10,7 +12,6 @@ import {
 import { type PendingTool, readAnswer, type ToolContext, validateArgs } from "../../plugin/index.js";
 import type { Deadlines } from "../../wire/index.js";
 import { isThenable, plainResult } from "../tool-code/index.js";
-import { failureOf } from "./failure.js";
 import type { RegisteredTool, ToolHomeRef } from "./registry.js";
 
 /** A call as its home sees it. The signal aborts when the turn does or the time limit passes. */
@@ -223,4 +224,43 @@ function ended(output: ToolOutput): Promise<ToolExecution> {
 
 function notRun(output: ToolOutput): Promise<ToolExecution> {
   return Promise.resolve({ output, ran: false });
+}
+
+/** How codes a home may throw are shown to the model. Any other `tool_…` code is kept, as an execution failure. */
+const SHOWN: Readonly<Record<string, readonly [kind: ToolFailureKind, code: string]>> = {
+  invalid_tool_args: ["invalid_request", "invalid_tool_args"],
+  tool_unavailable: ["unavailable", "tool_unavailable"],
+  tool_module_not_found: ["unavailable", "tool_module_not_found"],
+  tool_module_invalid: ["unavailable", "tool_module_invalid"],
+  tool_pool_closed: ["unavailable", "tool_pool_closed"],
+  tool_worker_lost: ["unavailable", "tool_worker_lost"],
+  tool_out_of_memory: ["resource_limit", "tool_out_of_memory"],
+  tool_timeout: ["timeout", "tool_timeout"],
+  // What the wire says of a home on another thread, in the words of a tool call.
+  worker_lost: ["unavailable", "tool_worker_lost"],
+  call_timeout: ["timeout", "tool_timeout"],
+  unserialisable: ["execution", "tool_result_unserialisable"],
+};
+
+/** The output of a call whose home threw: its own code when that is a tool's, otherwise `tool_failed`. Never throws. */
+export function failureOf(thrown: unknown): ToolOutput {
+  try {
+    return shownFailure(thrown);
+  } catch {
+    // A getter or a proxy of the tool's own.
+    return toolFailure("execution", "tool_failed", "Something was thrown that cannot be read.");
+  }
+}
+
+function shownFailure(thrown: unknown): ToolOutput {
+  const message = messageOf(thrown);
+  if (!(thrown instanceof TroupeError)) return toolFailure("execution", "tool_failed", message);
+  const shown = Object.hasOwn(SHOWN, thrown.code) ? SHOWN[thrown.code] : undefined;
+  if (shown !== undefined) return toolFailure(shown[0], shown[1], message);
+  const output = toolFailure("execution", thrown.code.startsWith("tool_") ? thrown.code : "tool_failed", message);
+  // Only a tool's own word: what the runtime calls retryable says nothing of what the tool has done.
+  if (thrown.code !== "tool_retry" || output.status !== "failure") return output;
+  const { afterMs } = thrown.details;
+  const retry = { kind: "safe" as const, ...(typeof afterMs === "number" && { afterMs }) };
+  return { ...output, failure: { ...output.failure, retry } };
 }

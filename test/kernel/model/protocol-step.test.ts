@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { nativeToolStep } from "../../../src/kernel/index.js";
-import { partsWithCalls, renderCodeResult } from "../../../src/kernel/model/protocol-step.js";
+import { partsWithCalls, renderCodeResult } from "../../../src/kernel/model/model.js";
 import { call, response, text } from "../turn/turns.js";
 
 describe("nativeToolStep", () => {

@@ -8,7 +8,7 @@ import {
   type PendingInput,
   withoutInputs,
 } from "../../../src/kernel/index.js";
-import { MAX_CLAIMED, MAX_PENDING } from "../../../src/kernel/turn/pending-inputs.js";
+import { MAX_CLAIMED, MAX_PENDING } from "../../../src/kernel/turn/turn-input.js";
 
 const next = (id: string, more: Partial<PendingInput> = {}): PendingInput => ({
   id,

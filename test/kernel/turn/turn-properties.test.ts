@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type Message, startTurn, stepTurn, type TurnEvent, type TurnState } from "../../../src/kernel/index.js";
-import type { StopReason } from "../../../src/kernel/turn/outcome.js";
-import { outstanding } from "../../../src/kernel/turn/turn-effects.js";
+import type { StopReason } from "../../../src/kernel/turn/activity.js";
+import { outstanding } from "../../../src/kernel/turn/turn-steps.js";
 import { decode, encode } from "../../../src/wire/index.js";
 import { type Asked, configOf, game, play } from "./turn-games.js";
 

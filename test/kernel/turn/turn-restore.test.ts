@@ -6,7 +6,7 @@ import {
   type TurnState,
   type TurnSummary,
 } from "../../../src/kernel/index.js";
-import { outstanding } from "../../../src/kernel/turn/turn-effects.js";
+import { outstanding } from "../../../src/kernel/turn/turn-steps.js";
 import { decode, encode } from "../../../src/wire/index.js";
 import {
   ANSWER,

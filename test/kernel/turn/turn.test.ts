@@ -7,8 +7,8 @@ import {
   startTurn,
   type TurnEvent,
 } from "../../../src/kernel/index.js";
-import { summarise } from "../../../src/kernel/turn/turn-effects.js";
 import type { TurnPhase } from "../../../src/kernel/turn/turn-state.js";
+import { summarise } from "../../../src/kernel/turn/turn-steps.js";
 import {
   ANSWER,
   aborting,

@@ -2,7 +2,7 @@ import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
-import { aiSdkRoute } from "../../../src/model/ai-sdk/route.js";
+import { aiSdkRoute } from "../../../src/model/ai-sdk/ai-sdk.js";
 import { createAiSdkModel, createScriptedModel, routeOf } from "../../../src/model/index.js";
 
 const anthropicAt = (baseURL: string) =>

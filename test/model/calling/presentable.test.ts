@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { TroupeError } from "../../../src/kernel/index.js";
-import { presentable, presentableError } from "../../../src/model/calling/presentable.js";
+import { presentable, presentableError } from "../../../src/model/calling/call-model.js";
 import { encodeError } from "../../../src/wire/index.js";
 
 // Looks like a key, and opens nothing.

@@ -1,8 +1,137 @@
-import type { LanguageModelV3StreamPart } from "@ai-sdk/provider";
+import type {
+  LanguageModelV3Content,
+  LanguageModelV3GenerateResult,
+  LanguageModelV3StreamPart,
+  LanguageModelV3ToolCall,
+} from "@ai-sdk/provider";
 import type { Clock } from "../../async/index.js";
-import { type ModelEvent, type ProviderMetadata, TroupeError } from "../../kernel/index.js";
+import {
+  type FinishReason,
+  type ModelEvent,
+  type ModelEvidence,
+  type ProviderMetadata,
+  TroupeError,
+  type Usage,
+} from "../../kernel/index.js";
 import { modelError, streamCut } from "../boundary/index.js";
-import { finishEvent, type ResponseMetadata, toolCallEvent } from "./ai-sdk-parts.js";
+
+/** What streamed and whole answers of an AI SDK model have in common. */
+const REASONS: Readonly<Record<string, FinishReason>> = {
+  stop: "stop",
+  length: "length",
+  error: "error",
+  "tool-calls": "tool_calls",
+  "content-filter": "content_filter",
+};
+
+/** What a provider says of its response: `response-metadata` in a stream, `response` of a whole answer. */
+export interface ResponseMetadata {
+  readonly id?: unknown;
+  readonly modelId?: unknown;
+}
+
+/** The end of an answer, as every version says it. */
+export function finishEvent(
+  { finishReason, usage }: { readonly finishReason: unknown; readonly usage: unknown },
+  response: ResponseMetadata | undefined,
+): ModelEvent {
+  const evidence = evidenceOf(response, finishReason);
+  return {
+    type: "finish",
+    reason: reasonOf(finishReason),
+    usage: usageOf(usage),
+    ...(Object.keys(evidence).length > 0 && { evidence }),
+  };
+}
+
+function evidenceOf({ id, modelId }: ResponseMetadata = {}, reason: unknown): ModelEvidence {
+  const raw = nested(reason)?.raw;
+  return {
+    ...(typeof modelId === "string" && { servedModel: modelId }),
+    ...(typeof id === "string" && { responseId: id }),
+    ...(typeof raw === "string" && { finishReason: raw }),
+  };
+}
+
+/** Nothing for a call the provider runs itself. */
+export function toolCallEvent(call: LanguageModelV3ToolCall): ModelEvent | undefined {
+  if (call.providerExecuted) return undefined;
+  const metadata = call.providerMetadata as ProviderMetadata | undefined; // the same JSON, readonly
+  return {
+    type: "tool_call",
+    callId: call.toolCallId,
+    toolName: call.toolName,
+    argsText: call.input.trim() === "" ? "{}" : call.input,
+    ...(metadata && { metadata }),
+  };
+}
+
+/** A word in version 2, `{ unified, raw }` since version 3. */
+function reasonOf(reason: unknown): FinishReason {
+  const word = nested(reason) === undefined ? reason : nested(reason)?.unified;
+  return (typeof word === "string" ? REASONS[word] : undefined) ?? "unknown";
+}
+
+/**
+ * Flat numbers in version 2, `{ inputTokens: { total, … }, … }` since version 3. What a provider omits counts as 0; what
+ * it says is passed on as it is, to be checked where every model's is.
+ */
+function usageOf(usage: unknown): Usage {
+  const { inputTokens, outputTokens, cachedInputTokens, reasoningTokens } = (usage ?? {}) as Record<string, unknown>;
+  const input = nested(inputTokens);
+  const output = nested(outputTokens);
+  return {
+    inputTokens: count(input ? input.total : inputTokens),
+    outputTokens: count(output ? output.total : outputTokens),
+    cacheReadTokens: count(input ? input.cacheRead : cachedInputTokens),
+    cacheWriteTokens: count(input?.cacheWrite),
+    reasoningTokens: count(output ? output.reasoning : reasoningTokens),
+  };
+}
+
+function nested(value: unknown): Record<string, unknown> | undefined {
+  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
+}
+
+/** Providers say that they do not know by leaving it out, null or NaN. */
+function count(value: unknown): number {
+  return value === undefined || value === null || Number.isNaN(value) ? 0 : (value as number); // checked: `checkUsage`
+}
+
+/** Turns what an AI SDK model generated in one go into model events, `finish` last. */
+export function* generatedEvents(generated: unknown): Generator<ModelEvent> {
+  const { content, finishReason, usage, response } = (generated ?? {}) as Partial<LanguageModelV3GenerateResult>;
+  if (!Array.isArray(content)) throw malformed("no list of content");
+  for (const [index, part] of content.entries()) yield* contentEvents(part, index);
+  yield finishEvent({ finishReason, usage }, response);
+}
+
+function* contentEvents(part: LanguageModelV3Content, index: number): Generator<ModelEvent> {
+  switch (part?.type) {
+    case "text":
+      if (part.text !== "") yield { type: "text", blockId: `text-${index}`, text: part.text };
+      return;
+    case "reasoning": {
+      const blockId = `reasoning-${index}`;
+      const metadata = part.providerMetadata as ProviderMetadata | undefined; // the same JSON, readonly
+      if (part.text !== "") yield { type: "reasoning_delta", blockId, text: part.text };
+      if (metadata) yield { type: "reasoning_end", blockId, metadata };
+      return;
+    }
+    case "tool-call": {
+      const call = toolCallEvent(part);
+      if (call) yield call;
+      return;
+    }
+    case undefined:
+      throw malformed("content that is no part");
+    default: // Sources, files and provider-executed results are not part of a turn.
+  }
+}
+
+function malformed(what: string): TroupeError {
+  return new TroupeError("model_stream_malformed", `The model's answer holds ${what}.`, { retryable: true });
+}
 
 type StreamPart<T extends LanguageModelV3StreamPart["type"]> = Extract<LanguageModelV3StreamPart, { type: T }>;
 

@@ -1,0 +1,215 @@
+/** The steps a turn is made of: what it asks for, what is said in it, how it ends. Decided in `turn.ts`. */
+
+import { NO_DIRECTIVES, type TurnDirectives } from "../directives/index.js";
+import type { Message, Origin, Part, Role } from "../history/index.js";
+import type { FinishReason, ModelResponse } from "../model/index.js";
+import type { Activity, StopReason, TurnIssue, TurnOutcome, TurnResult, TurnSummary } from "./activity.js";
+import { type CheckpointKind, partsOfInput } from "./turn-input.js";
+import type { CheckpointInput, TurnEffect, TurnEvent, TurnState, TurnStep } from "./turn-state.js";
+
+// What a turn asks for follows from its state alone.
+
+/** What a state waits for. A turn that goes on from a stored state asks for exactly this again, and once. */
+export function outstanding(state: TurnState): Exclude<TurnEffect, { type: "emit" }> | undefined {
+  switch (state.phase) {
+    case "before_turn":
+    case "prompt":
+    case "capture":
+      return { type: state.phase };
+    case "before_model":
+    case "model":
+      return { type: state.phase, step: state.step };
+    case "tools":
+    case "code":
+      return state.work;
+    case "checkpoint":
+      // The phase is never entered without saying which.
+      return { type: "checkpoint", checkpoint: state.checkpoint as CheckpointKind };
+    case "after_turn":
+      return { type: "after_turn", summary: summarise(state) };
+    case "commit": {
+      const { messages, spent, modelCallRecords, initialNodes } = state;
+      return { type: "commit", summary: summarise(state), messages, spent, modelCallRecords, initialNodes };
+    }
+    case "deliver":
+      return { type: "deliver", summary: summarise(state), revision: state.revision };
+    case "done":
+    case "failed":
+      return undefined;
+  }
+}
+
+/** Goes on with a changed state. */
+export function change({ state, effects }: TurnStep, changed: Partial<TurnState>): TurnStep {
+  return { state: { ...state, ...changed }, effects };
+}
+
+/** The same, and asks for what the state then waits for. */
+export function ask(step: TurnStep, changed: Partial<TurnState>): TurnStep {
+  const { state, effects } = change(step, changed);
+  const effect = outstanding(state);
+  return { state, effects: effect === undefined ? effects : [...effects, effect] };
+}
+
+/** Tells whoever listens; nobody answers it. */
+export function tell({ state, effects }: TurnStep, activity: Activity): TurnStep {
+  return { state, effects: [...effects, { type: "emit", activity }] };
+}
+
+export function summarise(state: TurnState): TurnSummary {
+  const outcome: TurnOutcome = state.outcome ?? {
+    type: "stopped",
+    reason: "runtime_error",
+    code: "no_outcome",
+    message: "The turn has no outcome.",
+  };
+  return {
+    turnId: state.config.turnId,
+    turnIndex: state.config.turnIndex,
+    outcome,
+    text: outcome.type === "finished" ? outcome.text : "",
+    usage: state.usage,
+    modelCalls: state.step,
+    toolCalls: state.toolCalls,
+    issues: state.issues,
+  };
+}
+
+/** What a turn that is stored came to. */
+export function resultOf(state: TurnState): TurnResult {
+  const { config, revision, modelCallRecords } = state;
+  return { ...summarise(state), sessionId: config.sessionId, revision, modelCallRecords };
+}
+
+// What is said in a turn: every message it adds to the history passes `append`.
+
+export function append(
+  step: TurnStep,
+  role: Role,
+  parts: readonly Part[],
+  from: { readonly origin?: Origin; readonly route?: string } = {},
+): TurnStep {
+  const { config, messages } = step.state;
+  const message: Message = { id: `${config.turnId}.${messages.length}`, role, parts, ...from };
+  return change(step, { messages: [...messages, message] });
+}
+
+/** What the host put into the running turn: plain user messages, before what plugins say to it. */
+export function acceptInputs(before: TurnStep, inputs: readonly CheckpointInput[]): TurnStep {
+  if (inputs.length === 0) return before;
+  const { turnId } = before.state.config;
+  const said = inputs.reduce((step, input) => {
+    const origin: Origin = { kind: "turn_input", turnId, inputId: input.id };
+    return append(step, "user", partsOfInput(input), { origin });
+  }, before);
+  return tell(said, { type: "inputs_accepted", inputIds: inputs.map(({ id }) => id) });
+}
+
+export function applyDirectives(before: TurnStep, { messages, events }: TurnDirectives): TurnStep {
+  const told = events.reduce(
+    (step, { pluginId, value }) => tell(step, { type: "plugin_event", pluginId, event: value }),
+    before,
+  );
+  if (messages.length === 0) return told;
+  const said = messages.reduce((step, { pluginId, value: { role, text } }) => {
+    return append(step, role, [{ type: "text", text }], { origin: { kind: "plugin", pluginId } });
+  }, told);
+  return tell(said, { type: "messages_injected", pluginIds: messages.map(({ pluginId }) => pluginId) });
+}
+
+// How turns end: each of these leads to `after_turn`, and from there to the commit.
+
+/** The end of a turn that a plugin aborts here or that was cancelled; undefined when it goes on. */
+export function interrupted(step: TurnStep, { abort }: TurnDirectives = NO_DIRECTIVES): TurnStep | undefined {
+  if (abort !== undefined) {
+    const { code, message } = abort.value;
+    return stop(step, "plugin_abort", { kind: "plugin", pluginId: abort.pluginId, code, message });
+  }
+  const { cancel: message } = step.state;
+  if (message === undefined) return undefined;
+  return finish(step, { type: "stopped", reason: "cancelled", code: "cancelled", message });
+}
+
+/** How often plugins may take an answer back, whatever the turn's budget. */
+export const MAX_REOPENED = 16;
+
+export function neverContent(step: TurnStep): TurnStep {
+  const message = `Plugins took the answer back ${MAX_REOPENED} times.`;
+  return stop(step, "max_turns", { kind: "plugin", code: "completion_reopened", message });
+}
+
+export function isAtLimit({ step, config: { maxSteps } }: TurnState): boolean {
+  return maxSteps !== null && step >= maxSteps;
+}
+
+export function turnLimit(step: TurnStep): TurnStep {
+  const message = `The turn reached its limit of ${step.state.config.maxSteps} model calls.`;
+  return stop(step, "max_turns", { kind: "runtime", code: "max_turns", message });
+}
+
+/** A failure while a cancellation waits is the cancellation's doing. */
+export function stopWith(step: TurnStep, reason: StopReason, issue: TurnIssue): TurnStep {
+  return interrupted(step) ?? stop(step, reason, issue);
+}
+
+export function stop(
+  step: TurnStep,
+  reason: StopReason,
+  issue: TurnIssue,
+  said: Pick<Extract<TurnOutcome, { type: "stopped" }>, "toolName" | "value"> = {},
+): TurnStep {
+  const { code, message } = issue;
+  const told = tell(change(step, { issues: [...step.state.issues, issue] }), { type: "issue", issue });
+  return finish(told, { type: "stopped", reason, code, message, ...said });
+}
+
+/** The protocol or a tool goes on in another frame. */
+export function leaveFrame(
+  step: TurnStep,
+  { frameId, task, initialNodes = [] }: Omit<Extract<TurnEvent, { type: "frame_switch" }>, "type">,
+): TurnStep {
+  return finish(change(step, { initialNodes }), { type: "frame_switch", frameId, task });
+}
+
+export function finish(step: TurnStep, outcome: TurnOutcome): TurnStep {
+  return ask(step, { phase: "after_turn", outcome });
+}
+
+/** How a turn ends for what its model, or its provider, did. */
+export interface ModelEnd {
+  readonly reason: StopReason;
+  readonly issue: TurnIssue;
+}
+
+export const modelIssue = (code: string, message: string): TurnIssue => ({ kind: "model", code, message });
+
+/** Finish reasons after which there is nothing to go on with. */
+const ENDS_THE_TURN: { readonly [R in FinishReason]?: ModelEnd } = {
+  length: { reason: "incomplete", issue: modelIssue("output_limit", "The model reached its output limit.") },
+  content_filter: {
+    reason: "provider_error",
+    issue: modelIssue("content_filter", "The provider filtered the answer."),
+  },
+  error: { reason: "provider_error", issue: modelIssue("provider_error", "The provider reported an error.") },
+};
+
+const CONTEXT_OVERFLOW: ModelEnd = {
+  reason: "provider_error",
+  issue: modelIssue("context_overflow", "The conversation fills all the model can read: there was no room to answer."),
+};
+
+/** Providers count a little differently than they limit: from here on a context is full. */
+const FULL = 0.95;
+
+/**
+ * Does this answer end the turn, and how? An answer of nothing that ran into its limit under a full context did not run
+ * too long: it had nowhere to go, and asking for more of it would not help.
+ */
+export function endOf(
+  { reason, usage }: Pick<ModelResponse, "reason" | "usage">,
+  maxContextTokens: number | null | undefined,
+): ModelEnd | undefined {
+  const full = typeof maxContextTokens === "number" && usage.inputTokens >= FULL * maxContextTokens;
+  if (reason === "length" && usage.outputTokens === 0 && full) return CONTEXT_OVERFLOW;
+  return ENDS_THE_TURN[reason];
+}
