@@ -25,7 +25,6 @@ const SUB_ROOMS = {
     "protocol",
     "state",
     "host-services",
-    "work",
     "turn",
     "life",
     "worker",

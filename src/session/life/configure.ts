@@ -9,7 +9,7 @@ import {
 import type { ConfigReceipt } from "../calls/index.js";
 import { readConfigChange } from "../plugins/index.js";
 import type { Session } from "../state/index.js";
-import { settleOrIssue } from "../work/index.js";
+import { settleOrIssue } from "../turn/index.js";
 
 /**
  * Changes a session's configuration: what was asked for, then what the mutators make of it, then it is stored, then it

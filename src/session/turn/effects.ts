@@ -1,19 +1,22 @@
 import { untilAborted } from "../../async/index.js";
-import { NO_DIRECTIVES, type TurnEffect, type TurnEvent, type TurnSummary } from "../../kernel/index.js";
-import { readFrameSwitch } from "../plugins/index.js";
 import {
-  askModel,
-  issueOf,
-  orRefused,
-  passCheckpoint,
-  protocolHost,
-  runTools,
-  runTurnCode,
-  settleOrIssue,
-  siteDirectives,
-  type TurnScope,
-} from "../work/index.js";
-import { captureTurn, commitTurn } from "./turn-commit.js";
+  type CheckpointKind,
+  frameTaskOf,
+  NO_DIRECTIVES,
+  type StorableTurn,
+  type TurnDirectives,
+  type TurnEffect,
+  type TurnEvent,
+  type TurnIssue,
+  type TurnSummary,
+} from "../../kernel/index.js";
+import { readFrameSwitch } from "../plugins/index.js";
+import type { NewFrame } from "../state/index.js";
+import { askModel } from "./model-call.js";
+import { runTools } from "./tool-calls.js";
+import { runTurnCode } from "./turn-code.js";
+import { protocolHost, replayIssue, siteDirectives, type TurnScope } from "./turn-scope.js";
+import { issueOf, orRefused, settleOrIssue } from "./turn-session.js";
 
 /** Does what the machine asks for. What nobody has a hook for is answered at once. */
 export function performEffect(
@@ -101,6 +104,53 @@ async function beforeModel(turn: TurnScope, step: number): Promise<TurnEvent> {
   }
 }
 
+/**
+ * A safe point of a turn, where hooks and what was said meanwhile may change it. What a checkpoint delivered is
+ * delivered again when the turn is taken up again, and nothing else.
+ */
+function passCheckpoint(turn: TurnScope, checkpoint: CheckpointKind): TurnEvent | Promise<TurnEvent> {
+  const { hooks, inputs } = turn.session;
+  const passed = turn.journal.once<TurnEvent, CheckpointDone>({
+    // There is one behind every model call.
+    key: `checkpoint:${turn.state.step - 1}`,
+    envelope: () => checkpoint,
+    run: () => (hooks.has("checkpoint") ? hooked(turn, checkpoint) : done(turn, checkpoint, NO_DIRECTIVES)),
+    keep: (event) => (event.type === "checkpoint_done" && deliversSomething(event) ? event : undefined),
+    changes: () => hooks.pluginsWith("checkpoint"),
+    found: (event) => {
+      inputs.takeThese((event.inputs ?? []).map(({ id }) => id));
+      return event;
+    },
+    inside: true,
+  });
+  if (!(passed instanceof Promise)) return passed;
+  return passed.catch((error) => ({ type: "checkpoint_failed", issue: replayIssue(error) }));
+}
+
+async function hooked(turn: TurnScope, checkpoint: CheckpointKind): Promise<TurnEvent> {
+  try {
+    const facts = { ...turn.facts, checkpoint, step: turn.state.step };
+    const directives = await siteDirectives(turn, "checkpoint", facts, { signal: turn.request.signal });
+    return done(turn, checkpoint, directives);
+  } catch (error) {
+    return { type: "checkpoint_failed", issue: issueOf("plugin", "plugin_checkpoint", error) };
+  }
+}
+
+/** What waits for the turn is taken only when no hook ends it here: otherwise it goes on waiting. */
+function done(turn: TurnScope, checkpoint: CheckpointKind, directives: TurnDirectives): TurnEvent {
+  const { inputs } = turn.session;
+  const stays = directives.abort !== undefined || turn.request.signal.aborted || inputs.pending.length === 0;
+  if (stays) return { type: "checkpoint_done", directives };
+  return { type: "checkpoint_done", directives, inputs: inputs.takeAtCheckpoint(turn.facts.turnId, checkpoint) };
+}
+
+type CheckpointDone = Extract<TurnEvent, { type: "checkpoint_done" }>;
+
+function deliversSomething({ directives, inputs = [] }: CheckpointDone): boolean {
+  return inputs.length > 0 || directives !== NO_DIRECTIVES;
+}
+
 async function afterTurn(
   turn: TurnScope,
   { summary }: Extract<TurnEffect, { type: "after_turn" }>,
@@ -123,4 +173,65 @@ async function deliver(
 
 function isCancelled({ outcome }: TurnSummary): boolean {
   return outcome.type === "stopped" && outcome.reason === "cancelled";
+}
+
+/** Captures the state plugins and the code executor are left in; at once when nobody has any. */
+function captureTurn(scope: TurnScope): TurnEvent | Promise<TurnEvent> {
+  const { hooks, protocol } = scope.session;
+  if (hooks.needCapture || protocol.codeExecutor !== undefined) return captureState(scope);
+  return { type: "captured", issues: hooks.takeUnrevised().map(unrevised) };
+}
+
+async function captureState({ session }: TurnScope): Promise<TurnEvent> {
+  const { hooks, protocol } = session;
+  const issues: TurnIssue[] = [];
+  /** A capture that fails keeps the last good state and costs the turn nothing but an issue. */
+  const orIssue = async (code: string, attempt: () => Promise<unknown>) => {
+    try {
+      await attempt();
+    } catch (error) {
+      if (session.life.isStale) throw error;
+      issues.push(issueOf("plugin", code, error));
+    }
+  };
+  if (hooks.needCapture) await orIssue("plugin_capture_failed", () => hooks.capture());
+  issues.push(...hooks.takeUnrevised().map(unrevised));
+  if (protocol.codeExecutor !== undefined) await orIssue("execution_capture_failed", () => protocol.captureExecution());
+  return { type: "captured", issues };
+}
+
+/** Stores a turn with the state that was captured, and enters the frame it leaves for. */
+async function commitTurn(scope: TurnScope, turn: StorableTurn): Promise<TurnEvent> {
+  const { session, request, beginning, journal } = scope;
+  const { name, before } = beginning;
+  const entering = frameLeftFor(turn);
+  const revision = await session.graph.commit(turn, { name, before, call: request.call, entering });
+  journal.ended();
+  return entering === undefined ? { type: "committed", revision } : enterFrame(scope, entering);
+}
+
+function frameLeftFor({ summary: { turnId, outcome }, initialNodes: nodes }: StorableTurn): NewFrame | undefined {
+  if (outcome.type !== "frame_switch") return undefined;
+  const { frameId, task } = outcome;
+  const waits = { id: frameTaskOf(turnId), text: task };
+  return { frameId, reason: "switch", nodes, origin: { kind: "protocol" }, task: waits };
+}
+
+/**
+ * The turn is stored in the frame it was asked in; the next one finds the new frame. Whatever goes wrong now is an
+ * issue of a turn that is stored, and never says that it is not.
+ */
+async function enterFrame({ session }: TurnScope, frame: NewFrame): Promise<TurnEvent> {
+  const issues: TurnIssue[] = [];
+  try {
+    await session.graph.openFrame(frame);
+  } catch (error) {
+    issues.push(issueOf("plugin", "frame_switch_failed", error));
+  }
+  return { type: "committed", revision: session.stored.revision, issues };
+}
+
+function unrevised(pluginId: string): TurnIssue {
+  const message = `The state of plugin ${pluginId} changed, but its snapshotRevision did not: the change is not stored.`;
+  return { kind: "plugin", code: "plugin_state_unrevised", message, pluginId };
 }

@@ -13,13 +13,19 @@ import {
 } from "../../kernel/index.js";
 import type { TurnFacts } from "../../plugin/index.js";
 import { NO_PLUGIN_OPTIONS, type TurnExtras } from "../calls/index.js";
-import type { TurnStart, UnfinishedTurn } from "../journal/index.js";
-import { endsHere, isSuspended, NO_JOURNAL, StoredJournal, type TurnJournal } from "../journal/index.js";
-import type { RunningTurn } from "../state/index.js";
-import { readAhead } from "../state/index.js";
-import type { TurnBeginning, TurnScope, TurnSession } from "../work/index.js";
-import { TurnContext, type TurnRequest } from "../work/index.js";
+import {
+  endsHere,
+  isSuspended,
+  NO_JOURNAL,
+  StoredJournal,
+  type TurnJournal,
+  type TurnStart,
+  type UnfinishedTurn,
+} from "../journal/index.js";
+import { type RunningTurn, readAhead } from "../state/index.js";
 import { performEffect } from "./effects.js";
+import { type TurnBeginning, TurnContext, type TurnScope } from "./turn-scope.js";
+import type { TurnRequest, TurnSession } from "./turn-session.js";
 
 /** Runs one turn: asks the machine what to do, does it, tells the machine what came of it. */
 export async function runOneTurn(

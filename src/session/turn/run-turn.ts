@@ -1,12 +1,23 @@
-import { asTroupeError, frameTaskOf, type TurnConfig, type TurnResult } from "../../kernel/index.js";
+import {
+  asTroupeError,
+  frameTaskOf,
+  type Part,
+  TroupeError,
+  type TurnConfig,
+  type TurnResult,
+} from "../../kernel/index.js";
+import type { TurnExtras } from "../calls/index.js";
 import { MAX_IDLE, MAX_STRIKES, type UnfinishedTurn } from "../journal/index.js";
-import { attachedTo, turnKeyOf } from "../stored/index.js";
-import type { TurnBeginning, TurnRequest, TurnSession } from "../work/index.js";
-import { type Admitted, admit, issueOf, NO_EXTRAS, textParts } from "../work/index.js";
+import { attachedTo, storedParts, turnKeyOf } from "../stored/index.js";
 import { runOneTurn } from "./one-turn.js";
+import type { Admitted, TurnBeginning } from "./turn-scope.js";
+import { issueOf, type TurnRequest, type TurnSession } from "./turn-session.js";
+
+/** A turn that was asked for with a text and nothing else. */
+export const NO_EXTRAS: TurnExtras = Object.freeze({});
 
 /** How often what a host asked for may move to another frame. */
-export const MAX_FRAME_SWITCHES = 16;
+const MAX_FRAME_SWITCHES = 16;
 
 /**
  * Runs what a host asked for: one turn, or several when a turn leaves its frame with a task for the next. The last one's
@@ -35,6 +46,31 @@ async function runAdmitted(session: TurnSession, request: TurnRequest, admitted:
   const known = name === undefined ? undefined : await session.turnKeys.find(name);
   if (known === undefined) return runInFrames(session, request, { ...admitted, name });
   return goOnInFrames(session, request, { ...admitted, name }, known);
+}
+
+/** Checks what a turn was asked for with. Throws for what only a program gets wrong; what a user sent is recorded. */
+async function admit(session: TurnSession, input: string, extras: TurnExtras): Promise<Admitted> {
+  const model = session.settings.modelNamed(extras.model);
+  for (const pluginId of Object.keys(extras.pluginInputs ?? {})) session.hooks.of(pluginId);
+  if (extras.extension !== undefined) await session.protocol.validateTurnExtension(extras.extension);
+  if (extras.invalid !== undefined) return { model, ...unusable(extras.invalid) };
+  if (extras.items === undefined) return { model, parts: extras.parts ?? textParts(input) };
+  try {
+    return { model, parts: await storedParts(session.blobs, extras.items) };
+  } catch (error) {
+    if (error instanceof TroupeError && error.code === "invalid_turn_input")
+      return { model, ...unusable(error.message) };
+    throw error;
+  }
+}
+
+function unusable(message: string): Omit<Admitted, "model"> {
+  const issue = { kind: "input", code: "invalid_turn_input", message } as const;
+  return { parts: [], stopped: { reason: "invalid_input", issue } };
+}
+
+function textParts(text: string): readonly Part[] {
+  return [{ type: "text", text }];
 }
 
 /** Takes a turn up again that a crash left behind: it runs as it did then, and does nothing twice that it had done. */

@@ -21,7 +21,7 @@ import { suspension } from "../journal/index.js";
 import { ActiveTurn } from "../life/index.js";
 import { Surfaces, WorkerLink } from "../plugins/index.js";
 import type { SessionServices } from "../state/index.js";
-import { NO_EXTRAS } from "../work/index.js";
+import { NO_EXTRAS } from "../turn/index.js";
 import type { Heap } from "./heap.js";
 import { Observations } from "./observations.js";
 import { ResidentSessions } from "./resident-sessions.js";

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { Activity } from "../../../src/kernel/index.js";
 import { definePlugin } from "../../../src/plugin/index.js";
 import { suspension } from "../../../src/session/journal/suspension.js";
-import { NO_EXTRAS } from "../../../src/session/work/admission.js";
+import { NO_EXTRAS } from "../../../src/session/turn/run-turn.js";
 import { memorySession } from "./memory-session.js";
 
 /** One model call with a tool, then an answer; every step can be where the turn is cancelled. */

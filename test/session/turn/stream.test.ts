@@ -9,7 +9,7 @@ import {
 } from "../../../src/kernel/index.js";
 import type { HookFacts } from "../../../src/plugin/index.js";
 import type { SessionHooks } from "../../../src/session/plugins/session-hooks.js";
-import { StreamPump } from "../../../src/session/work/stream.js";
+import { StreamPump } from "../../../src/session/turn/stream.js";
 
 type StreamHook = (chunk: string, facts: HookFacts["assistant_stream"]) => unknown;
 
@@ -26,9 +26,10 @@ function pumpWith(plugins: Readonly<Record<string, StreamHook>>, projectProse?: 
   const activities: Activity[] = [];
   const events: Owned<PluginEvent>[] = [];
   const chunks: string[] = [];
-  let stops = 0;
   const hooks = {
-    has: () => Object.keys(plugins).length > 0,
+    has: (kind: string) =>
+      kind === "assistant_prose_projector" ? projectProse !== undefined : Object.keys(plugins).length > 0,
+    only: async (_: string, facts: HookFacts["assistant_prose_projector"]) => projectProse?.(facts.text),
     async each(
       _: string,
       facts: () => HookFacts["assistant_stream"],
@@ -44,12 +45,14 @@ function pumpWith(plugins: Readonly<Record<string, StreamHook>>, projectProse?: 
   const pump = new StreamPump({
     hooks: hooks as unknown as SessionHooks,
     facts: FACTS,
-    emit: (activity) => activities.push(activity),
-    onPluginEvent: (event) => events.push(event),
+    emit: (activity) => {
+      if (activity.type === "plugin_event") events.push({ pluginId: activity.pluginId, value: activity.event });
+      else activities.push(activity);
+    },
     signal: new AbortController().signal,
-    onStop: () => stops++,
-    projectProse,
   });
+  let stops = 0;
+  pump.stop?.addEventListener("abort", () => stops++);
   return { pump, activities, events, chunks, stops: () => stops };
 }
 
@@ -295,7 +298,7 @@ describe("a prose projector that fails", () => {
   ])("%s", (_, plugins) => {
     it.each([
       ["throws", throwing, "hook_failed", "boom"],
-      ["answers with a number", wrong, "invalid_hook_answer", "A prose projector returns a string."],
+      ["answers with a number", wrong, "invalid_hook_answer", "A prose projector returns a string or nothing."],
     ])("because it %s fails the call with plugin_prose_projector", async (_why, project, code, message) => {
       const { pump, activities, stops } = pumpWith(plugins, project);
       for (const event of [reasoning("hm"), whole("a"), reasoning("never"), FINISH]) pump.push(event);

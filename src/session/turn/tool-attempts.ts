@@ -14,16 +14,8 @@ import type { PendingTool } from "../../plugin/index.js";
 import { executeTool, type ToolExecution } from "../../tools/index.js";
 import type { TurnScope } from "./turn-scope.js";
 
-export interface ToolBatch {
-  readonly turn: TurnScope;
-  readonly calls: readonly ToolCall[];
-  readonly brokenArgs: Readonly<Record<string, string>>;
-  /** The turn's, or the one of the code that makes the calls. */
-  readonly signal: AbortSignal;
-}
-
 /** What a result is after the hooks have seen it. */
-export type Review = (output: ToolOutput, durationMs: number) => Promise<ToolOutput>;
+type Review = (output: ToolOutput, durationMs: number) => Promise<ToolOutput>;
 
 /** A call's body as it ended; `at`: when, if that was in an earlier life of the turn. */
 type Executed = ToolExecution & { readonly at?: number };

@@ -1,5 +1,6 @@
+import { type Activity, asTroupeError, TroupeError, type TurnIssue } from "../../kernel/index.js";
 import type { SessionTools } from "../../tools/index.js";
-import type { SessionPluginOptions } from "../calls/index.js";
+import type { SessionPluginOptions, TurnExtras } from "../calls/index.js";
 import type { ParentSession } from "../host-services/index.js";
 import type { SessionHooks } from "../plugins/index.js";
 import type { SessionCatalog, SessionProtocol } from "../protocol/index.js";
@@ -13,6 +14,7 @@ import type {
   SessionSettings,
   Spending,
 } from "../state/index.js";
+import { settleSession } from "../state/index.js";
 import type { Blobs, StoredSession, TurnKeys } from "../stored/index.js";
 
 /**
@@ -56,4 +58,48 @@ export interface TurnSession extends ParentSession {
   >;
   readonly turnKeys: Pick<TurnKeys, "find" | "leftOff">;
   readonly graph: Pick<SessionGraph, "checkNewFrame" | "openFrame" | "commit">;
+}
+
+export interface TurnRequest {
+  /** The text of it. */
+  readonly input: string;
+  readonly emit: (activity: Activity) => void;
+  readonly signal: AbortSignal;
+  /** What the host brought along besides. */
+  readonly extras: TurnExtras;
+  /** Whose call it is, when it is a host's. */
+  readonly call?: string;
+  /** It was asked for before, of a worker that was lost. */
+  readonly again?: boolean;
+  /** The inputs that waited and begin it. */
+  readonly inputIds?: readonly string[];
+  /** Nobody holds it: stopped halfway it is refused, and its inputs wait on. */
+  readonly keepsInputs?: boolean;
+}
+
+/** What went wrong without being the end of it. */
+export function issueOf(kind: TurnIssue["kind"], code: string, error: unknown): TurnIssue {
+  const { message, details } = asTroupeError(error, code);
+  const { pluginId } = details;
+  return { kind, code, message, ...(typeof pluginId === "string" && { pluginId }) };
+}
+
+/** What was done is stored; that what its hooks changed afterwards is not is an issue of it. */
+export async function settleOrIssue(session: TurnSession): Promise<TurnIssue[]> {
+  try {
+    await settleSession(session);
+    return [];
+  } catch (error) {
+    return [issueOf("plugin", session.life.isStale ? "plugin_state_not_stored" : "plugin_capture_failed", error)];
+  }
+}
+
+/** When it fails, the call fails and nothing is stored. */
+export async function orRefused<T>(code: string, what: string, attempt: () => Promise<T>): Promise<T> {
+  try {
+    return await attempt();
+  } catch (error) {
+    const cause = asTroupeError(error, "hook_failed");
+    throw new TroupeError(code, `${what}: ${cause.message}`, { cause, retryable: cause.retryable });
+  }
 }

@@ -1,38 +1,104 @@
 import {
-  type Activity,
   contextMessages,
   firstPlace,
+  foldTurnDirectives,
   type Json,
   type Message,
+  NO_DIRECTIVES,
+  type Owned,
+  type Part,
   type PreparedContext,
   type PromptContribution,
   type PromptLayer,
+  TroupeError,
+  type TurnConfig,
+  type TurnDirective,
+  type TurnDirectives,
   type TurnEvent,
+  type TurnIssue,
+  type TurnResult,
+  type TurnState,
   type Usage,
   wholeContext,
 } from "../../kernel/index.js";
-import { mergeTurnOptions, type ProtocolTurnOptions, type TurnFacts } from "../../plugin/index.js";
-import type { TurnExtras } from "../calls/index.js";
-import { readContributions, readPrepared } from "../plugins/index.js";
+import type { Model } from "../../model/index.js";
+import {
+  type HookFacts,
+  hostFacade,
+  mergeTurnOptions,
+  type ProtocolTurnOptions,
+  RUNTIME_SESSION_HOST,
+  type RuntimeSessionHost,
+  type TurnFacts,
+} from "../../plugin/index.js";
+import { performDirectives } from "../host-services/index.js";
+import type { TurnJournal, UnfinishedTurn } from "../journal/index.js";
+import type { HookOptions } from "../plugins/index.js";
+import { AskingCall, readContributions, readPrepared } from "../plugins/index.js";
 import type { TurnCatalog } from "../protocol/index.js";
-import { issueOf } from "./issues.js";
-import type { TurnSession } from "./turn-session.js";
+import type { TurnKey } from "../stored/index.js";
+import { issueOf, type TurnRequest, type TurnSession } from "./turn-session.js";
 
-export interface TurnRequest {
-  /** The text of it. */
-  readonly input: string;
-  readonly emit: (activity: Activity) => void;
-  readonly signal: AbortSignal;
-  /** What the host brought along besides. */
-  readonly extras: TurnExtras;
-  /** Whose call it is, when it is a host's. */
-  readonly call?: string;
-  /** It was asked for before, of a worker that was lost. */
-  readonly again?: boolean;
-  /** The inputs that waited and begin it. */
-  readonly inputIds?: readonly string[];
-  /** Nobody holds it: stopped halfway it is refused, and its inputs wait on. */
-  readonly keepsInputs?: boolean;
+/** What a turn begins with, let in: its model, and its input as a message keeps it. */
+export interface Admitted {
+  readonly model: Model;
+  readonly parts: readonly Part[];
+  /** The input is of no use: such a turn is recorded, but does nothing. */
+  readonly stopped?: NonNullable<TurnConfig["stopped"]>;
+}
+
+/** What a turn begins with. */
+export interface TurnBeginning extends Admitted {
+  readonly name: TurnKey | undefined;
+  /** What came of the turns before it, in the frames it came from. */
+  readonly before?: readonly TurnResult[];
+  /** It killed its worker too often: it is stored, and no hook sees it. */
+  readonly poisoned?: boolean;
+  /** Set when a crash left the turn behind. */
+  readonly unfinished?: UnfinishedTurn;
+}
+
+/** A running turn, as what is done for it sees it. */
+export interface TurnScope {
+  readonly session: TurnSession;
+  readonly request: TurnRequest;
+  readonly beginning: TurnBeginning;
+  readonly facts: TurnFacts;
+  readonly context: TurnContext;
+  readonly journal: TurnJournal;
+  /** The machine's, as it is now. */
+  readonly state: TurnState;
+}
+
+/** A site's directives: what is done at once is done, the rest is folded. */
+export async function siteDirectives<S extends "before_turn" | "checkpoint" | "after_turn">(
+  { session }: TurnScope,
+  site: S,
+  facts: HookFacts[S] | ((pluginId: string) => HookFacts[S]),
+  options: HookOptions = {},
+): Promise<TurnDirectives> {
+  const directives = await session.hooks.directives(site, facts, options);
+  if (directives.length === 0) return NO_DIRECTIVES;
+  await performDirectives(session, directives);
+  return foldTurnDirectives(directives as readonly Owned<TurnDirective>[]);
+}
+
+/** The host services of the protocol: it is part of the turn and may do what the runtime may. */
+export function protocolHost(
+  { session, state, request: { signal } }: TurnScope,
+  { site, pluginId }: { readonly site: "before_llm_call" | "code"; readonly pluginId: string },
+): RuntimeSessionHost {
+  const asking = new AskingCall(`${site}:${pluginId}:${state.step}`);
+  const request = { sessionId: session.id, pluginId, granted: RUNTIME_SESSION_HOST, signal, asking };
+  const host = hostFacade(RUNTIME_SESSION_HOST, (method, args) => session.services.host({ ...request, method, args }));
+  // The facade has the methods of every interface it was given.
+  return host as RuntimeSessionHost;
+}
+
+/** The turn does not do what it did before the crash: it is stopped and says where. Anything else refuses it. */
+export function replayIssue(error: unknown): TurnIssue {
+  if (!(error instanceof TroupeError) || error.code !== "replay_mismatch") throw error;
+  return { kind: "runtime", code: error.code, message: error.message };
 }
 
 /** What the model is given in one turn beside the turn's own messages: the history, the system prompt, the tools. */

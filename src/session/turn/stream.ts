@@ -2,15 +2,12 @@ import {
   type Activity,
   asTroupeError,
   type ModelEvent,
-  type Owned,
-  type PluginEvent,
   ResponseBuilder,
   TroupeError,
   type Usage,
 } from "../../kernel/index.js";
 import type { HookFacts } from "../../plugin/index.js";
-import type { SessionHooks } from "../plugins/index.js";
-import { readStreamTransform } from "../plugins/index.js";
+import { readStreamTransform, type SessionHooks } from "../plugins/index.js";
 
 /**
  * One model call's stream on its way to the response and the host. Without stream hooks every event passes at once.
@@ -21,7 +18,8 @@ import { readStreamTransform } from "../plugins/index.js";
 export class StreamPump {
   readonly response = new ResponseBuilder();
   readonly #options: StreamPumpOptions;
-  readonly #hooked: boolean;
+  /** Only a hook that sees the text can end a model call without ending the turn. */
+  readonly #stop: AbortController | undefined;
   #queue: ModelEvent[] = [];
   /** Not the promise: a pump that met no text is over before its promise could be kept. */
   #busy = false;
@@ -32,7 +30,14 @@ export class StreamPump {
 
   constructor(options: StreamPumpOptions) {
     this.#options = options;
-    this.#hooked = options.hooks.has("assistant_stream") || options.projectProse !== undefined;
+    const { hooks } = options;
+    const hooked = hooks.has("assistant_stream") || hooks.has("assistant_prose_projector");
+    this.#stop = hooked ? new AbortController() : undefined;
+  }
+
+  /** Aborts when the model call is no longer wanted: a hook aborted the stream, or it or the projector failed. */
+  get stop(): AbortSignal | undefined {
+    return this.#stop?.signal;
   }
 
   /** A hook ended the stream; the model call should be stopped. */
@@ -48,7 +53,7 @@ export class StreamPump {
   push(event: ModelEvent): void {
     if (event.type === "finish") this.#cost = event.usage;
     if (this.#aborted || this.#failure !== undefined) return;
-    if (!this.#hooked) {
+    if (this.#stop === undefined) {
       this.#pass(event);
       return;
     }
@@ -101,7 +106,7 @@ export class StreamPump {
         text = transform.chunk;
         for (const reasoning of transform.reasoning)
           this.#pass({ type: "reasoning_delta", blockId: `${blockId}:${pluginId}`, text: reasoning });
-        for (const value of transform.events) this.#options.onPluginEvent({ pluginId, value });
+        for (const event of transform.events) this.#options.emit({ type: "plugin_event", pluginId, event });
         abort ||= transform.abortStream;
       },
       { signal: this.#options.signal },
@@ -109,7 +114,7 @@ export class StreamPump {
     if (text !== "") this.#pass({ type: "text_delta", blockId, text });
     if (abort) {
       this.#aborted = true;
-      this.#options.onStop();
+      this.#stop?.abort();
     }
   }
 
@@ -120,14 +125,15 @@ export class StreamPump {
     else if (event.type === "text_delta" || event.type === "reasoning_delta") this.#options.emit(event);
   }
 
-  /** Empty text is not worth a projector's while. */
+  /** What prose that was not streamed becomes. Empty text is not worth a projector's while. */
   async #project(text: string): Promise<string> {
-    const { projectProse } = this.#options;
-    if (projectProse === undefined || text === "") return text;
+    const { hooks, facts, signal } = this.#options;
+    if (text === "") return text;
     try {
-      const projected: unknown = await projectProse(text);
+      const projected = await hooks.only("assistant_prose_projector", { ...facts, text }, { signal });
+      if (projected === undefined || projected === null) return text;
       if (typeof projected === "string") return projected;
-      throw new TroupeError("invalid_hook_answer", "A prose projector returns a string.");
+      throw new TroupeError("invalid_hook_answer", "A prose projector returns a string or nothing.");
     } catch (error) {
       const cause = asTroupeError(error, "hook_failed");
       throw new TroupeError("plugin_prose_projector", `The prose projector failed: ${cause.message}`, { cause });
@@ -137,19 +143,14 @@ export class StreamPump {
   #fail(failure: TroupeError): void {
     this.#failure = failure;
     this.#queue = [];
-    this.#options.onStop();
+    this.#stop?.abort();
   }
 }
 
-export interface StreamPumpOptions {
-  readonly hooks: SessionHooks;
+interface StreamPumpOptions {
+  readonly hooks: Pick<SessionHooks, "has" | "each" | "only">;
   readonly facts: Omit<HookFacts["assistant_stream"], "blockId" | "chunk">;
   /** The turn's signal: a hook nobody waits for any more is not waited for. */
   readonly signal: AbortSignal;
   readonly emit: (activity: Activity) => void;
-  readonly onPluginEvent: (event: Owned<PluginEvent>) => void;
-  /** What the assistant's prose becomes when it was not streamed. Default: itself. */
-  readonly projectProse?: ((text: string) => string | Promise<string>) | undefined;
-  /** The model call is no longer wanted: a hook aborted the stream, or it or the projector failed. */
-  readonly onStop: () => void;
 }

@@ -6,6 +6,7 @@ import {
   composeBeforeToolCall,
   foldTurnDirectives,
   messageOf,
+  NO_DIRECTIVES,
   type Owned,
   renderToolOutput,
   type ToolCall,
@@ -14,10 +15,36 @@ import {
   type ToolVerdict,
   type TurnDirective,
   type TurnDirectives,
+  type TurnEffect,
+  type TurnEvent,
   toolFailure,
 } from "../../kernel/index.js";
 import { performAtTool, trace } from "../host-services/index.js";
-import { CANCELLED, ToolAttempts, type ToolBatch, withoutControl } from "./tool-attempts.js";
+import { CANCELLED, ToolAttempts, withoutControl } from "./tool-attempts.js";
+import { replayIssue, type TurnScope } from "./turn-scope.js";
+
+/** The calls of one answer of the model. */
+export async function runTools(
+  turn: TurnScope,
+  { calls, brokenArgs }: Extract<TurnEffect, { type: "tools" }>,
+): Promise<TurnEvent> {
+  try {
+    return { type: "tools_done", ...(await runToolBatch({ turn, calls, brokenArgs, signal: turn.request.signal })) };
+  } catch (error) {
+    const issue = replayIssue(error);
+    const output = toolFailure("internal", issue.code, issue.message);
+    const records = calls.map((call, completed) => ({ ...call, output, durationMs: 0, completed }));
+    return { type: "tools_done", records, directives: NO_DIRECTIVES, issue };
+  }
+}
+
+interface ToolBatch {
+  readonly turn: TurnScope;
+  readonly calls: readonly ToolCall[];
+  readonly brokenArgs: Readonly<Record<string, string>>;
+  /** The turn's, or the one of the code that makes the calls. */
+  readonly signal: AbortSignal;
+}
 
 export interface ToolBatchResult {
   readonly records: readonly ToolRecord[];
