@@ -1,9 +1,9 @@
 import { systemClock } from "../../src/async/index.js";
 import { loadPlugin } from "../../src/plugin/index.js";
+import { Surfaces } from "../../src/session/plugins/hook-table.js";
 import { InlineLink } from "../../src/session/plugins/inline-link.js";
 import { PluginSlot } from "../../src/session/plugins/plugin-link.js";
 import { SessionHooks } from "../../src/session/plugins/session-hooks.js";
-import { Surfaces } from "../../src/session/plugins/surface.js";
 import { SessionCatalog } from "../../src/session/protocol/catalog.js";
 import { SessionProtocol } from "../../src/session/protocol/session-protocol.js";
 import { standardProtocol } from "../../src/session/protocol/standard-protocol.js";
@@ -50,7 +50,7 @@ export async function inlineSession(
     tools: new SessionTools(surface.registry),
     hooks: new SessionHooks(surface.table, slots),
     authority: {},
-    protocol: SessionProtocol.of(links, slots, { sessionId: "s", turnOptions: undefined }),
+    protocol: new SessionProtocol(links, slots, { sessionId: "s", turnOptions: undefined }),
     surface,
     services: { surfaces },
   };

@@ -17,35 +17,25 @@ import {
   type HostInterface,
   type HostMethod,
   type LlmRequest,
+  type SessionHandle,
   TURN_EVENTS,
   type TurnRequestInput,
 } from "../../plugin/index.js";
-import type { HostRelay } from "../calls/index.js";
-import type { AskingCall } from "../plugins/index.js";
-import type { Session } from "../state/index.js";
-import { addInput, takeFirstInput, viewOf } from "../state/index.js";
-import { serveOnce } from "./host-answers.js";
-import { createSessionFrom, trace } from "./immediate-directives.js";
-import { visibleSession } from "./visibility.js";
+import { decodeError, type ErrorData, encodeError } from "../../wire/index.js";
+import type { AskedService, AskingCall, HostRequest } from "../plugins/index.js";
+import { addInput, type Session, takeFirstInput, viewOf } from "../state/index.js";
+import { createSessionFrom, trace, visibleSession } from "./immediate-directives.js";
 
-/** A host service asked for, in the name of a plugin's call. */
-export interface HostCallRequest {
-  readonly pluginId: string;
-  readonly granted: readonly HostInterface[];
-  readonly method: HostMethod;
-  readonly args: readonly unknown[];
-  readonly signal: AbortSignal | undefined;
-  /** The call it is asked in, when that may be made again. */
-  readonly asking?: AskingCall | undefined;
-}
+/** A host service asked for by a plugin of a session. */
+type OwnRequest = Omit<HostRequest, "sessionId">;
 
 /**
  * Answers a host service. Checked here, never in the plugin: what the call's hook was granted, and that it is about a
  * session it may see. About the own session the answer comes from here, also in the middle of its turn; about others
  * it is fetched from where they are.
  */
-export async function callHost(session: Session, request: HostCallRequest): Promise<unknown> {
-  const { method, granted, args, asking } = request;
+export async function callHost(session: Session, request: OwnRequest): Promise<unknown> {
+  const { method, granted, asking } = request;
   const owner =
     method === TURN_EVENTS ? "turn" : Object.hasOwn(HOST_METHODS, method) ? HOST_METHODS[method] : undefined;
   if (owner === undefined || !granted.includes(owner)) {
@@ -53,7 +43,12 @@ export async function callHost(session: Session, request: HostCallRequest): Prom
       details: { method, pluginId: request.pluginId },
     });
   }
-  const serve = () => SERVICES[owner](session, request, args);
+  const serve = async () => {
+    if (Object.hasOwn(ABOUT_SESSION, method)) return aboutSession(session, request);
+    const service = HERE[method];
+    if (service === undefined) throw unavailable(method, owner === "monitor" ? "monitors" : "background tasks");
+    return service(session, request);
+  };
   const changes = method === "injectTurnInput" || (CHANGING.includes(owner) && method !== "toolState");
   return asking === undefined || !changes ? serve() : serveOnce(session, asking, request, serve);
 }
@@ -67,91 +62,117 @@ const CHANGING: readonly HostInterface[] = [
   "directCompletion",
 ];
 
-/** Serves another session's call about this one: what {@link callHost} relays here. */
-export function serveHostCall(
-  session: Session,
-  { pluginId, method, args }: Pick<HostCallRequest, "pluginId" | "method" | "args">,
-): Promise<unknown> {
-  return ownCall(session, { pluginId, method, args: [session.id, ...args.slice(1)], granted: [], signal: undefined });
+/** What came of a service, as the journal has it. */
+interface HostAnswer {
+  readonly value?: unknown;
+  readonly error?: ErrorData;
 }
 
-type Service = (session: Session, request: HostCallRequest, args: readonly unknown[]) => Promise<unknown>;
+/**
+ * Serves a call that may be made again: a service that changes something, or takes something that is given once, is done
+ * once and answered again as it was. With a journal the answer of a turn's call is durable before the plugin has it, so it
+ * also outlives the worker.
+ */
+function serveOnce(
+  session: Session,
+  asking: AskingCall,
+  asked: AskedService,
+  serve: () => Promise<unknown>,
+): Promise<unknown> {
+  return asking.ask(asked, async (nth) => {
+    const turn = session.life.unstoredTurn;
+    if (asking.place === undefined || turn === undefined) return serve();
+    const { method, args, signal } = asked;
+    let thrown: unknown;
+    const { value, error } = await turn.journal.once<HostAnswer>({
+      key: `host:${asking.name((place) => turn.journal.number(place))}:${nth}`,
+      envelope: () => ({ method, args: args as never }),
+      run: async () => {
+        try {
+          const served = await serve();
+          return served === undefined ? {} : { value: served };
+        } catch (failure) {
+          // Of a service that was given up nobody knows what it did. Any other failure is an answer: the call went on from it.
+          if (signal?.aborted) throw failure;
+          thrown = failure;
+          return { error: encodeError(failure) };
+        }
+      },
+      found: async (answer) => {
+        await redo(session, asked, answer, serve);
+        return answer;
+      },
+    });
+    if (error !== undefined) throw thrown ?? decodeError(error);
+    return value;
+  });
+}
 
-const SERVICES: { readonly [I in HostInterface]: Service } = {
-  sessionSnapshot: async (session, request, args) => {
-    if (request.method === "snapshotCurrent") return viewOf(session);
-    return aboutSession(session, request, args);
+/** What a service changes in the session itself is stored with the turn, so a crash takes it back: it is done again. */
+async function redo(
+  session: Session,
+  { method, args }: AskedService,
+  { value }: HostAnswer,
+  serve: () => Promise<unknown>,
+): Promise<void> {
+  if (method === "createSession" && value !== undefined) session.created.add((value as SessionHandle).sessionId);
+  else if (args[0] !== session.id) return;
+  else if (method === "takeFirstTurnInput") await serve();
+  // The generation says whether the change was stored meanwhile, with something else.
+  else if (HOST_METHODS[method] === "toolState" && session.tools.generation < Number(value)) await serve();
+}
+
+type Service = (session: Session, request: OwnRequest) => unknown;
+
+/** The services about one session, which their first argument names, as they are done where that session is. */
+const ABOUT_SESSION: { readonly [M in HostMethod]?: Service } = {
+  snapshotSession: (session) => viewOf(session),
+  readMessages: (session, { args }) => {
+    const { from, to } = (args[1] ?? {}) as { from?: number; to?: number };
+    return session.graph.messages(from, to);
   },
-  toolCatalog: async (session, request, args) => aboutSession(session, request, args),
-  toolState: async (session, request, args) => aboutSession(session, request, args),
-  sessionGraph: async (session, request, args) => aboutSession(session, request, args),
-  sessionLifecycle: lifecycle,
-  turn: turns,
-  task: async (session, request, args) => {
-    if (request.method === "injectTurnInput") return aboutSession(session, request, args);
-    return tasks(request.method);
+  toolCatalog: ({ tools }) => tools.catalog(),
+  toolState: ({ tools }) => tools.exportState(),
+  applyToolState: (session, { args }) => toolsChanged(session, () => session.tools.applyState(args[1] as ToolState)),
+  setToolsAvailability: (session, { method, args }) => setAvailability(session, names(method, args[1]), args[2]),
+  setToolAvailability: (session, { method, args }) => setAvailability(session, names(method, [args[1]]), args[2]),
+  setToolMembership: (session, { method, args }) => {
+    const [, tools, present] = args;
+    if (typeof present !== "boolean") throw invalid(method, "say whether the tools are to be present");
+    return toolsChanged(session, () => session.tools.setMembership(names(method, tools), present));
   },
-  monitor: async (_session, { method }) => {
-    throw unavailable(method, "monitors");
+  takeFirstTurnInput: (session) => takeFirstInput(session),
+  injectTurnInput: async (session, { method, args }) => {
+    const { id, text } = (args[1] ?? {}) as { id?: unknown; text?: unknown };
+    if (typeof text !== "string") throw invalid(method, "an input needs a text");
+    if (id !== undefined && typeof id !== "string") throw invalid(method, "an input's id is a string");
+    await addInput(session, { text, items: undefined, key: id, boundary: "after_work" });
   },
-  directCompletion: async (session, request, args) => complete(session, request, args),
-  trace: async (session, { pluginId }, [context, event]) => {
-    const { name, payload } = (event ?? {}) as { name?: unknown; payload?: never };
-    if (typeof name !== "string" || name === "") throw invalid("emitTraceEvent", "an event needs a name");
-    if (typeof (context ?? {}) !== "object") throw invalid("emitTraceEvent", "a context is an object");
-    trace(session, pluginId, { name, payload: payload ?? null, context: (context ?? {}) as never });
-  },
+  appendSessionNodes: (session, { args, pluginId }) =>
+    session.graph.append(checkAppend(args[1]), { kind: "plugin", pluginId }),
 };
 
-async function aboutSession(session: Session, request: HostCallRequest, args: readonly unknown[]): Promise<unknown> {
+async function aboutSession(session: Session, request: OwnRequest): Promise<unknown> {
+  const { pluginId, method, args } = request;
   const sessionId = (await visibleSession(session, args[0])) as string;
-  if (sessionId === session.id) return ownCall(session, request);
-  const { pluginId, method } = request;
+  if (sessionId === session.id) return ABOUT_SESSION[method]?.(session, request);
   return session.services.relay("ask", { sessionId, pluginId, method, args });
 }
 
-/** The services about one session, where that session is. */
-async function ownCall(session: Session, { pluginId, method, args }: HostCallRequest): Promise<unknown> {
-  const { tools } = session;
-  switch (method) {
-    case "snapshotSession":
-      return viewOf(session);
-    case "readMessages": {
-      const { from, to } = (args[1] ?? {}) as { from?: number; to?: number };
-      return session.graph.messages(from, to);
-    }
-    case "toolCatalog":
-      return tools.catalog();
-    case "toolState":
-      return tools.exportState();
-    case "applyToolState":
-      return toolsChanged(session, () => tools.applyState(args[1] as ToolState));
-    case "setToolsAvailability":
-      return toolsChanged(session, () =>
-        tools.setAvailability(names(method, args[1]), (args[2] ?? null) as ToolAvailability | null),
-      );
-    case "setToolAvailability":
-      return toolsChanged(session, () =>
-        tools.setAvailability(names(method, [args[1]]), (args[2] ?? null) as ToolAvailability | null),
-      );
-    case "setToolMembership":
-      if (typeof args[2] !== "boolean") throw invalid(method, "say whether the tools are to be present");
-      return toolsChanged(session, () => tools.setMembership(names(method, args[1]), args[2] as boolean));
-    case "takeFirstTurnInput":
-      return takeFirstInput(session);
-    case "injectTurnInput": {
-      const { id, text } = (args[1] ?? {}) as { id?: unknown; text?: unknown };
-      if (typeof text !== "string") throw invalid(method, "an input needs a text");
-      if (id !== undefined && typeof id !== "string") throw invalid(method, "an input's id is a string");
-      await addInput(session, { text, items: undefined, key: id, boundary: "after_work" });
-      return undefined;
-    }
-    case "appendSessionNodes": {
-      return session.graph.append(checkAppend(args[1]), { kind: "plugin", pluginId });
-    }
-    default:
-      throw new TroupeError("unknown_method", `A session does not serve ${method}.`);
-  }
+/** Serves another session's call about this one: what {@link callHost} relays here. */
+export async function serveHostCall(
+  session: Session,
+  { pluginId, method, args }: Pick<HostRequest, "pluginId" | "method" | "args">,
+): Promise<unknown> {
+  const service = Object.hasOwn(ABOUT_SESSION, method) ? ABOUT_SESSION[method] : undefined;
+  if (service === undefined) throw new TroupeError("unknown_method", `A session does not serve ${method}.`);
+  return service(session, { pluginId, method, args: [session.id, ...args.slice(1)], granted: [], signal: undefined });
+}
+
+function setAvailability(session: Session, tools: readonly string[], availability: unknown): Promise<number> {
+  return toolsChanged(session, () =>
+    session.tools.setAvailability(tools, (availability ?? null) as ToolAvailability | null),
+  );
 }
 
 /** Between turns a change is stored before it is answered; in a turn it is stored with the turn. */
@@ -161,59 +182,63 @@ async function toolsChanged(session: Session, change: () => number): Promise<num
   return generation;
 }
 
-async function lifecycle(session: Session, request: HostCallRequest, args: readonly unknown[]): Promise<unknown> {
-  switch (request.method) {
-    case "createSession":
-      return createSessionFrom(session, (args[0] ?? {}) as SessionCreateRequest);
-    case "closeSession": {
-      if (args[0] === session.id) {
-        throw new TroupeError("session_busy", `Session ${session.id} cannot close itself in the middle of a call.`);
-      }
-      const sessionId = await visibleSession(session, args[0], { missing: "pass" });
-      return sessionId === undefined ? undefined : session.services.relay("close", { sessionId });
+/** The services that are done here, whichever session they are about. */
+const HERE: { readonly [M in HostMethod | "turnEvents"]?: Service } = {
+  snapshotCurrent: (session) => viewOf(session),
+  createSession: (session, { args }) => createSessionFrom(session, (args[0] ?? {}) as SessionCreateRequest),
+  closeSession: async (session, { args }) => {
+    if (args[0] === session.id) {
+      throw new TroupeError("session_busy", `Session ${session.id} cannot close itself in the middle of a call.`);
     }
-    default:
-      return aboutSession(session, request, args);
-  }
-}
+    const sessionId = await visibleSession(session, args[0], { missing: "pass" });
+    return sessionId === undefined ? undefined : session.services.relay("close", { sessionId });
+  },
+  startTurn: async (session, request) => {
+    const { turnId } = await startTurn(session, request, { streams: false });
+    return wholeTurn(session, turnId, request.signal);
+  },
+  startTurnStream: (session, request) => startTurn(session, request, { streams: true }),
+  awaitTurn: (session, request) => session.services.relay("awaitTurn", startedTurn(session, request)),
+  cancelTurn: (session, request) => session.services.relay("cancelTurn", startedTurn(session, request)),
+  turnEvents: (session, request) => session.services.relay("turnEvents", startedTurn(session, request)),
+  directCompletion: complete,
+  directLlmCompletion: complete,
+  emitTraceEvent: (session, { method, pluginId, args: [context, event] }) => {
+    const { name, payload } = (event ?? {}) as { name?: unknown; payload?: never };
+    if (typeof name !== "string" || name === "") throw invalid(method, "an event needs a name");
+    if (typeof (context ?? {}) !== "object") throw invalid(method, "a context is an object");
+    trace(session, pluginId, { name, payload: payload ?? null, context: (context ?? {}) as never });
+  },
+  // As the seed's own host does while it has no tasks: what would start something refuses, the rest does nothing.
+  awaitHiddenTasks: ignore,
+  unregisterBackgroundTask: ignore,
+  completeBackgroundTask: ignore,
+  transitionBackgroundTaskLiveState: ignore,
+  validateAsyncHandlesVisible: ignore,
+  transferAsyncHandles: ignore,
+  cancelUnreferencedAsyncHandles: () => [],
+};
 
 /** Turns of other sessions. One's own is the one that is asking. */
-async function turns(
+async function startTurn(
   session: Session,
-  { method, signal }: HostCallRequest,
-  args: readonly unknown[],
-): Promise<unknown> {
-  const { relay } = session.services;
-  const from = session.id;
-  switch (method) {
-    case "startTurn":
-    case "startTurnStream": {
-      const sessionId = (await visibleSession(session, args[0])) as string;
-      const { text, turnId } = turnInput(args[1]);
-      if (sessionId === session.id) {
-        throw new TroupeError("turn_running", `Session ${sessionId} cannot start a turn within its own call.`, {
-          details: { sessionId },
-        });
-      }
-      const streams = method === "startTurnStream";
-      const started = await relay("startTurn", { from, sessionId, text, turnId, streams });
-      return streams ? started : wholeTurn(relay, { from, turnId: started.turnId }, signal);
-    }
-    case "awaitTurn":
-      return relay("awaitTurn", { from, turnId: turnIdFrom(method, args[0]) });
-    case "cancelTurn":
-      return relay("cancelTurn", { from, turnId: turnIdFrom(method, args[0]) });
-    default:
-      return relay("turnEvents", { from, turnId: turnIdFrom(method, args[0]) });
+  { args }: OwnRequest,
+  { streams }: { readonly streams: boolean },
+): Promise<{ readonly turnId: string }> {
+  const sessionId = (await visibleSession(session, args[0])) as string;
+  const { text, turnId } = turnInput(args[1]);
+  if (sessionId === session.id) {
+    throw new TroupeError("turn_running", `Session ${sessionId} cannot start a turn within its own call.`, {
+      details: { sessionId },
+    });
   }
+  return session.services.relay("startTurn", { from: session.id, sessionId, text, turnId, streams });
 }
 
 /** Waits for a turn only this call knows of: when the call is given up, nobody else can stop it. */
-async function wholeTurn(
-  relay: HostRelay,
-  turn: { readonly from: string; readonly turnId: string },
-  signal: AbortSignal | undefined,
-): Promise<unknown> {
+async function wholeTurn(session: Session, turnId: string, signal: AbortSignal | undefined): Promise<unknown> {
+  const { relay } = session.services;
+  const turn = { from: session.id, turnId };
   const letGo = onAbort(signal, () => void relay("cancelTurn", turn).catch(ignore));
   try {
     return await relay("awaitTurn", turn);
@@ -222,8 +247,8 @@ async function wholeTurn(
   }
 }
 
-function turnIdFrom(method: HostMethod, turnId: unknown): string {
-  if (typeof turnId === "string") return turnId;
+function startedTurn({ id: from }: Session, { method, args: [turnId] }: OwnRequest): { from: string; turnId: string } {
+  if (typeof turnId === "string") return { from, turnId };
   throw invalid(method, "say which turn");
 }
 
@@ -236,25 +261,8 @@ function turnInput(input: unknown): TurnRequestInput {
   return { text, ...(turnId !== undefined && { turnId }) };
 }
 
-/** As the seed's own host does while it has no tasks: what would start something refuses, the rest does nothing. */
-function tasks(method: HostMethod): unknown {
-  switch (method) {
-    case "awaitHiddenTasks":
-    case "unregisterBackgroundTask":
-    case "completeBackgroundTask":
-    case "transitionBackgroundTaskLiveState":
-    case "validateAsyncHandlesVisible":
-    case "transferAsyncHandles":
-      return undefined;
-    case "cancelUnreferencedAsyncHandles":
-      return [];
-    default:
-      throw unavailable(method, "background tasks");
-  }
-}
-
-async function complete(session: Session, request: HostCallRequest, args: readonly unknown[]): Promise<unknown> {
-  const [asked, source] = args;
+async function complete(session: Session, request: OwnRequest): Promise<unknown> {
+  const [asked, source] = request.args;
   const { signal = new AbortController().signal } = request;
   session.spending.check();
   if (typeof source !== "string" || source.trim() === "")

@@ -1,4 +1,3 @@
 /** Answers `context.host`, and does at once what directives ask to be done at once. */
 export * from "./host-services.js";
 export * from "./immediate-directives.js";
-export * from "./visibility.js";

@@ -1,4 +1,4 @@
-import { type Clock, ignore } from "../../async/index.js";
+import { type Clock, deferred, ignore, type Timer, untilAborted } from "../../async/index.js";
 import {
   addLedgers,
   type JournalRow,
@@ -12,7 +12,6 @@ import { sealEnvelope } from "../../store/index.js";
 import { decode, encode } from "../../wire/index.js";
 import type { SessionHooks } from "../plugins/index.js";
 import type { JournalWriter, UnwrittenUsage } from "../stored/index.js";
-import { type Passed, Trial } from "./resume-queue.js";
 import { RESUMED, START, type TurnStart, type UnfinishedTurn } from "./unfinished-turn.js";
 
 /** Something a turn does once, whatever becomes of its worker. `T`: what came of it; `R`: what is recorded of that. */
@@ -68,7 +67,7 @@ export const NO_JOURNAL: TurnJournal = {
   ended: ignore,
 };
 
-export interface StoredJournalParts extends Pick<TurnFacts, "sessionId" | "turnId"> {
+interface StoredJournalParts extends Pick<TurnFacts, "sessionId" | "turnId"> {
   readonly clock: Clock;
   readonly write: JournalWriter;
   readonly hooks: Pick<SessionHooks, "unsavedState" | "restoreState">;
@@ -232,3 +231,69 @@ interface Aside {
 
 /** The state of plugins as bytes, by plugin id. */
 type PluginStates = Readonly<Record<string, Uint8Array>>;
+
+/** How long a suspect has to show what it is. What kills a worker does so as soon as it is done again. */
+const ALONE_MS = 2_000;
+
+/**
+ * Turns whose worker died with them more than once, on one worker. One of them may be what kills it, and the others only
+ * share the worker: they are taken up one at a time, so that the next death is that one's.
+ */
+export class Suspects {
+  #last: Promise<void> = Promise.resolve();
+
+  /** Resolves when those before it have shown what they are, with what says the same of this one; or when it aborts. */
+  async alone(signal: AbortSignal): Promise<() => void> {
+    const before = this.#last;
+    const { promise, resolve: past } = deferred();
+    this.#last = promise;
+    await untilAborted(before, signal).catch(ignore);
+    if (!signal.aborted) return past;
+    // Whoever is behind it still waits for those before it.
+    void before.then(past);
+    return ignore;
+  }
+}
+
+/** How a turn came through its trial: it waits for somebody, or it has simply gone on for so long. */
+export type Passed = "waits" | "lasted";
+
+interface TrialParts {
+  readonly clock: Clock;
+  /** Writes down how it was passed. */
+  readonly note: (passed: Passed) => Promise<unknown>;
+  /** Lets the next suspect begin. */
+  readonly past: () => void;
+}
+
+/**
+ * The time from when a turn is taken up again until it has done something new, has ended, waits for somebody outside or
+ * has lasted. A worker that dies before that counts against the turn, and later it does not.
+ */
+export class Trial {
+  readonly #note: (passed: Passed) => Promise<unknown>;
+  readonly #past: () => void;
+  readonly #timer: Timer;
+  #over = false;
+
+  constructor({ clock, note, past }: TrialParts) {
+    this.#note = note;
+    this.#past = past;
+    this.#timer = clock.timeout(ALONE_MS, () => this.pass("lasted"));
+  }
+
+  pass(passed: Passed): void {
+    // The next suspect begins when this one's good name is written down.
+    if (!this.#over) void this.#note(passed).then(this.#past, this.#past);
+    this.#over = true;
+    this.#timer.cancel();
+  }
+
+  /** It has something to show, or has ended. */
+  end(): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#timer.cancel();
+    this.#past();
+  }
+}

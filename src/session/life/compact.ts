@@ -10,28 +10,24 @@ export async function compactSession(session: Session, instructions: string | nu
   const { hooks, id: sessionId, stored, settings } = session;
   if (!hooks.has("context_compactor")) return false;
   const messageCount = await session.past.count();
+  const facts = {
+    sessionId,
+    turnIndex: stored.turnIndex,
+    messageCount,
+    maxContextTokens: settings.config.maxContextTokens,
+    instructions,
+  };
   let found: { readonly nodes: readonly AppendNode[]; readonly pluginId: string } | undefined;
   try {
-    await hooks.until(
-      "context_compactor",
-      {
-        sessionId,
-        turnIndex: stored.turnIndex,
-        messageCount,
-        maxContextTokens: settings.config.maxContextTokens,
-        instructions,
-      },
-      (answer, pluginId) => {
-        const nodes = readCompaction(answer, pluginId);
-        if (nodes.length > 0) found = { nodes, pluginId };
-        return nodes.length > 0;
-      },
-    );
+    for await (const { pluginId, answer } of hooks.oneByOne("context_compactor", () => facts)) {
+      found = { nodes: readCompaction(answer(), pluginId), pluginId };
+      if (found.nodes.length > 0) break;
+    }
   } catch (error) {
     const cause = asTroupeError(error, "hook_failed");
     throw new TroupeError("plugin_compact", `A context compactor failed: ${cause.message}`, { cause });
   }
-  if (found === undefined) return false;
+  if (found === undefined || found.nodes.length === 0) return false;
   const { nodes, pluginId } = found;
   const frameId = `frame-${stored.revision + 1}`;
   await session.graph.openFrame({ frameId, reason: "compaction", nodes, origin: { kind: "plugin", pluginId } });

@@ -23,17 +23,15 @@ export async function configureSession(session: Session, change: Partial<Session
   if (current === previous) return { config: previous, changed: false, issues: [] };
   const issues: TurnIssue[] = [];
   let config = current;
-  await hooks.eachForgiving(
-    "session_config_mutator",
-    () => ({ sessionId, previous, current, config }),
-    (answer, pluginId) => {
-      config = changeConfig(config, readConfigChange(answer, pluginId));
-    },
-    (error, pluginId) => {
+  const facts = () => ({ sessionId, previous, current, config });
+  for await (const { pluginId, answer } of hooks.oneByOne("session_config_mutator", facts)) {
+    try {
+      config = changeConfig(config, readConfigChange(answer(), pluginId));
+    } catch (error) {
       const { message } = asTroupeError(error, "hook_failed");
       issues.push({ kind: "plugin", code: "config_mutator_failed", message, pluginId });
-    },
-  );
+    }
+  }
   if (sameConfig(previous, config)) return { config: previous, changed: false, issues };
   session.settings.change(config);
   await session.stored.store("config");

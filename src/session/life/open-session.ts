@@ -85,7 +85,7 @@ async function restore(services: SessionServices, { id, chart, head, reader, ...
   try {
     for (const link of links) slots.push(await openSlot(services, { id, head, reader, authority }, link));
     const surface = await surfaceOf(services, slots);
-    const protocol = SessionProtocol.of(links, slots, {
+    const protocol = new SessionProtocol(links, slots, {
       sessionId: id,
       turnOptions: await reader.value<ProtocolTurnOptions>(COMPONENT.protocol),
     });

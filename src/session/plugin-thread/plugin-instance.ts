@@ -4,7 +4,6 @@ import {
   type ContributionSet,
   type Contributions,
   HOOK_HOSTS,
-  type HookKind,
   type HostInterface,
   type HostMethod,
   hostFacade,
@@ -17,8 +16,9 @@ import {
   type SessionPlugin,
   TOOL_HOOK_HOST,
 } from "../../plugin/index.js";
+import { runHere } from "../../tools/index.js";
 import { decode, encodeState } from "../../wire/index.js";
-import type { Captured, InstanceInit, ToolFacts } from "./plugin-calls.js";
+import type { Captured, HookRef, InstanceInit, ToolFacts } from "./plugin-calls.js";
 import { runOperation } from "./plugin-operations.js";
 
 /** Whoever waits for a hook or tool; the signal is made only when it is looked at. */
@@ -104,7 +104,7 @@ export class PluginInstance {
   }
 
   /** Calls a hook; the answer is as the plugin gave it, perhaps a promise. `fill` writes the kind's facts. */
-  hook(kind: HookKind, nth: number, fill: (context: object) => void, waiting: Waiting): unknown {
+  hook({ kind, nth }: HookRef, fill: (context: object) => void, waiting: Waiting): unknown {
     const hook = this.#contributed.hook(kind, nth);
     if (hook === undefined) {
       throw new TroupeError("unknown_hook", `Plugin ${this.#plugin.manifest.id} has no ${kind} hook.`);
@@ -115,8 +115,8 @@ export class PluginInstance {
     return hook(context as never);
   }
 
-  /** A tool by its id, with the context it runs with: what every tool gets, and the session's state. */
-  tool(toolId: string, facts: ToolFacts, waiting: Waiting): { definition: never; context: never } {
+  /** Runs a tool with what every tool gets, and the session's state. */
+  tool(toolId: string, args: unknown, facts: ToolFacts, waiting: Waiting): unknown {
     const definition = this.#contributed.tool(toolId);
     if (definition === undefined)
       throw new TroupeError("tool_unavailable", `Plugin ${this.#plugin.manifest.id} has no tool ${toolId}.`);
@@ -124,7 +124,7 @@ export class PluginInstance {
     const completionKey = completionKeyOf(sessionId, turnId, callId);
     const context = Object.assign(this.#context(waiting, TOOL_HOOK_HOST), facts, { completionKey });
     // The arguments were checked against this tool's own schema; its types are the plugin's.
-    return { definition: definition as never, context: context as never };
+    return runHere(definition as never, args as never, context as never);
   }
 
   /** Runs an operation: arguments in, outcome out, both checked against its schemas. */

@@ -2,9 +2,7 @@ import type { MessagePort } from "node:worker_threads";
 import type { Clock } from "../../async/index.js";
 import { asTroupeError, TroupeError } from "../../kernel/index.js";
 import { type LoadedPlugin, loadPlugin, pluginInvalid } from "../../plugin/index.js";
-import { runHere } from "../../tools/index.js";
 import { Caller, importDefault, Lane, type ServedCall, type Service, serve } from "../../wire/index.js";
-import { hookOf, unpackFacts } from "./hook-packing.js";
 import {
   type CaptureCall,
   type Captured,
@@ -13,12 +11,14 @@ import {
   type HookAnswer,
   type HookCall,
   type HostService,
+  hookOf,
   type OpenInstance,
   type OperationRun,
   type PluginWorkerService,
   type RegisterAnswer,
   type RegisterCall,
   type ToolRun,
+  unpackFacts,
 } from "./plugin-calls.js";
 import { type HostAccess, type InstanceOptions, PluginInstance } from "./plugin-instance.js";
 
@@ -94,16 +94,11 @@ function openHookLane(
   const hook = (payload: HookCall, call: ServedCall): unknown => {
     const [session, kindNumber, capture] = payload;
     const { options, instance } = opened(session);
-    const { kind, nth } = hookOf(kindNumber);
-    const value = instance.hook(kind, nth, (context) => unpackFacts(context, kind, options.sessionId, payload), call);
+    const ref = hookOf(kindNumber);
+    const value = instance.hook(ref, (context) => unpackFacts(context, ref.kind, options.sessionId, payload), call);
     if (capture === 0) return value;
     const answer = (settled: unknown): HookAnswer => ({ value: settled, captured: tryCapture(instance, capture) });
     return value instanceof Promise ? value.then(answer) : answer(value);
-  };
-
-  const tool = ([session, toolId, args, facts]: ToolRun, call: ServedCall): unknown => {
-    const { definition, context } = opened(session).instance.tool(toolId, facts, call);
-    return runHere(definition, args as never, context);
   };
 
   const registered = ([session]: RegisterCall): RegisterAnswer => {
@@ -127,8 +122,10 @@ function openHookLane(
       switch (method) {
         case "hook":
           return hook(payload as HookCall, call);
-        case "tool":
-          return tool(payload as ToolRun, call);
+        case "tool": {
+          const [session, toolId, args, facts] = payload as ToolRun;
+          return opened(session).instance.tool(toolId, args, facts, call);
+        }
         case "operation": {
           const [session, name, args, sessionId] = payload as OperationRun;
           return opened(session).instance.operation(name, args, sessionId, call);

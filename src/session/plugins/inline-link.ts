@@ -1,4 +1,4 @@
-import { type Clock, ignore, onAbort, untilAborted } from "../../async/index.js";
+import { ignore, onAbort, untilAborted } from "../../async/index.js";
 import { aborted, asTroupeError, TroupeError } from "../../kernel/index.js";
 import {
   type Contributions,
@@ -9,69 +9,51 @@ import {
   type Protocol,
   type ToolContext,
 } from "../../plugin/index.js";
-import { runHere } from "../../tools/index.js";
-import type { PhaseProbe } from "../../trace/index.js";
 import { Deadlines, ServedCall } from "../../wire/index.js";
-import { type HostAccess, PluginInstance, placeOf, type Waiting } from "../plugin-thread/index.js";
-import { AskingCall } from "./asking-call.js";
+import { type HookRef, type HostAccess, PluginInstance, placeOf } from "../plugin-thread/index.js";
 import {
+  AskingCall,
   type HookOptions,
-  HookProbes,
-  type HookRef,
-  type HostGate,
+  hookProbes,
   hostCallOver,
+  type LinkOptions,
   type OperationCall,
   type PluginLink,
   type PluginSlot,
 } from "./plugin-link.js";
 
-export interface InlineLinkOptions {
-  readonly clock: Clock;
+interface InlineLinkOptions extends LinkOptions {
   readonly plugin: LoadedPlugin;
-  readonly deadlineMs: number;
-  readonly probe: PhaseProbe;
-  readonly host: HostGate;
   readonly development: boolean;
-  readonly optionalInChildren: boolean;
 }
 
-/** A call whose plugin can ask for host services until it is over. */
-interface InlineCall extends Waiting {
-  over: boolean;
-  /** Set when the call may be made again. */
-  readonly asking?: AskingCall;
-}
-
-/** Plain fields: one of these is made for every hook call. */
-class InlineHook extends ServedCall implements InlineCall {
+/** A call whose plugin can ask for host services until it is over. Plain fields: one is made for every hook call. */
+class InlineCall extends ServedCall {
   over = false;
-  readonly pluginId: string;
-  readonly hook: HookRef;
-  readonly facts: object;
+  readonly #hook: HookRef | undefined;
+  readonly #facts: object | undefined;
+  readonly #pluginId: string;
   #asking: AskingCall | undefined;
 
-  constructor(pluginId: string, hook: HookRef, facts: object) {
+  constructor(pluginId: string, hook?: HookRef, facts?: object) {
     super();
-    this.pluginId = pluginId;
-    this.hook = hook;
-    this.facts = facts;
+    this.#pluginId = pluginId;
+    this.#hook = hook;
+    this.#facts = facts;
   }
 
-  /** Made when it first asks for something. */
-  get asking(): AskingCall {
-    this.#asking ??= new AskingCall(placeOf(this.pluginId, this.hook, this.facts));
+  /** Of a hook, which may be made again. Made when it first asks for something. */
+  get asking(): AskingCall | undefined {
+    if (this.#hook === undefined || this.#facts === undefined) return undefined;
+    this.#asking ??= new AskingCall(placeOf(this.#pluginId, this.#hook, this.#facts));
     return this.#asking;
   }
-}
-
-class InlineOperation extends ServedCall implements InlineCall {
-  over = false;
 }
 
 /** A trusted plugin in the session worker itself: no hop, and no protection from its loops. */
 export class InlineLink implements PluginLink {
   readonly manifest: PluginManifest;
-  readonly probes: HookProbes;
+  readonly probes: PluginLink["probes"];
   readonly optionalInChildren: boolean;
   readonly #options: InlineLinkOptions;
   readonly #deadlines: Deadlines;
@@ -79,7 +61,7 @@ export class InlineLink implements PluginLink {
 
   constructor(options: InlineLinkOptions) {
     this.manifest = options.plugin.manifest;
-    this.probes = new HookProbes(this.manifest.id, options);
+    this.probes = hookProbes(this.manifest.id, options);
     this.#deadlines = new Deadlines(options.clock);
     this.optionalInChildren = options.optionalInChildren;
     this.#options = options;
@@ -103,22 +85,31 @@ export class InlineLink implements PluginLink {
   hook(slot: PluginSlot, hook: HookRef, facts: object, options: HookOptions): unknown {
     const instance = this.#instance(slot);
     slot.touched = true;
-    const waiting = new InlineHook(this.manifest.id, hook, facts);
+    const waiting = new InlineCall(this.manifest.id, hook, facts);
     let value: unknown;
     try {
-      value = instance.hook(hook.kind, hook.nth, (context) => Object.assign(context, facts), waiting);
+      value = instance.hook(hook, (context) => Object.assign(context, facts), waiting);
     } finally {
       waiting.over = !(value instanceof Promise);
     }
     // State that is at hand is captured by the commit itself; `options.capture` saves a hop that is not there.
-    return value instanceof Promise ? this.#within(value, waiting, hook, options.signal) : value;
+    if (!(value instanceof Promise)) return value;
+    const { deadlineMs } = this.#options;
+    return this.#within(value, waiting, {
+      deadlineMs,
+      signal: options.signal,
+      expired: () => {
+        const message = `Plugin ${this.manifest.id}: ${hook.kind} did not answer within ${deadlineMs} ms.`;
+        return new TroupeError("hook_timeout", message, { retryable: true });
+      },
+    });
   }
 
   tool(slot: PluginSlot, toolId: string, args: unknown, tool: ToolContext): unknown {
     slot.touched = true;
     const { sessionId, turnId, callId } = tool;
     // The signal is made only when the tool looks at it.
-    const waiting: InlineCall = {
+    const waiting = {
       get signal() {
         return tool.signal;
       },
@@ -126,8 +117,7 @@ export class InlineLink implements PluginLink {
     };
     let result: unknown;
     try {
-      const { definition, context } = this.#instance(slot).tool(toolId, { sessionId, turnId, callId }, waiting);
-      result = runHere(definition, args as never, context);
+      result = this.#instance(slot).tool(toolId, args, { sessionId, turnId, callId }, waiting);
     } finally {
       waiting.over = !(result instanceof Promise);
     }
@@ -136,22 +126,20 @@ export class InlineLink implements PluginLink {
 
   operation(slot: PluginSlot, { spec, args, sessionId, signal }: OperationCall): Promise<unknown> {
     slot.touched = true;
-    const waiting = new InlineOperation();
+    const waiting = new InlineCall(this.manifest.id);
     const letGo = onAbort(signal, () => waiting.cancel());
     const settled = untilOver(waiting, this.#instance(slot).operation(spec.name, args, sessionId, waiting)).finally(
       letGo,
     );
     const deadlineMs = operationDeadline(spec, this.#options.deadlineMs);
     if (deadlineMs === undefined) return settled;
-    return new Promise((resolve, reject) => {
-      const deadline = this.#deadlines.add(deadlineMs, () => {
-        waiting.over = true;
-        waiting.cancel();
-        this.renew(slot);
-        reject(operationTimeout(spec, { pluginId: this.manifest.id, deadlineMs }));
-      });
-      settled.then(resolve, reject).finally(() => this.#deadlines.cancel(deadline));
-    });
+    const expired = () => {
+      waiting.over = true;
+      waiting.cancel();
+      this.renew(slot);
+      return operationTimeout(spec, { pluginId: this.manifest.id, deadlineMs });
+    };
+    return this.#within(settled, waiting, { deadlineMs, expired });
   }
 
   async capture(slot: PluginSlot): Promise<void> {
@@ -166,21 +154,11 @@ export class InlineLink implements PluginLink {
     return this.#instances.get(slot.sessionId)?.revisionNow();
   }
 
-  restoreState(slot: PluginSlot, state: Uint8Array): void {
-    if (this.#holdsProtocol(slot)) return;
-    slot.adopt(state);
-    this.renew(slot);
-  }
-
-  renew(slot: PluginSlot): void {
-    if (this.#holdsProtocol(slot)) return;
-    this.#instances.delete(slot.sessionId);
-    slot.renewed();
-  }
-
   /** The session holds its protocol's instance, so that one stays. */
-  #holdsProtocol({ sessionId }: PluginSlot): boolean {
-    return this.#instances.get(sessionId)?.protocol !== undefined;
+  renew(slot: PluginSlot, state?: Uint8Array): void {
+    if (this.#instances.get(slot.sessionId)?.protocol !== undefined) return;
+    this.#instances.delete(slot.sessionId);
+    slot.renewed(state);
   }
 
   closeSession({ sessionId }: PluginSlot): void {
@@ -223,7 +201,16 @@ export class InlineLink implements PluginLink {
     };
   }
 
-  #within<T>(promise: Promise<T>, waiting: InlineHook, { kind }: HookRef, signal: AbortSignal | undefined): Promise<T> {
+  /** Waits for a call until its deadline, or until nobody does any more. */
+  #within<T>(
+    promise: Promise<T>,
+    waiting: InlineCall,
+    {
+      deadlineMs,
+      expired,
+      signal,
+    }: { deadlineMs: number; expired: () => TroupeError; signal?: AbortSignal | undefined },
+  ): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       const giveUp = (error: TroupeError) => {
         waiting.cancel();
@@ -238,18 +225,14 @@ export class InlineLink implements PluginLink {
           waiting.over = true;
           settle(value);
         };
-      const { deadlineMs } = this.#options;
-      const deadline = this.#deadlines.add(deadlineMs, () => {
-        const message = `Plugin ${this.manifest.id}: ${kind} did not answer within ${deadlineMs} ms.`;
-        giveUp(new TroupeError("hook_timeout", message, { retryable: true }));
-      });
+      const deadline = this.#deadlines.add(deadlineMs, () => giveUp(expired()));
       letGo = onAbort(signal, () => giveUp(aborted(signal as AbortSignal)));
       promise.then(end(resolve), end(reject));
     });
   }
 }
 
-async function untilOver(waiting: InlineCall, result: Promise<unknown>): Promise<unknown> {
+async function untilOver(waiting: { over: boolean }, result: Promise<unknown>): Promise<unknown> {
   try {
     return detached(await result);
   } finally {

@@ -1,4 +1,5 @@
 import type { RecordableHistogram } from "node:perf_hooks";
+import { isDeepStrictEqual } from "node:util";
 import type { Clock } from "../../async/index.js";
 import { TroupeError } from "../../kernel/index.js";
 import type {
@@ -12,10 +13,7 @@ import type {
 } from "../../plugin/index.js";
 import type { HomeContext } from "../../tools/index.js";
 import { hookPhase, type PhaseProbe, recordMs } from "../../trace/index.js";
-import { contentHash } from "../../wire/index.js";
-import type { Captured, InstanceInit } from "../plugin-thread/index.js";
-import { describeCaptured } from "../plugin-thread/index.js";
-import type { AskingCall } from "./asking-call.js";
+import type { Captured, HookRef, InstanceInit } from "../plugin-thread/index.js";
 
 interface PluginSlotParts {
   readonly number: number;
@@ -82,24 +80,13 @@ export class PluginSlot {
     this.#dirty = true;
   }
 
-  /** State from elsewhere, as if it had been captured now. */
-  adopt(state: Uint8Array): void {
+  /** The plugin's next instance goes on from what was captured last, or from state as if that had been captured now. */
+  renewed(state?: Uint8Array): void {
     this.keep({ state });
-    this.renewed();
-  }
-
-  /** The plugin's next instance goes on from what was captured last. */
-  renewed(): void {
     this.lives++;
     this.touched = false;
     this.resync = false;
   }
-}
-
-/** Which of a plugin's hooks. */
-export interface HookRef {
-  readonly kind: HookKind;
-  readonly nth: number;
 }
 
 export interface HookOptions {
@@ -116,17 +103,82 @@ export interface OperationCall {
   readonly signal: AbortSignal;
 }
 
-/** Answers host services; checks what was granted and which sessions may be seen. */
-export type HostGate = (call: {
+/** A host service that is asked for, in the name of a plugin's call. */
+export interface HostRequest {
   readonly sessionId: string;
   readonly pluginId: string;
   readonly granted: readonly HostInterface[];
   readonly method: HostMethod;
   readonly args: readonly unknown[];
+  /** When it aborts, the service was given up and has no answer. */
   readonly signal: AbortSignal | undefined;
   /** The call it is asked in, when that may be made again. */
-  readonly asking: AskingCall | undefined;
-}) => Promise<unknown>;
+  readonly asking?: AskingCall | undefined;
+}
+
+/** Answers host services; checks what was granted and which sessions may be seen. */
+export type HostGate = (call: HostRequest) => Promise<unknown>;
+
+/** A host service that changes something, as it is asked for. */
+export type AskedService = Pick<HostRequest, "method" | "args" | "signal">;
+
+/**
+ * A plugin's call that asks for host services, and the answers it was given. It is the same object for as long as the
+ * call may be made again: made again, the call is answered as it was, by the order in which it asks.
+ */
+export class AskingCall {
+  /** Names the call within its turn, in every life of the turn alike; undefined for a call that no turn repeats. */
+  readonly place: string | undefined;
+  readonly #answers: { readonly asked: AskedService; readonly answer: Promise<unknown> }[] = [];
+  #next = 0;
+  /** The call does not repeat itself: nothing more is done for it. */
+  #mismatch: TroupeError | undefined;
+  #name: string | undefined;
+
+  constructor(place: string | undefined) {
+    this.place = place;
+  }
+
+  /** The call is made again, from its beginning. */
+  again(): void {
+    this.#next = 0;
+  }
+
+  /** Tells the call from others at the same place; `number` says how many of them asked before it. */
+  name(number: (place: string) => number): string {
+    const place = this.place ?? "";
+    this.#name ??= `${place}:${number(place)}`;
+    return this.#name;
+  }
+
+  /** The answer the call was given at this point when it was made before, or else what `answer` gives; `nth` counts from 0. */
+  ask(asked: AskedService, answer: (nth: number) => Promise<unknown>): Promise<unknown> {
+    if (this.#mismatch !== undefined) return Promise.reject(this.#mismatch);
+    const nth = this.#next++;
+    const known = this.#answers[nth];
+    if (known !== undefined && isSame(known.asked, asked)) return known.answer;
+    const given = known === undefined ? answer(nth) : Promise.reject(this.#askedOtherwise(nth, known.asked, asked));
+    if (known === undefined) this.#answers[nth] = { asked, answer: given };
+    given.catch((error: unknown) => {
+      if (asked.signal?.aborted) delete this.#answers[nth];
+      else if (error instanceof TroupeError && error.code === "replay_mismatch") this.#mismatch = error;
+    });
+    return given;
+  }
+
+  #askedOtherwise(nth: number, before: AskedService, now: AskedService): TroupeError {
+    const what = before.method === now.method ? `${now.method} with other arguments` : `${now.method}`;
+    return new TroupeError(
+      "replay_mismatch",
+      `${this.place ?? "The call"} is not repeating itself: when it was made before, service ${nth + 1} was ${before.method}, now it asks for ${what}.`,
+      { details: { nth, recorded: before.method, given: now.method } },
+    );
+  }
+}
+
+function isSame(a: AskedService, b: AskedService): boolean {
+  return a.method === b.method && isDeepStrictEqual(a.args, b.args);
+}
 
 export function hostCallOver(pluginId: string, method: string): TroupeError {
   return new TroupeError("host_call_over", `Plugin ${pluginId} asked for ${method} after its call ended.`);
@@ -141,59 +193,40 @@ export interface PluginLink {
   /** What a plugin that registers contributes to this session; throws what its register() threw. */
   register(slot: PluginSlot): Promise<Contributions>;
   /** The pieces of a protocol; only an inline plugin has any. */
-  protocol(slot: PluginSlot): Protocol | undefined;
+  protocol?(slot: PluginSlot): Protocol | undefined;
   hook(slot: PluginSlot, hook: HookRef, facts: object, options: HookOptions): unknown;
   tool(slot: PluginSlot, toolId: string, args: unknown, context: HomeContext): unknown;
   operation(slot: PluginSlot, call: OperationCall): Promise<unknown>;
   capture(slot: PluginSlot): Promise<void>;
-  /** The revision the plugin counts itself, as it is now; undefined when asking would take a hop or it counts none. */
-  revisionNow(slot: PluginSlot): bigint | undefined;
-  /** The plugin goes on from this state instead of its own. */
-  restoreState(slot: PluginSlot, state: Uint8Array): void;
-  /** The plugin's instance is made anew with the next call, from what was captured last. */
-  renew(slot: PluginSlot): void;
+  /** The revision the plugin counts itself, as it is now; undefined when it counts none. Only where asking takes no hop. */
+  revisionNow?(slot: PluginSlot): bigint | undefined;
+  /** The plugin's instance is made anew with the next call, from what was captured last or from this state. */
+  renew(slot: PluginSlot, state?: Uint8Array): void;
   closeSession(slot: PluginSlot): void;
   close(): void;
 }
 
-/** The histograms of a plugin's hooks, made when a kind is first called. */
-export class HookProbes {
-  readonly #pluginId: string;
-  readonly #probe: PhaseProbe;
-  readonly #clock: Clock;
-  readonly #byKind = new Map<HookKind, RecordableHistogram>();
-
-  constructor(pluginId: string, { probe, clock }: { readonly probe: PhaseProbe; readonly clock: Clock }) {
-    this.#pluginId = pluginId;
-    this.#probe = probe;
-    this.#clock = clock;
-  }
-
-  now(): number {
-    return this.#clock.now();
-  }
-
-  /** Counts a call that began at `started`. */
-  record(kind: HookKind, started: number): void {
-    recordMs(this.#of(kind), this.#clock.now() - started);
-  }
-
-  #of(kind: HookKind): RecordableHistogram {
-    let histogram = this.#byKind.get(kind);
-    if (histogram === undefined) {
-      histogram = this.#probe.phase(hookPhase(kind, this.#pluginId));
-      this.#byKind.set(kind, histogram);
-    }
-    return histogram;
-  }
+/** What every link is made with. */
+export interface LinkOptions {
+  readonly clock: Clock;
+  readonly deadlineMs: number;
+  readonly probe: PhaseProbe;
+  readonly host: HostGate;
+  readonly optionalInChildren: boolean;
 }
 
-/**
- * How often a plugin's state has changed. A plugin that counts says so itself; of a declared state it is taken from the
- * content, so that it is the same for the same state in every life of a session.
- */
-export function revisionOf(captured: Uint8Array | undefined): bigint {
-  if (captured === undefined) return 0n;
-  const { revision } = describeCaptured(captured);
-  return revision ?? Buffer.from(contentHash(captured), "base64url").readBigUInt64LE(0);
+type HookProbes = ReturnType<typeof hookProbes>;
+
+/** Measures a plugin's hooks. The histogram of a kind is made when it is first called. */
+export function hookProbes(pluginId: string, { probe, clock }: Pick<LinkOptions, "probe" | "clock">) {
+  const byKind = new Map<HookKind, RecordableHistogram>();
+  return {
+    now: () => clock.now(),
+    /** Counts a call that began at `started`. */
+    record(kind: HookKind, started: number): void {
+      const histogram = byKind.get(kind) ?? probe.phase(hookPhase(kind, pluginId));
+      byKind.set(kind, histogram);
+      recordMs(histogram, clock.now() - started);
+    },
+  };
 }

@@ -1,5 +1,6 @@
 import {
   type AppendNode,
+  type CodeResult,
   checkNodes,
   checkPieces,
   type Directive,
@@ -11,12 +12,14 @@ import {
   PROMPT_SLOTS,
   type PreparedContext,
   type PromptContribution,
+  type ProtocolStep,
   type SessionConfig,
   type ToolAvailability,
+  type ToolCall,
   TroupeError,
   toolFailure,
 } from "../../kernel/index.js";
-import type { OperationOutcome, StreamTransform } from "../../plugin/index.js";
+import type { FrameSwitch, OperationOutcome, Preamble, StreamTransform } from "../../plugin/index.js";
 
 /**
  * What plugins answer is foreign: it is read here, once, and anything a hook kind does not allow becomes a typed error
@@ -206,38 +209,29 @@ function isQueueTurn(directive: unknown): boolean {
   return isRecord(directive) && directive.kind === "queue_turn" && typeof directive.input === "string";
 }
 
+/** What makes a directive of each kind complete. */
+const COMPLETE: { readonly [K in DirectiveKind]: (item: Record<string, unknown>, pluginId: string) => boolean } = {
+  abort_turn: ({ code, message }) => typeof code === "string" && typeof message === "string",
+  enqueue_messages: ({ messages }, pluginId) => {
+    if (!Array.isArray(messages)) return false;
+    if (messages.every((message) => isRecord(message) && typeof message.text === "string")) return true;
+    throw refuse("invalid_hook_answer", pluginId, "an enqueued message needs a text");
+  },
+  replace_tool_args: ({ args }) => args !== undefined,
+  short_circuit_tool: ({ output }) => isToolOutput(output),
+  emit_events: ({ events }, pluginId) => readEvents(events, pluginId) !== undefined,
+  create_session: ({ request }) => isRecord(request),
+  emit_trace: ({ name, context }) => typeof name === "string" && name !== "" && isRecord(context ?? {}),
+  handoff_session: () => true,
+};
+
 function checkDirective(item: unknown, pluginId: string): Directive {
   if (!isRecord(item))
     throw refuse("invalid_hook_answer", pluginId, "a hook returns a directive, a list of them or nothing");
-  switch (item.kind) {
-    case "abort_turn":
-      if (typeof item.code === "string" && typeof item.message === "string") return item as unknown as Directive;
-      break;
-    case "enqueue_messages":
-      if (!Array.isArray(item.messages)) break;
-      if (item.messages.every((message) => isRecord(message) && typeof message.text === "string"))
-        return item as unknown as Directive;
-      throw refuse("invalid_hook_answer", pluginId, "an enqueued message needs a text");
-    case "replace_tool_args":
-      if (item.args !== undefined) return item as unknown as Directive;
-      break;
-    case "short_circuit_tool":
-      if (isToolOutput(item.output)) return item as unknown as Directive;
-      break;
-    case "emit_events":
-      readEvents(item.events, pluginId);
-      return item as unknown as Directive;
-    case "create_session":
-      if (isRecord(item.request)) return item as unknown as Directive;
-      break;
-    case "emit_trace":
-      if (typeof item.name === "string" && item.name !== "" && isRecord(item.context ?? {}))
-        return item as unknown as Directive;
-      break;
-    case "handoff_session":
-      return item as unknown as Directive;
-  }
-  throw refuse("invalid_hook_answer", pluginId, `the directive ${String(item.kind)} is unknown or incomplete`);
+  const { kind } = item;
+  if (typeof kind === "string" && Object.hasOwn(COMPLETE, kind) && COMPLETE[kind as DirectiveKind](item, pluginId))
+    return item as unknown as Directive;
+  throw refuse("invalid_hook_answer", pluginId, `the directive ${String(kind)} is unknown or incomplete`);
 }
 
 function readEvents(events: unknown, pluginId: string): readonly PluginEvent[] {
@@ -252,4 +246,78 @@ function isRecord(value: unknown): value is Record<string, unknown> {
 
 function refuse(code: string, pluginId: string, why: string): TroupeError {
   return new TroupeError(code, `Plugin ${pluginId}: ${why}.`, { details: { pluginId } });
+}
+
+/** What a protocol answers, read once, as the answers of hooks are: a mistake of its author's is a typed error. */
+
+/** The preamble with its defaults, whose answers are read as well. */
+export function readPreamble(given: unknown, pluginId: string): Preamble {
+  if (!isRecord(given)) throw unfollowable("its driver built no preamble", pluginId);
+  const { toolSpecs, executionPrompt = "", promptContributions, syncExecutionEnvironment, interpret } = given;
+  if (typeof interpret !== "function")
+    throw unfollowable("the preamble of its driver has no interpret function", pluginId);
+  if (!Array.isArray(toolSpecs) || !toolSpecs.every((spec) => isRecord(spec) && typeof spec.name === "string"))
+    throw unfollowable("the toolSpecs of its driver's preamble are not a list of tools", pluginId);
+  if (typeof executionPrompt !== "string")
+    throw unfollowable("the executionPrompt of its driver's preamble is no text", pluginId);
+  return {
+    toolSpecs: toolSpecs as Preamble["toolSpecs"],
+    executionPrompt,
+    promptContributions: readContributions(promptContributions, pluginId),
+    syncExecutionEnvironment: syncExecutionEnvironment === true,
+    interpret: (response) => readStep(interpret.call(given, response), pluginId),
+  };
+}
+
+/** What the protocol makes of an answer. */
+function readStep(given: unknown, pluginId: string): ProtocolStep {
+  const step = isRecord(given) ? given : {};
+  const { kind, calls, brokenArgs = {}, text, language, code } = step;
+  if (kind === "tools" && Array.isArray(calls) && calls.length > 0 && calls.every(isToolCall) && isRecord(brokenArgs))
+    return { ...step, brokenArgs } as unknown as ProtocolStep;
+  if (kind === "code" && typeof language === "string" && typeof code === "string") return step as never;
+  if (kind === "finish" && typeof text === "string") return step as never;
+  throw unfollowable("interpret returned no step { kind: tools, code or finish, … }", pluginId);
+}
+
+/** What running code came to. Nothing is as good as no observations. */
+export function readCodeAnswer(given: unknown, pluginId: string): Partial<Omit<CodeResult, "toolCalls">> {
+  const answer = given ?? {};
+  if (!isRecord(answer)) throw unfollowable("its code executor returned no result", pluginId);
+  const { observations = [], error, terminalFinish, durationMs } = answer;
+  const usable =
+    Array.isArray(observations) &&
+    observations.every((line) => typeof line === "string") &&
+    (error === undefined || typeof error === "string") &&
+    (terminalFinish === undefined || isFinish(terminalFinish)) &&
+    (durationMs === undefined || typeof durationMs === "number");
+  if (usable) return answer as Partial<CodeResult>;
+  throw unfollowable("its code executor must return { observations?, error?, terminalFinish?, durationMs? }", pluginId);
+}
+
+function isFinish(finish: unknown): boolean {
+  if (!isRecord(finish) || finish.value === undefined) return false;
+  return finish.failed === undefined || typeof finish.failed === "boolean";
+}
+
+/** A frame to go on in, or nothing. */
+export function readFrameSwitch(given: unknown, pluginId: string): FrameSwitch | undefined {
+  if (given === null || given === undefined) return undefined;
+  const { kind, frameId, task, initialNodes = [] } = isRecord(given) ? given : {};
+  if (kind !== "switch_agent_frame" || typeof frameId !== "string" || frameId === "" || typeof task !== "string")
+    throw unfollowable(
+      "beforeLlmCall returns { kind: switch_agent_frame, frameId, task, initialNodes? } or nothing",
+      pluginId,
+    );
+  return { kind, frameId, task, initialNodes: checkNodes(initialNodes) };
+}
+
+function isToolCall(given: unknown): given is ToolCall {
+  return isRecord(given) && typeof given.callId === "string" && typeof given.toolName === "string";
+}
+
+function unfollowable(why: string, pluginId: string): TroupeError {
+  return new TroupeError("protocol_failed", `The protocol of plugin ${pluginId} cannot be followed: ${why}.`, {
+    details: { pluginId },
+  });
 }

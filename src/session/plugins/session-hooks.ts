@@ -9,8 +9,10 @@ import {
   snapshotFingerprint,
   unknownOperation,
 } from "../../plugin/index.js";
+import { contentHash } from "../../wire/index.js";
+import { describeCaptured } from "../plugin-thread/index.js";
 import type { HookTable, RegisteredHook } from "./hook-table.js";
-import { type HookOptions, type PluginLink, type PluginSlot, revisionOf } from "./plugin-link.js";
+import type { HookOptions, PluginLink, PluginSlot } from "./plugin-link.js";
 import { type DirectiveSite, type DirectivesAt, readDirectives } from "./read-answers.js";
 
 /** The hooks of one session: the table, and this session's slot in every plugin. */
@@ -75,15 +77,10 @@ export class SessionHooks {
     let answer: unknown;
     try {
       answer = this.#start(hook, facts, options);
-    } catch (error) {
-      probes.record(hook.kind, started);
-      throw error;
+    } finally {
+      if (!(answer instanceof Promise)) probes.record(hook.kind, started);
     }
-    if (!(answer instanceof Promise)) {
-      probes.record(hook.kind, started);
-      return answer;
-    }
-    return answer.finally(() => probes.record(hook.kind, started));
+    return answer instanceof Promise ? answer.finally(() => probes.record(hook.kind, started)) : answer;
   }
 
   #idOf({ index }: RegisteredHook): string {
@@ -91,8 +88,9 @@ export class SessionHooks {
   }
 
   /**
-   * The hooks around one tool call, to be asked one by one. With concurrent dispatch all of them are asked about the
-   * first subject at once; what a replacement changes is asked again.
+   * The hooks around one tool call, to be asked one by one; what they are asked about (arguments, a result) may change on
+   * the way. With concurrent dispatch all of them are asked about the first subject at once; what a replacement changes
+   * is asked again.
    */
   around<S extends "before_tool_call" | "after_tool_call", T>({
     site,
@@ -100,7 +98,13 @@ export class SessionHooks {
     first,
     facts,
     options,
-  }: AroundTool<S, T>): { readonly count: number; ask(n: number, subject: T): MaybePromise<Owned<DirectivesAt<S>>[]> } {
+  }: {
+    readonly site: S;
+    readonly toolName: string;
+    readonly first: T;
+    readonly facts: (subject: T) => HookFacts[S];
+    readonly options: HookOptions;
+  }): { readonly count: number; ask(n: number, subject: T): MaybePromise<Owned<DirectivesAt<S>>[]> } {
     const registered = this.#table.registered(site, toolName);
     const askNow = (n: number, subject: T) => this.#ask(site, registered[n] as RegisteredHook, facts(subject), options);
     if (this.#table.dispatch === "sequential" || registered.length < 2)
@@ -165,36 +169,13 @@ export class SessionHooks {
     return issues;
   }
 
-  /** A stateful plugin was called since its last capture. */
-  get needCapture(): boolean {
-    return this.slots.some(isDue);
-  }
-
-  /** One after another until `read` says it is enough. The first error ends it. */
-  async until<K extends HookKind>(
-    kind: K,
-    facts: HookFacts[K],
-    read: (answer: unknown, pluginId: string) => boolean,
-  ): Promise<void> {
-    for (const hook of this.#table.registered(kind)) {
-      if (read(await this.#call(hook, facts, {}), this.#idOf(hook))) return;
-    }
-  }
-
-  /** One after another, each with what `facts` makes of the answers so far; an error is told to `failed` and passed over. */
-  async eachForgiving<K extends HookKind>(
+  /** One after another. An answer is a function, which throws what its hook threw. */
+  async *oneByOne<K extends HookKind>(
     kind: K,
     facts: () => HookFacts[K],
-    read: (answer: unknown, pluginId: string) => void,
-    failed: (error: unknown, pluginId: string) => void,
-  ): Promise<void> {
-    for (const hook of this.#table.registered(kind)) {
-      try {
-        read(await this.#call(hook, facts(), {}), this.#idOf(hook));
-      } catch (error) {
-        failed(error, this.#idOf(hook));
-      }
-    }
+  ): AsyncGenerator<{ readonly pluginId: string; readonly answer: () => unknown }> {
+    for (const hook of this.#table.registered(kind))
+      yield { pluginId: this.#idOf(hook), answer: await settle(() => this.#call(hook, facts(), {})) };
   }
 
   /** Asks the one plugin that has this kind. */
@@ -207,8 +188,17 @@ export class SessionHooks {
     return hook === undefined ? undefined : this.#call(hook, facts, options);
   }
 
-  /** Was a stateful plugin with a hook of this kind called since its last capture? */
-  isTouched(kind: HookKind): boolean {
+  /** The plugins the session has, each with its slot. */
+  get #plugins(): { readonly link: PluginLink; readonly slot: PluginSlot; readonly index: number }[] {
+    return this.#table.links.flatMap((link, index) => {
+      const slot = this.slots[index];
+      return slot === undefined ? [] : [{ link, slot, index }];
+    });
+  }
+
+  /** Was a stateful plugin called since its last capture? With a kind, one that has a hook of it. */
+  needCapture(kind?: HookKind): boolean {
+    if (kind === undefined) return this.slots.some(isDue);
     return this.#table.registered(kind).some(({ index }) => isDue(this.slots[index]));
   }
 
@@ -217,13 +207,10 @@ export class SessionHooks {
    * kind, only of those that have a hook of it.
    */
   async capture(kind?: HookKind): Promise<void> {
-    const { links } = this.#table;
-    const wanted = kind === undefined ? undefined : new Set(this.#table.registered(kind).map(({ index }) => index));
-    const due = links.filter((_link, index) => isDue(this.slots[index]) && (wanted?.has(index) ?? true));
-    if (due.length === 0) return;
-    const settled = await Promise.allSettled(
-      due.map((link) => link.capture(this.slots[links.indexOf(link)] as PluginSlot)),
-    );
+    if (!this.needCapture(kind)) return;
+    const wanted = kind && this.#table.registered(kind).map(({ index }) => index);
+    const due = this.#plugins.filter(({ slot, index }) => isDue(slot) && wanted?.includes(index) !== false);
+    const settled = await Promise.allSettled(due.map(({ link, slot }) => link.capture(slot)));
     for (const result of settled) if (result.status === "rejected") throw result.reason;
   }
 
@@ -235,26 +222,20 @@ export class SessionHooks {
   /** The state of these plugins (all, unless said) as it is now, as far as no commit has it; what cannot be captured is left out. */
   async unsavedState(pluginIds?: readonly string[]): Promise<Record<string, Uint8Array> | undefined> {
     const states: Record<string, Uint8Array> = {};
-    let some = false;
-    for (const [index, link] of this.#table.links.entries()) {
-      const slot = this.slots[index];
-      if (slot?.stateful !== true || pluginIds?.includes(link.manifest.id) === false) continue;
+    for (const { link, slot } of this.#plugins) {
+      const { id } = link.manifest;
+      if (!slot.stateful || pluginIds?.includes(id) === false) continue;
       // The commit tries again, and says what is wrong with it.
       if (slot.touched) await link.capture(slot).catch(ignore);
-      if (!slot.dirty || slot.captured === undefined) continue;
-      states[link.manifest.id] = slot.captured;
-      some = true;
+      if (slot.dirty && slot.captured !== undefined) states[id] = slot.captured;
     }
-    return some ? states : undefined;
+    return Object.keys(states).length > 0 ? states : undefined;
   }
 
   /** Has every plugin that registers do so again with its next call, as it is now. */
   async renew(): Promise<void> {
     await this.capture();
-    this.#table.links.forEach((link, index) => {
-      const slot = this.slots[index];
-      if (slot !== undefined && link.manifest.registers) link.renew(slot);
-    });
+    for (const { link, slot } of this.#plugins) if (link.manifest.registers) link.renew(slot);
   }
 
   /** What the plugins registered anew. */
@@ -263,9 +244,8 @@ export class SessionHooks {
   }
 
   restoreState(pluginId: string, state: Uint8Array): void {
-    const index = this.#table.links.findIndex(({ manifest }) => manifest.id === pluginId);
-    const slot = this.slots[index];
-    if (slot !== undefined) this.#table.links[index]?.restoreState(slot, state);
+    const plugin = this.#plugins.find(({ link }) => link.manifest.id === pluginId);
+    plugin?.link.renew(plugin.slot, state);
   }
 
   /** An operation, with the plugin that has it and this session's slot there. */
@@ -286,12 +266,9 @@ export class SessionHooks {
 
   /** This session's slot in a plugin. */
   of(pluginId: string): { link: PluginLink; slot: PluginSlot } {
-    const index = this.#table.links.findIndex((link) => link.manifest.id === pluginId);
-    const link = this.#table.links[index];
-    const slot = this.slots[index];
-    if (link === undefined || slot === undefined)
-      throw new TroupeError("plugin_unknown", `There is no plugin ${pluginId}.`);
-    return { link, slot };
+    const plugin = this.#plugins.find(({ link }) => link.manifest.id === pluginId);
+    if (plugin !== undefined) return plugin;
+    throw new TroupeError("plugin_unknown", `There is no plugin ${pluginId}.`);
   }
 
   /** Of the plugins' state as it was captured last; changes whenever any of it does. */
@@ -301,16 +278,16 @@ export class SessionHooks {
 
   /** Every plugin of the session with its state's revision. */
   revisions(): { id: string; version: string; revision: bigint }[] {
-    return this.#table.links.flatMap(({ manifest: { id, version } }, index) => {
-      const slot = this.slots[index];
-      return slot === undefined ? [] : [{ id, version, revision: this.#revision(slot, index) }];
+    return this.#plugins.map(({ link, slot, index }) => {
+      const { id, version } = link.manifest;
+      return { id, version, revision: this.#revision(slot, index) };
     });
   }
 
   /** The revision of every plugin as far as it is known without a hop: an inline plugin that counts its own is asked. */
   revisionsNow(): string {
     return this.slots
-      .map((slot, index) => slot && (this.#table.links[index]?.revisionNow(slot) ?? this.#revision(slot, index)))
+      .map((slot, index) => slot && (this.#table.links[index]?.revisionNow?.(slot) ?? this.#revision(slot, index)))
       .join();
   }
 
@@ -325,19 +302,13 @@ export class SessionHooks {
 
   /** Plugins whose state changed under an unchanged revision; told once each. */
   takeUnrevised(): string[] {
-    return this.#table.links.flatMap(({ manifest }, index) => {
-      const slot = this.slots[index];
-      if (slot?.unrevised !== true) return [];
-      slot.unrevised = false;
-      return [manifest.id];
-    });
+    const found = this.#plugins.filter(({ slot }) => slot.unrevised);
+    for (const { slot } of found) slot.unrevised = false;
+    return found.map(({ link }) => link.manifest.id);
   }
 
   close(): void {
-    this.#table.links.forEach((link, index) => {
-      const slot = this.slots[index];
-      if (slot !== undefined) link.closeSession(slot);
-    });
+    for (const { link, slot } of this.#plugins) link.closeSession(slot);
   }
 }
 
@@ -353,13 +324,14 @@ function isDue(slot: PluginSlot | undefined): boolean {
   return slot?.stateful === true && slot.touched;
 }
 
-/** A tool call whose hooks are to be asked; what they are asked about (arguments, a result) may change on the way. */
-export interface AroundTool<S extends "before_tool_call" | "after_tool_call", T> {
-  readonly site: S;
-  readonly toolName: string;
-  readonly first: T;
-  readonly facts: (subject: T) => HookFacts[S];
-  readonly options: HookOptions;
+/**
+ * How often a plugin's state has changed. A plugin that counts says so itself; of a declared state it is taken from the
+ * content, so that it is the same for the same state in every life of a session.
+ */
+function revisionOf(captured: Uint8Array | undefined): bigint {
+  if (captured === undefined) return 0n;
+  const { revision } = describeCaptured(captured);
+  return revision ?? Buffer.from(contentHash(captured), "base64url").readBigUInt64LE(0);
 }
 
 type MaybePromise<T> = T | Promise<T>;

@@ -1,5 +1,5 @@
 import type { MessagePort } from "node:worker_threads";
-import { type Clock, onAbort } from "../../async/index.js";
+import { onAbort } from "../../async/index.js";
 import { aborted, TroupeError } from "../../kernel/index.js";
 import {
   type Contributions,
@@ -13,7 +13,6 @@ import {
   TOOL_HOOK_HOST,
 } from "../../plugin/index.js";
 import type { HomeContext } from "../../tools/index.js";
-import type { PhaseProbe } from "../../trace/index.js";
 import {
   Deadlines,
   Lane,
@@ -30,6 +29,7 @@ import {
   HOOK_LANE_METHODS,
   type HookAnswer,
   type HookCall,
+  type HookRef,
   type HostService,
   hookOf,
   type OpenInstance,
@@ -41,13 +41,12 @@ import {
   type ToolRun,
   unpackFacts,
 } from "../plugin-thread/index.js";
-import { AskingCall } from "./asking-call.js";
 import {
+  AskingCall,
   type HookOptions,
-  HookProbes,
-  type HookRef,
-  type HostGate,
+  hookProbes,
   hostCallOver,
+  type LinkOptions,
   type OperationCall,
   type PluginLink,
   type PluginSlot,
@@ -56,27 +55,21 @@ import {
 /** How long a call waits for the plugin's thread to be replaced. */
 const REPLACEMENT_MS = 10_000;
 
-export interface WorkerLinkOptions {
-  readonly clock: Clock;
+interface WorkerLinkOptions extends LinkOptions {
   readonly manifest: PluginManifest;
-  readonly deadlineMs: number;
-  readonly probe: PhaseProbe;
-  readonly host: HostGate;
-  readonly optionalInChildren: boolean;
 }
 
 /** A plugin on its own thread. Survives the thread: calls made while it is replaced wait for the next one. */
 export class WorkerLink implements PluginLink {
   readonly manifest: PluginManifest;
-  readonly probes: HookProbes;
+  readonly probes: PluginLink["probes"];
   readonly optionalInChildren: boolean;
-  readonly #host: HostGate;
+  readonly #options: WorkerLinkOptions;
   #hostPort: MessagePort | undefined;
   /** What was registered for a session, by its slot: no manifest knows it. */
   readonly #registered = new Map<number, Contributions>();
   /** The deadline of every hook call. */
   readonly #within: Required<Pick<LaneCallOptions, "deadlineMs" | "deadlineCode">>;
-  readonly #clock: Clock;
   readonly #deadlines: Deadlines;
   #lane: Lane | undefined;
   readonly #past = { sent: 0, received: 0 };
@@ -91,15 +84,11 @@ export class WorkerLink implements PluginLink {
 
   constructor(options: WorkerLinkOptions) {
     this.manifest = options.manifest;
-    this.probes = new HookProbes(options.manifest.id, options);
-    this.#clock = options.clock;
-    this.#deadlines = new Deadlines(options.clock);
+    this.probes = hookProbes(options.manifest.id, options);
     this.optionalInChildren = options.optionalInChildren;
-    this.#host = options.host;
-    this.#within = {
-      deadlineMs: options.deadlineMs,
-      deadlineCode: "hook_timeout",
-    };
+    this.#options = options;
+    this.#deadlines = new Deadlines(options.clock);
+    this.#within = { deadlineMs: options.deadlineMs, deadlineCode: "hook_timeout" };
   }
 
   /** Messages on this hook lane, over all incarnations. */
@@ -116,7 +105,7 @@ export class WorkerLink implements PluginLink {
     this.#opened.clear();
     const lane = new Lane(port, {
       name: `Plugin ${this.manifest.id}`,
-      clock: this.#clock,
+      clock: this.#options.clock,
       methods: HOOK_LANE_METHODS,
       stage,
       // What the dead thread had not begun waits for the next one: only the calls it was at are lost.
@@ -149,7 +138,7 @@ export class WorkerLink implements PluginLink {
         const granted = this.#granted(waiting.method, waiting.payload);
         const asking = waiting.method === "hook" ? this.#askingIn(slot, waiting.payload as HookCall) : undefined;
         const { sessionId } = slot;
-        return this.#host({ sessionId, pluginId: this.manifest.id, granted, method, args, signal, asking });
+        return this.#options.host({ sessionId, pluginId: this.manifest.id, granted, method, args, signal, asking });
       },
     } satisfies Served<HostService>;
     serve(port, service);
@@ -195,23 +184,10 @@ export class WorkerLink implements PluginLink {
     return answer.contributions;
   }
 
-  protocol(): undefined {
-    return undefined;
-  }
-
-  hook(slot: PluginSlot, hook: HookRef, facts: object, options: HookOptions): Promise<unknown> {
-    const capture = options.capture ?? false;
+  hook(slot: PluginSlot, hook: HookRef, facts: object, { capture = false, signal }: HookOptions): Promise<unknown> {
+    const payload = packHook(slot.number, hook, capture ? captureMode(slot) : 0, facts);
     const { deadlineMs, deadlineCode } = this.#within;
-    const answer = this.#call<unknown>(
-      slot,
-      "hook",
-      packHook(slot.number, hook, capture ? captureMode(slot) : 0, facts),
-      {
-        deadlineMs,
-        deadlineCode,
-        signal: options.signal,
-      },
-    );
+    const answer = this.#call<unknown>(slot, "hook", payload, { deadlineMs, deadlineCode, signal });
     return capture ? this.#keeping(slot, answer as Promise<HookAnswer>) : answer;
   }
 
@@ -244,15 +220,9 @@ export class WorkerLink implements PluginLink {
       return;
     }
     const ask: CaptureCall = [slot.number, captureMode(slot)];
-    const answer = this.#call<Captured>(slot, "capture", ask, this.#within);
-    await this.#keeping(
-      slot,
-      answer.then((captured) => ({ value: undefined, captured })),
-    );
-  }
-
-  revisionNow(): undefined {
-    return undefined;
+    const asked = this.#call<Captured>(slot, "capture", ask, this.#within);
+    const answer = asked.then((captured) => ({ value: undefined, captured }));
+    await this.#keeping(slot, answer);
   }
 
   /** The slot is clean from when it was asked: a hook called meanwhile touches it again. */
@@ -275,15 +245,9 @@ export class WorkerLink implements PluginLink {
     }
   }
 
-  /** Its instance is made anew with the next call. */
-  restoreState(slot: PluginSlot, state: Uint8Array): void {
-    slot.adopt(state);
-    this.renew(slot);
-  }
-
-  renew(slot: PluginSlot): void {
+  renew(slot: PluginSlot, state?: Uint8Array): void {
     if (this.#opened.delete(slot.number)) this.#lane?.note("close", slot.number);
-    slot.renewed();
+    slot.renewed(state);
   }
 
   closeSession(slot: PluginSlot): void {

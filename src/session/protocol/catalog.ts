@@ -1,8 +1,9 @@
-import { type Authority, PromptCache, type ToolSpec } from "../../kernel/index.js";
+import { type Authority, PromptCache, type ToolSpec, type ToolState } from "../../kernel/index.js";
 import type { Preamble, ProtocolTurnOptions, TurnFacts } from "../../plugin/index.js";
 import type { RegisteredTool, SessionTools, ToolAbsence, ToolLookup } from "../../tools/index.js";
-import type { SessionHooks, Surface, Surfaces } from "../plugins/index.js";
-import { readPreamble, readRemovals } from "../plugins/index.js";
+import { decode, encode } from "../../wire/index.js";
+import { readPreamble, readRemovals, type SessionHooks, type Surface, type Surfaces } from "../plugins/index.js";
+import { COMPONENT, type StoredComponent } from "../stored/index.js";
 import type { SessionProtocol } from "./session-protocol.js";
 
 /** The tools a turn has, and what the protocol makes of them. */
@@ -54,7 +55,7 @@ const NOTHING_REMOVED: ReadonlySet<string> = new Set();
 const CONTRIBUTOR = "tool_catalog_contributor";
 
 /** What a catalog is made of. */
-export interface CatalogSources {
+interface CatalogSources {
   readonly tools: SessionTools;
   readonly hooks: SessionHooks;
   readonly authority: Authority;
@@ -89,7 +90,7 @@ export class SessionCatalog {
       turnOptions,
     };
     // A contributor that was called since may say something else now, and asking it is as quick as finding out.
-    const kept = hooks.isTouched(CONTRIBUTOR) ? undefined : this.#kept.find((entry) => sameKey(entry.key, key));
+    const kept = hooks.needCapture(CONTRIBUTOR) ? undefined : this.#kept.find((entry) => sameKey(entry.key, key));
     if (kept !== undefined) return kept.catalog;
     if (!contributed) return this.#keep(key, this.#build(NOTHING_REMOVED, turnOptions));
     return this.#contributed(key, facts, signal);
@@ -171,4 +172,29 @@ function sameKey(a: CatalogKey, b: CatalogKey): boolean {
     a.pluginRevisions === b.pluginRevisions &&
     a.turnOptions === b.turnOptions
   );
+}
+
+/** A session's tools as far as they differ from the registered ones: dirty from the generation on that is not stored. */
+export class ToolsComponent implements StoredComponent {
+  readonly name = COMPONENT.tools;
+  readonly #tools: SessionTools;
+  #written: number;
+
+  constructor(tools: SessionTools) {
+    this.#tools = tools;
+    this.#written = tools.generation;
+  }
+
+  get dirty(): boolean {
+    return this.#tools.generation !== this.#written;
+  }
+
+  encode(): Uint8Array {
+    return encode(this.#tools.exportState());
+  }
+
+  /** The tools may have changed since these bytes were encoded. */
+  written(bytes: Uint8Array): void {
+    this.#written = decode<ToolState>(bytes).generation;
+  }
 }

@@ -2,4 +2,3 @@
 export * from "./catalog.js";
 export * from "./session-protocol.js";
 export * from "./standard-protocol.js";
-export * from "./tools-component.js";

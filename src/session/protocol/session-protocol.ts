@@ -23,22 +23,34 @@ export class SessionProtocol {
   readonly codeExecutor: CodeExecutor | undefined;
   /** The turn options, and the executor's state as it was captured last. */
   readonly components = [new Component(COMPONENT.protocol), new Component(COMPONENT.execution)] as const;
-  readonly #owners: ReadonlyMap<string, string>;
+  readonly #owners = new Map<string, string>();
   #turnOptions: ProtocolTurnOptions | undefined;
 
+  /** Puts the pieces together; `protocol_missing` when there is no protocol session or no driver. */
   constructor(
-    sessionId: string,
-    pieces: Required<Pick<Protocol, "session" | "driver">> & Pick<Protocol, "codeExecutor">,
-    {
-      owners,
-      turnOptions,
-    }: { readonly owners: ReadonlyMap<string, string>; readonly turnOptions: ProtocolTurnOptions | undefined },
+    links: readonly PluginLink[],
+    slots: readonly (PluginSlot | undefined)[],
+    { sessionId, turnOptions }: { sessionId: string; turnOptions: ProtocolTurnOptions | undefined },
   ) {
+    const pieces: { -readonly [S in keyof Protocol]: Protocol[S] } = {};
+    links.forEach((link, index) => {
+      const slot = slots[index];
+      const protocol = slot === undefined ? undefined : link.protocol?.(slot);
+      for (const [name, piece] of Object.entries(protocol ?? {})) {
+        if (piece === undefined) continue;
+        const other = this.#owners.get(name);
+        if (other !== undefined) throw duplicateSingleton(`protocol ${name}`, other, link.manifest.id);
+        this.#owners.set(name, link.manifest.id);
+        Object.assign(pieces, { [name]: piece });
+      }
+    });
+    const { session, driver, codeExecutor } = pieces;
+    if (session === undefined) throw missing("session");
+    if (typeof driver?.buildPreamble !== "function") throw missing("driver");
     this.sessionId = sessionId;
-    this.session = pieces.session;
-    this.driver = pieces.driver;
-    this.codeExecutor = pieces.codeExecutor;
-    this.#owners = owners;
+    this.session = session;
+    this.driver = driver;
+    this.codeExecutor = codeExecutor;
     this.#turnOptions = turnOptions;
   }
 
@@ -50,35 +62,6 @@ export class SessionProtocol {
   /** The plugin a piece is from. */
   ownerOf(piece: keyof Protocol): string {
     return this.#owners.get(piece) ?? "";
-  }
-
-  /** Puts the pieces together; `protocol_missing` when there is no protocol session or no driver. */
-  static of(
-    links: readonly PluginLink[],
-    slots: readonly (PluginSlot | undefined)[],
-    { sessionId, turnOptions }: { sessionId: string; turnOptions: ProtocolTurnOptions | undefined },
-  ): SessionProtocol {
-    const pieces: { -readonly [S in keyof Protocol]: Protocol[S] } = {};
-    const owners = new Map<string, string>();
-    links.forEach((link, index) => {
-      const slot = slots[index];
-      const protocol = slot === undefined ? undefined : link.protocol(slot);
-      for (const [name, piece] of Object.entries(protocol ?? {})) {
-        if (piece === undefined) continue;
-        const other = owners.get(name);
-        if (other !== undefined) throw duplicateSingleton(`protocol ${name}`, other, link.manifest.id);
-        owners.set(name, link.manifest.id);
-        Object.assign(pieces, { [name]: piece });
-      }
-    });
-    const { session, driver, codeExecutor } = pieces;
-    if (session === undefined) throw missing("session");
-    if (typeof driver?.buildPreamble !== "function") throw missing("driver");
-    return new SessionProtocol(
-      sessionId,
-      { session, driver, ...(codeExecutor && { codeExecutor }) },
-      { owners, turnOptions },
-    );
   }
 
   async initialize(): Promise<void> {

@@ -27,7 +27,7 @@ export async function saveSession(
 /** Something may have changed behind the last write that no turn is about to store. */
 export function isUnsaved({ hooks, protocol, life, stored }: SavedSession): boolean {
   if (!isUnsettled(life.now) || stored.head === undefined) return false;
-  return hooks.needCapture || stored.dirty || protocol.codeExecutor !== undefined;
+  return hooks.needCapture() || stored.dirty || protocol.codeExecutor !== undefined;
 }
 
 /**

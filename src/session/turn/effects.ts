@@ -178,7 +178,7 @@ function isCancelled({ outcome }: TurnSummary): boolean {
 /** Captures the state plugins and the code executor are left in; at once when nobody has any. */
 function captureTurn(scope: TurnScope): TurnEvent | Promise<TurnEvent> {
   const { hooks, protocol } = scope.session;
-  if (hooks.needCapture || protocol.codeExecutor !== undefined) return captureState(scope);
+  if (hooks.needCapture() || protocol.codeExecutor !== undefined) return captureState(scope);
   return { type: "captured", issues: hooks.takeUnrevised().map(unrevised) };
 }
 
@@ -194,7 +194,7 @@ async function captureState({ session }: TurnScope): Promise<TurnEvent> {
       issues.push(issueOf("plugin", code, error));
     }
   };
-  if (hooks.needCapture) await orIssue("plugin_capture_failed", () => hooks.capture());
+  if (hooks.needCapture()) await orIssue("plugin_capture_failed", () => hooks.capture());
   issues.push(...hooks.takeUnrevised().map(unrevised));
   if (protocol.codeExecutor !== undefined) await orIssue("execution_capture_failed", () => protocol.captureExecution());
   return { type: "captured", issues };

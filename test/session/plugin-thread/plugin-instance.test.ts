@@ -174,7 +174,7 @@ describe("a plugin instance", () => {
     const declared = stateOf(open(await declaring("1.0.0"), "s"));
     const own = stateOf(open(await registering("1.0.0"), "s"));
     open(await registering("2.0.0"), "s", declared);
-    open(await declaring("2.0.0"), "s", own).hook("before_turn", 0, () => {}, idle);
+    open(await declaring("2.0.0"), "s", own).hook({ kind: "before_turn", nth: 0 }, () => {}, idle);
     expect(seen).toEqual([
       { pluginVersion: "1.0.0", revision: 0n, state: { made: "1.0.0", from: "1.0.0" } },
       { written: "1.0.0", from: "1.0.0" },
@@ -194,7 +194,7 @@ describe("a plugin instance", () => {
     );
     const instance = open(plugin, "s");
     const call = (input: string) =>
-      instance.hook("before_turn", 0, (context) => Object.assign(context, { input }), idle);
+      instance.hook({ kind: "before_turn", nth: 0 }, (context) => Object.assign(context, { input }), idle);
     expect(instance.capture().state).toBeInstanceOf(Uint8Array);
     call("look");
     expect(instance.capture().state).toBeUndefined();
@@ -216,7 +216,7 @@ describe("a plugin instance", () => {
       "test",
     );
     const say = (instance: PluginInstance, input: string) =>
-      instance.hook("before_turn", 0, (context) => Object.assign(context, { input }), idle);
+      instance.hook({ kind: "before_turn", nth: 0 }, (context) => Object.assign(context, { input }), idle);
     const parent = open(plugin, "parent");
     say(parent, "before");
     const child = open(plugin, "child", stateOf(parent));

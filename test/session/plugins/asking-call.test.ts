@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { AskingCall } from "../../../src/session/plugins/asking-call.js";
+import { AskingCall } from "../../../src/session/plugins/plugin-link.js";
 
 const completion = (text: string, signal?: AbortSignal) =>
   ({ method: "directCompletion", args: [{ text }, "title"], signal }) as const;

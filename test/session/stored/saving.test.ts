@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
 import { definePlugin } from "../../../src/plugin/index.js";
-import { ToolsComponent } from "../../../src/session/protocol/tools-component.js";
+import { ToolsComponent } from "../../../src/session/protocol/catalog.js";
 import { IDLE, type Life } from "../../../src/session/state/session-life.js";
 import { isUnsaved, saveSession, settleSession } from "../../../src/session/state/session-saving.js";
 import { Blobs } from "../../../src/session/stored/blobs.js";

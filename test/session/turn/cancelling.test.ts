@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Activity } from "../../../src/kernel/index.js";
 import { definePlugin } from "../../../src/plugin/index.js";
-import { suspension } from "../../../src/session/journal/suspension.js";
+import { suspension } from "../../../src/session/journal/unfinished-turn.js";
 import { NO_EXTRAS } from "../../../src/session/turn/run-turn.js";
 import { memorySession } from "./memory-session.js";
 

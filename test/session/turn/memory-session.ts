@@ -3,10 +3,10 @@ import { type Activity, DEFAULT_CONFIG, type Json } from "../../../src/kernel/in
 import { createScriptedModel, type ScriptStep } from "../../../src/model/index.js";
 import { loadPlugin } from "../../../src/plugin/index.js";
 import type { TurnExtras } from "../../../src/session/calls/index.js";
-import { Suspects } from "../../../src/session/journal/resume-queue.js";
+import { Suspects } from "../../../src/session/journal/turn-journal.js";
 import { openSession } from "../../../src/session/life/open-session.js";
+import { Surfaces } from "../../../src/session/plugins/hook-table.js";
 import { InlineLink } from "../../../src/session/plugins/inline-link.js";
-import { Surfaces } from "../../../src/session/plugins/surface.js";
 import { standardProtocol } from "../../../src/session/protocol/standard-protocol.js";
 import { IDLE, type Life, type LifeChart, lifeAfter } from "../../../src/session/state/session-life.js";
 import type { SessionServices } from "../../../src/session/state/session-parts.js";
