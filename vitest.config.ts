@@ -2,7 +2,7 @@ import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
-const dist = (path: string) => here(`./dist/src/${path}`);
+const built = (name: string) => here(`./dist/lib/${name}.js`);
 /** Every runtime of the suite parks its sessions after each message, or its rows are written down; see docs/sessions.md. */
 const wrapped = process.env.TROUPE_TEST_RESIDENCY === "one" || process.env.TROUPE_TEST_ROWS !== undefined;
 
@@ -10,9 +10,9 @@ const wrapped = process.env.TROUPE_TEST_RESIDENCY === "one" || process.env.TROUP
 export default defineConfig({
   resolve: {
     alias: [
-      { find: /^troupe$/, replacement: wrapped ? here("./test/fixtures/parked/troupe.mjs") : dist("index.js") },
-      { find: /^troupe\/plugin$/, replacement: dist("plugin/index.js") },
-      { find: /^troupe\/testing$/, replacement: dist("testing/index.js") },
+      { find: /^troupe$/, replacement: wrapped ? here("./test/fixtures/parked/troupe.mjs") : built("index") },
+      { find: /^troupe\/plugin$/, replacement: built("plugin") },
+      { find: /^troupe\/testing$/, replacement: built("testing") },
     ],
   },
   test: {

@@ -2,6 +2,7 @@ import { createRequire } from "node:module";
 import type { Ajv, AnySchemaObject, ErrorObject, Options, ValidateFunction } from "ajv";
 import type { Ajv2020 } from "ajv/dist/2020.js";
 import { type Json, type JsonObject, messageOf, TroupeError } from "../../kernel/index.js";
+import { isPlainSchema } from "./plain-schema.js";
 
 /** Beyond a few problems the model is better told to read the schema again. */
 const MAX_ISSUES = 5;
@@ -12,15 +13,17 @@ const options: Options = {
   // Real-world schemas carry vendor keywords; only what makes a schema unusable is an error.
   strict: false,
   allErrors: true,
+  // Compiling the schema of schemas costs more than all else here; `compile` asks for this check where it is needed.
+  validateSchema: false,
   // Formats need a further dependency and a model is not to be refused over one.
   validateFormats: false,
   // Two tools may use the same $id.
   addUsedSchema: false,
   logger: false,
 };
-// Loaded with the first schema: plugin threads import this room to run tools and never validate, and ajv would double
-// the time they take to start. `require`, because compiling is synchronous.
-const load = createRequire(import.meta.url);
+// Loaded with the first schema that needs it: a thread that never validates does not pay for ajv, which would double the
+// time it takes to start. `require`, because compiling is synchronous.
+const load = (module: string): unknown => createRequire(import.meta.url)(module);
 let draft07: Ajv | undefined;
 let draft2020: Ajv2020 | undefined;
 
@@ -28,13 +31,14 @@ const byObject = new WeakMap<JsonObject, ValidateFunction>();
 const byContent = new Map<string, ValidateFunction>();
 
 /**
- * Compiles a tool's schema, once per content; throws `invalid_tool_schema` naming the tool when it is broken.
+ * Throws `invalid_tool_schema` naming the tool when its schema is broken. A plain schema cannot be: it is compiled when
+ * the tool is first called. Any other is compiled now, once per content.
  *
  * @example
  * compileSchema({ type: "object", required: "city" }, "weather"); // throws: the schema of tool weather …
  */
 export function compileSchema(schema: JsonObject, toolName: string): void {
-  validatorOf(schema, `tool ${toolName}`);
+  if (!isPlainSchema(schema)) validatorOf(schema, `tool ${toolName}`);
 }
 
 /**
@@ -79,6 +83,7 @@ function compile(schema: JsonObject, what: string): ValidateFunction {
     // ajv would return a promise for these, which is neither yes nor no.
     if (body.$async !== undefined) throw new Error("$async schemas are not supported");
     const ajv = ajvFor(dialect);
+    if (!isPlainSchema(schema)) ajv.validateSchema(body as AnySchemaObject, true);
     const validate = ajv.compile(body as AnySchemaObject);
     // The function lives in our maps; ajv's own strong reference would keep it for ever.
     ajv.removeSchema(body as AnySchemaObject);

@@ -42,7 +42,7 @@ function granted(paths: readonly string[] | undefined): string[] {
 }
 
 /** The nearest folder with a package.json, or the file's own folder. */
-function packageRoot(file: string): string {
+export function packageRoot(file: string): string {
   const start = dirname(existsSync(file) ? realpathSync(file) : file);
   for (let folder = start; ; folder = dirname(folder)) {
     if (existsSync(join(folder, "package.json"))) return folder;

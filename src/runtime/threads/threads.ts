@@ -2,9 +2,7 @@ import { Worker, type WorkerOptions } from "node:worker_threads";
 import { type Clock, within } from "../../async/index.js";
 import { TroupeError } from "../../kernel/index.js";
 import { Caller, type Service } from "../../wire/index.js";
-
-/** The kinds of threads, each with its entry in `workers/`. */
-export type ThreadKind = "session" | "plugin" | "store";
+import { workerEntry } from "./worker-entry.js";
 
 const CONTROL_DEADLINE_MS = 30_000;
 const TERMINATE_MS = 5_000;
@@ -12,7 +10,7 @@ const TERMINATE_MS = 5_000;
 export const NO_DEADLINE_MS = 2 ** 31 - 1;
 
 export interface ThreadOptions {
-  readonly kind: ThreadKind;
+  readonly kind: Parameters<typeof workerEntry>[0];
   /** Names the thread in errors: "Session worker 1". */
   readonly name: string;
   readonly clock: Clock;
@@ -45,8 +43,7 @@ export class Thread<S extends Service> {
   constructor(options: ThreadOptions) {
     this.name = options.name;
     this.#clock = options.clock;
-    // The published layout is the built one: dist/src/runtime beside dist/workers.
-    this.#worker = new Worker(new URL(`../../../workers/${options.kind}.js`, import.meta.url), {
+    this.#worker = new Worker(workerEntry(options.kind), {
       name: `troupe:${options.name}`,
       ...(options.env !== undefined && { env: options.env }),
       ...(options.execArgv !== undefined && { execArgv: [...options.execArgv] }),

@@ -1,0 +1,88 @@
+// Bundles what `tsc` has checked: the package's doors and the entries of its threads, with the code they share in chunks
+// of their own. A thread then loads some ten files instead of two hundred, and a class such as TroupeError is one class
+// for a worker and for the plugin it runs. Files that did not change are left alone: tests and programs may be running.
+import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { rolldown } from "rolldown";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const folder = join(root, "dist/lib");
+const AJV = "shared/ajv.cjs";
+
+/** ajv is required when a schema first needs it, so it is a file of its own; one file loads four times as fast as 60. */
+const requireBundledAjv = {
+  name: "require-bundled-ajv",
+  transform: {
+    filter: { id: /plugin\/schema\/json-schema\.ts$/ },
+    // Lines stay where they are, so the source map still holds.
+    handler: (code) => ({ code: code.replaceAll(/load\("ajv[^"]*"\)/g, `load("./${basename(AJV)}")`), map: null }),
+  },
+};
+
+const library = await rolldown({
+  cwd: root,
+  input: {
+    index: "src/index.ts",
+    plugin: "src/plugin/index.ts",
+    testing: "src/testing/index.ts",
+    "workers/session": "workers/session.ts",
+    "workers/plugin": "workers/plugin.ts",
+    "workers/store": "workers/store.ts",
+    "workers/tool": "workers/tool.ts",
+  },
+  platform: "node",
+  tsconfig: false,
+  transform: { target: "node20" },
+  // lmdb and msgpackr-extract have native parts, Piscina starts threads from its own files, the AI SDK is the host's.
+  external: [/^node:/, "lmdb", "msgpackr-extract", "piscina", /^@ai-sdk\//],
+  plugins: [requireBundledAjv],
+});
+const { output } = await library.generate({
+  dir: folder,
+  format: "esm",
+  sourcemap: true,
+  entryFileNames: "[name].js",
+  chunkFileNames: "shared/[name].js",
+});
+await library.close();
+
+const ajv = await rolldown({
+  cwd: root,
+  input: "ajv",
+  platform: "node",
+  plugins: [
+    {
+      name: "ajv-of-both-drafts",
+      load: (id) => (id === "\0ajv" ? 'export { Ajv } from "ajv"; export { Ajv2020 } from "ajv/dist/2020.js";' : null),
+      resolveId: (id, importer) => (id === "ajv" && importer === undefined ? "\0ajv" : null),
+    },
+  ],
+});
+output.push(...(await ajv.generate({ dir: folder, format: "cjs", entryFileNames: AJV })).output);
+await ajv.close();
+
+const files = new Map(output.map((file) => [file.fileName, file.type === "chunk" ? file.code : file.source]));
+files.set("LICENSES.md", await licenses(output.flatMap((file) => (file.type === "chunk" ? file.moduleIds : []))));
+for (const [name, content] of files) {
+  const path = join(folder, name);
+  if ((await readFile(path, "utf8").catch(() => undefined)) === content) continue;
+  await mkdir(dirname(path), { recursive: true });
+  await writeFile(path, content);
+}
+for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
+  const path = join(entry.parentPath, entry.name);
+  if (entry.isFile() && !files.has(path.slice(folder.length + 1))) await rm(path);
+}
+
+/** The licences of the packages that were bundled. */
+async function licenses(modules) {
+  const names = modules.map((id) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(id)?.[1]);
+  const texts = [...new Set(names)].filter((name) => name !== undefined).sort();
+  const pages = texts.map(async (name) => {
+    const [file] = (await readdir(join(root, "node_modules", name))).filter((entry) => /^licen[cs]e/i.test(entry));
+    if (file === undefined) return `## ${name}\n\nSee the package ${name}.\n`;
+    return `## ${name}\n\n${await readFile(join(root, "node_modules", name, file), "utf8")}`;
+  });
+  return `# Packages bundled into these files\n\n${(await Promise.all(pages)).join("\n")}`;
+}
