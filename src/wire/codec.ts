@@ -14,10 +14,6 @@ const HEADER = 3;
 const UNDEFINED = 0x00;
 const TIMESTAMP = 0xff;
 
-export interface DecodeLimits {
-  readonly maxBytes?: number;
-  readonly maxDepth?: number;
-}
 const MAX_BYTES = 64 * 1024 * 1024;
 const MAX_DEPTH = 128;
 
@@ -42,7 +38,7 @@ export function encode(value: unknown): Uint8Array<ArrayBuffer> {
   bytes[2] = VERSION;
   bytes.set(packed, HEADER);
   if (bytes.length > MAX_BYTES) throw unwritable(`it has ${bytes.length} bytes, more than the ${MAX_BYTES} allowed`);
-  checkShape(bytes, MAX_DEPTH, unwritable);
+  checkShape(bytes, unwritable);
   return bytes;
 }
 
@@ -61,9 +57,8 @@ export function encodeState(value: unknown, what: string): Uint8Array<ArrayBuffe
   return encode(value);
 }
 
-export function decode<T>(bytes: Uint8Array, limits: DecodeLimits = {}): T {
-  const maxBytes = limits.maxBytes ?? MAX_BYTES;
-  if (bytes.length > maxBytes) throw damaged(`it has ${bytes.length} bytes, more than the ${maxBytes} allowed`);
+export function decode<T>(bytes: Uint8Array): T {
+  if (bytes.length > MAX_BYTES) throw damaged(`it has ${bytes.length} bytes, more than the ${MAX_BYTES} allowed`);
   if (bytes.length <= HEADER || bytes[0] !== MAGIC_0 || bytes[1] !== MAGIC_1)
     throw damaged("it is not a Troupe record");
   if (bytes[2] !== VERSION) {
@@ -75,7 +70,7 @@ export function decode<T>(bytes: Uint8Array, limits: DecodeLimits = {}): T {
       },
     );
   }
-  checkShape(bytes, limits.maxDepth ?? MAX_DEPTH, damaged);
+  checkShape(bytes, damaged);
   try {
     // A plain view, because a Buffer's byte arrays would come back as Buffers.
     return packr.unpack(new Uint8Array(bytes.buffer, bytes.byteOffset + HEADER, bytes.length - HEADER)) as T;
@@ -125,7 +120,7 @@ function findUnfit(value: unknown, path: string, depth: number): string | undefi
 }
 
 /** Walks the msgpack structure without building anything: depth, truncation, trailing bytes and extensions are seen here. */
-function checkShape(bytes: Uint8Array, maxDepth: number, refuse: (why: string) => TroupeError): void {
+function checkShape(bytes: Uint8Array, refuse: (why: string) => TroupeError): void {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const end = bytes.length;
   /** Values still expected at each open level. */
@@ -137,7 +132,7 @@ function checkShape(bytes: Uint8Array, maxDepth: number, refuse: (why: string) =
   const container = (count: number) => {
     if (count > end - at) throw refuse("it claims more values than it has bytes");
     if (count === 0) return;
-    if (open.length > maxDepth) throw refuse(`it is nested deeper than ${maxDepth} levels`);
+    if (open.length > MAX_DEPTH) throw refuse(`it is nested deeper than ${MAX_DEPTH} levels`);
     open.push(count);
   };
   const skip = (count: number) => {
@@ -151,7 +146,7 @@ function checkShape(bytes: Uint8Array, maxDepth: number, refuse: (why: string) =
     if (type !== UNDEFINED && type !== TIMESTAMP) throw refuse(`it contains the unknown extension ${type}`);
     at += 1 + size;
   };
-  const length = (width: 1 | 2 | 4): number => {
+  const length = (width: number): number => {
     need(width);
     const value = width === 1 ? view.getUint8(at) : width === 2 ? view.getUint16(at) : view.getUint32(at);
     at += width;
@@ -167,73 +162,20 @@ function checkShape(bytes: Uint8Array, maxDepth: number, refuse: (why: string) =
     if (token < 0x90) container((token & 0x0f) * 2);
     else if (token < 0xa0) container(token & 0x0f);
     else if (token < 0xc0) skip(token & 0x1f);
-    else
-      switch (token) {
-        case 0xc0:
-        case 0xc2:
-        case 0xc3:
-          break;
-        case 0xc4:
-        case 0xd9:
-          skip(length(1));
-          break;
-        case 0xc5:
-        case 0xda:
-          skip(length(2));
-          break;
-        case 0xc6:
-        case 0xdb:
-          skip(length(4));
-          break;
-        case 0xc7:
-          extension(length(1));
-          break;
-        case 0xc8:
-          extension(length(2));
-          break;
-        case 0xc9:
-          extension(length(4));
-          break;
-        case 0xcc:
-        case 0xd0:
-          skip(1);
-          break;
-        case 0xcd:
-        case 0xd1:
-          skip(2);
-          break;
-        case 0xca:
-        case 0xce:
-        case 0xd2:
-          skip(4);
-          break;
-        case 0xcb:
-        case 0xcf:
-        case 0xd3:
-          skip(8);
-          break;
-        case 0xd4:
-        case 0xd5:
-        case 0xd6:
-        case 0xd7:
-        case 0xd8:
-          extension(1 << (token - 0xd4));
-          break;
-        case 0xdc:
-          container(length(2));
-          break;
-        case 0xdd:
-          container(length(4));
-          break;
-        case 0xde:
-          container(length(2) * 2);
-          break;
-        case 0xdf:
-          container(length(4) * 2);
-          break;
-        default:
-          throw refuse(`it contains the unknown token 0x${token.toString(16)}`);
-      }
+    else if (token === 0xc1) throw refuse("it contains the unknown token 0xc1");
+    // Nothing, false and true.
+    else if (token < 0xc4) continue;
+    // Bytes and extensions, with a length of 1, 2 or 4 bytes.
+    else if (token < 0xc7) skip(length(1 << (token - 0xc4)));
+    else if (token < 0xca) extension(length(1 << (token - 0xc7)));
+    // Floats of 4 and 8 bytes, then unsigned and signed integers of 1, 2, 4 and 8.
+    else if (token < 0xcc) skip(token === 0xca ? 4 : 8);
+    else if (token < 0xd4) skip(1 << (token & 3));
+    else if (token < 0xd9) extension(1 << (token - 0xd4));
+    // Texts, lists and maps, with their lengths.
+    else if (token < 0xdc) skip(length(1 << (token - 0xd9)));
+    else if (token < 0xde) container(length(token === 0xdc ? 2 : 4));
+    else container(length(token === 0xde ? 2 : 4) * 2);
   }
   if (at !== end) throw refuse("it has bytes behind its end");
 }

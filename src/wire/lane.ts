@@ -3,7 +3,6 @@ import { type Clock, ignore, onAbort } from "../async/index.js";
 import { aborted, messageOf, TroupeError } from "../kernel/index.js";
 import { type Deadline, Deadlines } from "./deadlines.js";
 import { decodeError, type ErrorData, encodeError } from "./errors.js";
-import { ServedCall } from "./served-call.js";
 
 /**
  * The hot path between two threads. Everything said in one tick, by any number of sessions, leaves in one message,
@@ -75,8 +74,18 @@ export class Lane {
     const { signal, deadlineMs } = options;
     if (signal?.aborted) return Promise.reject(aborted(signal));
     const id = this.#nextId++;
-    return new Promise<T>((resolve, reject) => {
-      const pending = new Pending(id, method, payload, options, resolve as (value: unknown) => void, reject);
+    // Typed by what the other side serves under this method.
+    return new Promise<unknown>((resolve, reject) => {
+      const pending: Pending = {
+        id,
+        method,
+        payload,
+        options,
+        resolve,
+        reject,
+        deadline: undefined,
+        listening: undefined,
+      };
       this.#pending.set(id, pending);
       if (deadlineMs !== undefined) pending.deadline = this.#deadlines.add(deadlineMs, this.#expire, pending);
       if (signal !== undefined) {
@@ -84,7 +93,7 @@ export class Lane {
         pending.listening.add(id);
       }
       this.#post(CALL, id, this.#numbers.get(method) ?? method, payload);
-    });
+    }) as Promise<T>;
   }
 
   /** Says something that needs no answer. Order with calls of the same tick is kept. */
@@ -257,20 +266,18 @@ export class Lane {
 
   /** The pending calls of one signal. One listener serves them all: adding one per call costs as much as the call. */
   #listeningTo(signal: AbortSignal): Set<number> {
-    let ids = this.#bySignal.get(signal);
-    if (ids === undefined) {
-      const calls = new Set<number>();
-      ids = calls;
-      this.#bySignal.set(signal, calls);
-      onAbort(signal, () => {
-        for (const id of [...calls]) {
-          const { cooperative, graceMs = 0 } = this.#pending.get(id)?.options ?? NO_OPTIONS;
-          if (cooperative === true) this.#post(STOP, id, 0, 0);
-          else if (graceMs > 0) this.#askToStop(id, graceMs, signal);
-          else this.#abandon(id, aborted(signal));
-        }
-      });
-    }
+    const known = this.#bySignal.get(signal);
+    if (known !== undefined) return known;
+    const ids = new Set<number>();
+    this.#bySignal.set(signal, ids);
+    onAbort(signal, () => {
+      for (const id of [...ids]) {
+        const { cooperative, graceMs = 0 } = this.#pending.get(id)?.options ?? NO_OPTIONS;
+        if (cooperative === true) this.#post(STOP, id, 0, 0);
+        else if (graceMs > 0) this.#askToStop(id, graceMs, signal);
+        else this.#abandon(id, aborted(signal));
+      }
+    });
     return ids;
   }
 
@@ -332,6 +339,31 @@ export interface LaneCallOptions {
 /** Answers one call; may return a promise. `call.signal` aborts when the caller gave up. */
 export type LaneServer = (method: string, payload: unknown, call: ServedCall) => unknown;
 
+/** The served side of a call. The signal is made on first use, because most hooks never look at it. */
+export class ServedCall {
+  /** The caller's number for it; 0 when no lane is between. */
+  readonly id: number;
+  #controller: AbortController | undefined;
+  #cancelled = false;
+
+  constructor(id = 0) {
+    this.id = id;
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#cancelled) this.#controller.abort();
+    }
+    return this.#controller.signal;
+  }
+
+  cancel(): void {
+    this.#cancelled = true;
+    this.#controller?.abort();
+  }
+}
+
 export function workerLost(name: string, cause?: unknown): TroupeError {
   return new TroupeError("worker_lost", `${name} is gone; the call was not answered.`, { retryable: true, cause });
 }
@@ -349,32 +381,11 @@ const WIDTH = 4;
 const FULL = WIDTH * 24;
 
 /** Plain fields and no closures: one of these is made for every call. */
-class Pending implements UnstartedCall {
+interface Pending extends UnstartedCall {
   readonly id: number;
-  readonly method: string;
-  readonly payload: unknown;
-  readonly options: LaneCallOptions;
-  readonly resolve: (value: unknown) => void;
-  readonly reject: (error: Error) => void;
-  deadline: Deadline | undefined = undefined;
+  deadline: Deadline | undefined;
   /** The calls of this call's signal, itself among them. */
-  listening: Set<number> | undefined = undefined;
-
-  constructor(
-    id: number,
-    method: string,
-    payload: unknown,
-    options: LaneCallOptions,
-    resolve: (value: unknown) => void,
-    reject: (error: Error) => void,
-  ) {
-    this.id = id;
-    this.method = method;
-    this.payload = payload;
-    this.options = options;
-    this.resolve = resolve;
-    this.reject = reject;
-  }
+  listening: Set<number> | undefined;
 }
 
 const NO_OPTIONS: LaneCallOptions = {};
