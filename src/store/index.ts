@@ -4,8 +4,6 @@ export { type RepairedSession, type RepairReport, repairStore } from "./lmdb/res
 export { type Finding, type SessionReport, type VerifyReport, verifyStore } from "./lmdb/rescue/verify.js";
 export { openMemory } from "./memory/memory-store.js";
 export type { StoreBackend, StoreOptions, StoreReader, WriteCounts } from "./records/contract.js";
-export { sealEnvelope } from "./records/envelope.js";
-export { storeLost } from "./records/errors.js";
 export {
   type HistoryTail,
   isOnPath,
@@ -17,14 +15,14 @@ export {
   readTree,
 } from "./records/history.js";
 export type { ListRequest, SessionPage, StoredSession } from "./records/listing.js";
+export { sealEnvelope } from "./records/records.js";
+export { storeLost } from "./records/writes.js";
 export { StoreClient, type StoreClientOptions } from "./thread/client.js";
-export { StoreServer } from "./thread/serve.js";
-export { openBackend, storeService } from "./thread/service.js";
-export type { DeleteRequest, StoreCalls, StoreService, StoreStats } from "./thread/store-calls.js";
+export { StoreServer, type StoreService, type StoreStats, storeService } from "./thread/serve.js";
 export { sessionFile } from "./transfer/export-file.js";
 export { sessionJson } from "./transfer/export-json.js";
 export type { ExportedSession } from "./transfer/exported.js";
-export { importWrites, readExport } from "./transfer/import.js";
+export { importing, readingExport } from "./transfer/import.js";
 export { readWhole } from "./transfer/whole-files.js";
 export {
   type ExportOptions,

@@ -3,30 +3,37 @@ import {
   asTroupeError,
   type Change,
   type CommitBudget,
-  type Head,
+  type JournalMark,
   type JournalRow,
   messageOf,
   planWrites,
+  type SegmentOutline,
   type StoredHead,
   type StoreWrite,
   TroupeError,
+  type WriteFacts,
   type WriteResult,
 } from "../../kernel/index.js";
-import type { KeyTable, StoreBackend, StoreReader, TableName } from "../records/index.js";
 import {
-  countRecords,
+  countWrites,
   journalKey,
-  openComponent,
+  journalRange,
+  type KeyTable,
+  openHead,
+  openJournalRow,
+  type StoreBackend,
+  type StoreReader,
   seal,
   sealHead,
   sealJournalRow,
   sealOf,
   sealTombstone,
-  type Tombstone,
+  segmentOutline,
+  sessionOfJournalKey,
+  type TableName,
   unseal,
   writeFailed,
 } from "../records/index.js";
-import { LmdbFacts } from "./facts.js";
 import { checkDatabaseFile } from "./file/file.js";
 import {
   bringUpToDate,
@@ -39,11 +46,7 @@ import {
   type Table,
   type Tables,
 } from "./file/layout.js";
-import { countOf, journalSessions, keysAfter, readHead, readJournal, readSegment } from "./reads.js";
-
-export interface LmdbOptions {
-  readonly commitBudget?: CommitBudget;
-}
+import { readJournal, SnapshotReader, TableReader } from "./reads.js";
 
 /**
  * Opens the store of a folder for writing; a new one is created, an older layout is brought up to date. One thread may
@@ -53,14 +56,14 @@ export interface LmdbOptions {
  * const lock = acquireStoreLock("./data", clock); // on the main thread, first
  * const backend = openLmdb("./data"); // in the store worker
  */
-export function openLmdb(path: string, options: LmdbOptions = {}): StoreBackend {
+export function openLmdb(path: string, options: { readonly commitBudget?: CommitBudget } = {}): StoreBackend {
   const root = openRoot(path, { readOnly: false });
   try {
     // The version comes first: the tables of a layout this release does not know are not even opened.
     const found = readLayout(root);
     const tables = openTables(root);
     bringUpToDate(tables, found);
-    return new LmdbBackend(tables, options);
+    return new LmdbBackend(tables, options.commitBudget);
   } catch (error) {
     root.close();
     throw asTroupeError(error, "store_open_failed", `The store at ${path} cannot be opened: ${messageOf(error)}`);
@@ -80,7 +83,7 @@ export function openLmdbReader(path: string): LmdbReader {
     if (readLayout(root) !== LAYOUT_VERSION) {
       throw new TroupeError("store_open_failed", `The store at ${path} has not been opened for writing yet.`);
     }
-    return new TableReader(openTables(root));
+    return new SnapshotReader(openTables(root));
   } catch (error) {
     root.close();
     throw asTroupeError(error, "store_open_failed", `The store at ${path} cannot be read: ${messageOf(error)}`);
@@ -123,76 +126,15 @@ export interface LmdbReader extends StoreReader {
 }
 
 // Not exported: its declaration would make every user compile lmdb's own types, which do not compile everywhere.
-class TableReader implements LmdbReader {
-  readonly #tables: Tables;
-
-  constructor(tables: Tables) {
-    this.#tables = tables;
-  }
-
-  head(sessionId: string): Head | undefined {
-    this.#refresh();
-    return readHead(this.#tables, sessionId)?.head;
-  }
-
-  segment(id: string): Uint8Array | undefined {
-    const bytes = this.#unchanging(this.#tables.segments, id);
-    return bytes && unseal(bytes);
-  }
-
-  component(hash: string): Uint8Array | undefined {
-    const bytes = this.#unchanging(this.#tables.components, hash);
-    return bytes && openComponent(hash, bytes);
-  }
-
-  journal(sessionId: string): JournalRow[] {
-    this.#refresh();
-    return readJournal(this.#tables, sessionId);
-  }
-
-  isDeleted(sessionId: string): boolean {
-    this.#refresh();
-    return this.#tables.deleted.doesExist(sessionId);
-  }
-
-  sessionIds(): Iterable<string> {
-    this.#refresh();
-    return this.#tables.heads.getKeys();
-  }
-
-  sessionCount(): number {
-    this.#refresh();
-    return countOf(this.#tables.heads);
-  }
-
-  close(): void {
-    this.#tables.root.close();
-  }
-
-  /** What is never rewritten may be read from any snapshot that has it; only a miss needs the newest one. */
-  #unchanging(table: Table, key: string): Uint8Array | undefined {
-    const bytes = readBytes(table, key);
-    if (bytes !== undefined) return bytes;
-    this.#refresh();
-    return readBytes(table, key);
-  }
-
-  // LMDB keeps a read snapshot until a timer fires, and an acknowledgement can arrive before that timer.
-  #refresh(): void {
-    this.#tables.root.resetReadTxn();
-  }
-}
-
-class LmdbBackend implements StoreBackend {
-  readonly #tables: Tables;
+class LmdbBackend extends TableReader implements StoreBackend {
   readonly #facts: LmdbFacts;
   readonly #budget: CommitBudget | undefined;
   readonly writes = { transactions: 0, records: 0 };
 
-  constructor(tables: Tables, { commitBudget }: LmdbOptions) {
-    this.#tables = tables;
+  constructor(tables: Tables, budget: CommitBudget | undefined) {
+    super(tables);
     this.#facts = new LmdbFacts(tables);
-    this.#budget = commitBudget;
+    this.#budget = budget;
   }
 
   write(batch: readonly StoreWrite[]): WriteResult[] {
@@ -206,23 +148,25 @@ class LmdbBackend implements StoreBackend {
   #transact(batch: readonly StoreWrite[]): WriteResult[] {
     // Decided inside the transaction, so the compare-and-set holds even against a writer that ignored the lock.
     // Only `transactionSync` rolls back when its body throws; without overlapping syncs it returns after the sync.
-    const { results, changes } = this.#tables.root.transactionSync(() => {
+    const { results, changes } = this.tables.root.transactionSync(() => {
       const plan = planWrites(this.#facts, batch, this.#budget);
       for (const change of plan.changes) this.#carryOut(change);
       return plan;
     });
-    if (changes.length > 0) this.writes.transactions++;
-    this.writes.records += countRecords(changes);
+    countWrites(this.writes, changes);
     this.#facts.changed(changes);
     return results;
   }
 
   #carryOut(change: Change): void {
-    const { segments, components, journal } = this.#tables;
+    const { heads, segments, components, journal, deleted } = this.tables;
     switch (change.kind) {
-      case "put_head":
-        this.#putHead(change.stored);
+      case "put_head": {
+        const bytes = sealHead(change.stored);
+        heads.putSync(change.stored.head.sessionId, bytes);
+        this.#facts.headWritten(sealOf(bytes), change.stored);
         break;
+      }
       case "put_segment":
         segments.putSync(change.id, seal(change.bytes));
         break;
@@ -238,9 +182,12 @@ class LmdbBackend implements StoreBackend {
       case "clear_journal":
         for (const sequence of change.sequences) journal.removeSync(journalKey(change.sessionId, sequence));
         break;
-      case "delete_head":
-        this.#deleteHead(change);
+      case "delete_head": {
+        const { sessionId, revision, at } = change;
+        heads.removeSync(sessionId);
+        deleted.putSync(sessionId, sealTombstone({ sessionId, revision, at }));
         break;
+      }
       case "delete_segment":
         segments.removeSync(change.id);
         break;
@@ -250,62 +197,99 @@ class LmdbBackend implements StoreBackend {
     }
   }
 
-  #deleteHead(tombstone: Tombstone): void {
-    const { sessionId, revision, at } = tombstone;
-    this.#tables.heads.removeSync(sessionId);
-    this.#tables.deleted.putSync(sessionId, sealTombstone({ sessionId, revision, at }));
-  }
-
   keys(table: KeyTable, after: string | undefined, limit: number): string[] {
-    return table === "journals"
-      ? journalSessions(this.#tables.journal, after, limit)
-      : keysAfter(this.#tables[table], after, limit);
-  }
-
-  #putHead(stored: StoredHead): void {
-    const { sessionId } = stored.head;
-    const bytes = sealHead(stored);
-    this.#tables.heads.putSync(sessionId, bytes);
-    this.#facts.headWritten(sealOf(bytes), stored);
-  }
-
-  head(sessionId: string): Head | undefined {
-    return readHead(this.#tables, sessionId)?.head;
-  }
-
-  segment(id: string): Uint8Array | undefined {
-    return readSegment(this.#tables, id);
-  }
-
-  component(hash: string): Uint8Array | undefined {
-    const bytes = readBytes(this.#tables.components, hash);
-    return bytes && openComponent(hash, bytes);
-  }
-
-  journal(sessionId: string): JournalRow[] {
-    return readJournal(this.#tables, sessionId);
-  }
-
-  isDeleted(sessionId: string): boolean {
-    return this.#facts.isDeleted(sessionId);
+    if (table === "journals") return journalSessions(this.tables.journal, after, limit);
+    // The range begins with the key itself, which is left out unless it is gone.
+    const range = after === undefined ? { limit } : { start: after, limit: limit + 1 };
+    return [...this.tables[table].getKeys(range)].filter((key) => key !== after).slice(0, limit);
   }
 
   async backup(folder: string): Promise<void> {
-    await this.#tables.root.backup(folder, false);
+    await this.tables.root.backup(folder, false);
+  }
+}
+
+/** Each session that has rows, once: from each one's first row to behind its last. */
+function journalSessions(journal: Table, after: string | undefined, limit: number): string[] {
+  const sessions: string[] = [];
+  for (let start = after && journalRange(after).end; sessions.length < limit; ) {
+    const [key] = journal.getKeys(start === undefined ? { limit: 1 } : { start, limit: 1 });
+    if (key === undefined) break;
+    const sessionId = sessionOfJournalKey(key);
+    sessions.push(sessionId);
+    start = journalRange(sessionId).end;
+  }
+  return sessions;
+}
+
+const MAX_REMEMBERED_JOURNALS = 10_000;
+const MAX_REMEMBERED_HEADS = 1_000;
+
+/** What the planner asks, answered from the tables as the transaction sees them. */
+class LmdbFacts implements WriteFacts {
+  readonly #tables: Tables;
+  /** What the journals of running turns hold, without their outcomes: otherwise every record would read them all. */
+  readonly #journals = new Map<string, JournalMark[]>();
+  readonly #heads = new Map<string, { readonly seal: number; readonly stored: StoredHead }>();
+
+  constructor(tables: Tables) {
+    this.#tables = tables;
   }
 
-  sessionIds(): Iterable<string> {
-    return this.#tables.heads.getKeys();
+  /** What is stored now, always; what was written here is recognised by its seal and not decoded again. */
+  head(sessionId: string): StoredHead | undefined {
+    const bytes = readBytes(this.#tables.heads, sessionId);
+    const written = this.#heads.get(sessionId);
+    if (bytes !== undefined && written?.seal === sealOf(bytes)) return written.stored;
+    return bytes && openHead(sessionId, bytes);
   }
 
-  sessionCount(): number {
-    return countOf(this.#tables.heads);
+  headWritten(seal: number, stored: StoredHead): void {
+    if (this.#heads.size >= MAX_REMEMBERED_HEADS) this.#heads.clear();
+    this.#heads.set(stored.head.sessionId, { seal, stored });
   }
 
-  close(): void {
-    // Nothing is pending, because every write here is synchronous: LMDB closes before this returns.
-    this.#tables.root.close();
+  isDeleted(sessionId: string): boolean {
+    return this.#tables.deleted.doesExist(sessionId);
   }
+
+  segment(id: string): SegmentOutline | undefined {
+    const bytes = readBytes(this.#tables.segments, id);
+    return bytes && segmentOutline(unseal(bytes));
+  }
+
+  hasComponent(hash: string): boolean {
+    return this.#tables.components.doesExist(hash);
+  }
+
+  readonly outline = segmentOutline;
+
+  journal(sessionId: string): readonly JournalMark[] {
+    const known = this.#journals.get(sessionId);
+    if (known !== undefined) return known;
+    const marks = readJournal(this.#tables, sessionId).map(markOf);
+    if (this.#journals.size >= MAX_REMEMBERED_JOURNALS) this.#journals.clear();
+    this.#journals.set(sessionId, marks);
+    return marks;
+  }
+
+  journalRow(sessionId: string, sequence: number): JournalRow | undefined {
+    const key = journalKey(sessionId, sequence);
+    const bytes = readBytes(this.#tables.journal, key);
+    return bytes && openJournalRow(key, bytes);
+  }
+
+  /** Told only after the transaction: one that fails must leave no trace here either. */
+  changed(changes: readonly Change[]): void {
+    for (const change of changes) {
+      if (change.kind === "clear_journal") this.#journals.delete(change.sessionId);
+      else if (change.kind === "put_journal") this.#journals.get(change.sessionId)?.push(markOf(change.row));
+    }
+  }
+}
+
+function markOf({ sequence, turnId, key, hash }: JournalRow): JournalMark {
+  return { sequence, turnId, key, hash };
 }
 
 // LMDB grows its map by itself, but remapping under readers of other threads is best avoided: reserve address space

@@ -1,43 +1,87 @@
-import type { JournalRow, StoredHead } from "../../kernel/index.js";
-import { inOrder, journalRange, openHead, openJournalRow, sessionOfJournalKey, unseal } from "../records/index.js";
+import type { Head, JournalRow } from "../../kernel/index.js";
+import {
+  inOrder,
+  journalRange,
+  openComponent,
+  openHead,
+  openJournalRow,
+  type StoreReader,
+  unseal,
+} from "../records/index.js";
 import { readBytes, type Table, type Tables } from "./file/layout.js";
 
-export function readHead(tables: Tables, sessionId: string): StoredHead | undefined {
-  const bytes = readBytes(tables.heads, sessionId);
-  return bytes && openHead(sessionId, bytes);
+/** What is read from the tables of a store. */
+export class TableReader implements StoreReader {
+  protected readonly tables: Tables;
+
+  constructor(tables: Tables) {
+    this.tables = tables;
+  }
+
+  head(sessionId: string): Head | undefined {
+    this.refresh();
+    const bytes = readBytes(this.tables.heads, sessionId);
+    return bytes && openHead(sessionId, bytes).head;
+  }
+
+  segment(id: string): Uint8Array | undefined {
+    const bytes = this.#unchanging(this.tables.segments, id);
+    return bytes && unseal(bytes);
+  }
+
+  component(hash: string): Uint8Array | undefined {
+    const bytes = this.#unchanging(this.tables.components, hash);
+    return bytes && openComponent(hash, bytes);
+  }
+
+  journal(sessionId: string): JournalRow[] {
+    this.refresh();
+    return readJournal(this.tables, sessionId);
+  }
+
+  isDeleted(sessionId: string): boolean {
+    this.refresh();
+    return this.tables.deleted.doesExist(sessionId);
+  }
+
+  sessionIds(): Iterable<string> {
+    this.refresh();
+    return this.tables.heads.getKeys();
+  }
+
+  sessionCount(): number {
+    this.refresh();
+    // The declaration says `{}`.
+    return (this.tables.heads.getStats() as { readonly entryCount: number }).entryCount;
+  }
+
+  close(): void {
+    // Nothing is pending, because every write of a store is synchronous: LMDB closes before this returns.
+    this.tables.root.close();
+  }
+
+  /** Before what may have changed is read; the thread that writes always sees its own writes. */
+  protected refresh(): void {}
+
+  /** What is never rewritten may be read from any snapshot that has it; only a miss needs the newest one. */
+  #unchanging(table: Table, key: string): Uint8Array | undefined {
+    const bytes = readBytes(table, key);
+    if (bytes !== undefined) return bytes;
+    this.refresh();
+    return readBytes(table, key);
+  }
 }
 
-export function readSegment(tables: Tables, id: string): Uint8Array | undefined {
-  const bytes = readBytes(tables.segments, id);
-  return bytes && unseal(bytes);
+/** Reads on a thread that does not write. */
+export class SnapshotReader extends TableReader {
+  // LMDB keeps a read snapshot until a timer fires, and an acknowledgement can arrive before that timer.
+  protected override refresh(): void {
+    this.tables.root.resetReadTxn();
+  }
 }
 
 export function readJournal(tables: Tables, sessionId: string): JournalRow[] {
   const rows: JournalRow[] = [];
   for (const { key, value } of tables.journal.getRange(journalRange(sessionId))) rows.push(openJournalRow(key, value));
   return inOrder(sessionId, rows);
-}
-
-export function keysAfter(table: Table, after: string | undefined, limit: number): string[] {
-  // The range begins with the key itself, which is left out unless it is gone.
-  const range = after === undefined ? { limit } : { start: after, limit: limit + 1 };
-  return [...table.getKeys(range)].filter((key) => key !== after).slice(0, limit);
-}
-
-/** Each session that has rows, once: from each one's first row to behind its last. */
-export function journalSessions(journal: Table, after: string | undefined, limit: number): string[] {
-  const sessions: string[] = [];
-  for (let start = after && journalRange(after).end; sessions.length < limit; ) {
-    const [key] = journal.getKeys(start === undefined ? { limit: 1 } : { start, limit: 1 });
-    if (key === undefined) break;
-    const sessionId = sessionOfJournalKey(key);
-    sessions.push(sessionId);
-    start = journalRange(sessionId).end;
-  }
-  return sessions;
-}
-
-export function countOf(table: Table): number {
-  // The declaration says `{}`.
-  return (table.getStats() as { readonly entryCount: number }).entryCount;
 }

@@ -4,14 +4,12 @@ import {
   type Head,
   type JournalRow,
   planWrites,
-  type SegmentOutline,
   type StoredHead,
   type StoreWrite,
   type WriteFacts,
   type WriteResult,
 } from "../../kernel/index.js";
-import type { KeyTable, StoreBackend } from "../records/index.js";
-import { countRecords, segmentOutline, writeFailed } from "../records/index.js";
+import { countWrites, type KeyTable, type StoreBackend, segmentOutline, writeFailed } from "../records/index.js";
 
 /**
  * A store that lives as long as its thread: for tests, and for hosts that keep their sessions elsewhere.
@@ -36,7 +34,7 @@ class MemoryBackend implements StoreBackend {
   readonly #facts: WriteFacts = {
     head: (sessionId) => this.#heads.get(sessionId),
     isDeleted: (sessionId) => this.#deleted.has(sessionId),
-    segment: (id): SegmentOutline | undefined => {
+    segment: (id) => {
       const bytes = this.#segments.get(id);
       return bytes && segmentOutline(bytes);
     },
@@ -55,8 +53,7 @@ class MemoryBackend implements StoreBackend {
       // Everything that can throw happens while planning, before the first map changes: that is the transaction here.
       const { results, changes } = planWrites(this.#facts, batch, this.#budget);
       for (const change of changes) this.#carryOut(change);
-      if (changes.length > 0) this.writes.transactions++;
-      this.writes.records += countRecords(changes);
+      countWrites(this.writes, changes);
       return results;
     } catch (cause) {
       return writeFailed(batch, cause);

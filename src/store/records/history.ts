@@ -14,7 +14,7 @@ import {
   treeOf,
 } from "../../kernel/index.js";
 import type { StoreReader } from "./contract.js";
-import { decodeSegment, segmentOutline } from "./segment.js";
+import { decodeSegment, segmentOutline } from "./records.js";
 
 type SegmentReader = Pick<StoreReader, "segment">;
 

@@ -1,11 +1,4 @@
-import {
-  type Change,
-  type JournalRow,
-  messageOf,
-  type StoreWrite,
-  TroupeError,
-  type WriteResult,
-} from "../../kernel/index.js";
+import { type Change, messageOf, type StoreWrite, TroupeError, type WriteResult } from "../../kernel/index.js";
 
 /** The answers to a batch whose transaction failed as a whole. Repeating a write is safe: it has an id of its own. */
 export function writeFailed(batch: readonly StoreWrite[], cause: unknown): WriteResult[] {
@@ -38,18 +31,25 @@ function sessionOf(write: StoreWrite): string | undefined {
   }
 }
 
-/** How many records the changes write. What they delete is not counted. */
-export function countRecords(changes: readonly Change[]): number {
-  let count = 0;
-  for (const { kind } of changes) if (kind.startsWith("put_")) count++;
-  return count;
+/** Counts a transaction and the records it wrote. What was deleted is not counted. */
+export function countWrites(counts: { transactions: number; records: number }, changes: readonly Change[]): void {
+  if (changes.length > 0) counts.transactions++;
+  for (const { kind } of changes) if (kind.startsWith("put_")) counts.records++;
 }
 
-/** A journal whose rows follow each other; with one missing, the turn would do again what it has done. */
-export function inOrder(sessionId: string, rows: JournalRow[]): JournalRow[] {
-  const missing = rows.findIndex(({ sequence }, index) => sequence !== index);
-  if (missing === -1) return rows;
-  throw new TroupeError("journal_damaged", `Row ${missing} of the journal of session ${sessionId} is missing.`, {
-    details: { sessionId, sequence: missing },
-  });
+/**
+ * The store's thread ended by itself. Another one is not started in its place: whether it died in the middle of a write
+ * cannot be known, and LMDB's lock would then be held for ever.
+ */
+export function storeLost(cause?: unknown): TroupeError {
+  return new TroupeError(
+    "store_lost",
+    "The store's thread is gone, and nothing can be stored any more. Restart the process; what was answered is there.",
+    { cause },
+  );
+}
+
+/** What is asked of a store that was closed. */
+export function storeClosed(): TroupeError {
+  return new TroupeError("store_closed", "The store is closed.");
 }

@@ -13,10 +13,8 @@ import type {
 } from "../../kernel/index.js";
 import { Lane } from "../../wire/index.js";
 import { type LmdbReader, openLmdbReader } from "../lmdb/index.js";
-import type { HistoryTail, MessageNode, StoreOptions } from "../records/index.js";
-import { storeClosed, storeLost } from "../records/index.js";
-import { READS, type ReadMethod } from "./reads.js";
-import type { DeleteRequest, StoreCalls } from "./store-calls.js";
+import { type HistoryTail, type MessageNode, type StoreOptions, storeClosed, storeLost } from "../records/index.js";
+import { READS, type ReadMethod, type StoreCalls } from "./store-calls.js";
 
 export interface StoreClientOptions {
   /** The other end of a port that the store worker has attached. */
@@ -70,11 +68,6 @@ export class StoreClient {
     return this.#read("onPath", [leaf, node]);
   }
 
-  /** The nodes after `from` up to and including `to`; rejects with `not_on_path` when `from` does not lead there. */
-  nodesBetween(from: string | null, to: string | null): Promise<readonly string[]> {
-    return this.#read("nodesBetween", [from, to]);
-  }
-
   /** The session's messages as a tree, with the frames it left and the sessions forked from it. */
   tree(sessionId: string): Promise<readonly MessageNode[]> {
     return this.#read("tree", sessionId);
@@ -82,10 +75,6 @@ export class StoreClient {
 
   async component(hash: string): Promise<Uint8Array | undefined> {
     return (await this.#read("component", hash)) ?? undefined;
-  }
-
-  sessionIds(): Promise<readonly string[]> {
-    return this.#read("sessionIds", null);
   }
 
   /** What the session's unfinished turn has recorded, in order; empty when there is none. */
@@ -114,11 +103,6 @@ export class StoreClient {
   /** Forgets what a turn recorded that came to nothing. */
   async clearJournal(clearing: JournalClearing): Promise<void> {
     await this.#call("clearJournal", clearing);
-  }
-
-  /** Deletes a session; false when there was none. Whoever still has it open is refused with `session_deleted`. */
-  delete(request: DeleteRequest): Promise<boolean> {
-    return this.#call("delete", request);
   }
 
   /** Commits without an answer reject with `store_lost`; they may have been written. */

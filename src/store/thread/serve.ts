@@ -12,12 +12,99 @@ import {
   type WriteReceipt,
   type WriteResult,
 } from "../../kernel/index.js";
-import { Lane } from "../../wire/index.js";
-import type { StoreBackend, StoreReader } from "../records/index.js";
-import { type ListRequest, listStored, type SessionPage, storeClosed, writeFailed } from "../records/index.js";
-import { Maintenance } from "../upkeep/index.js";
-import { READS, type ReadMethod } from "./reads.js";
-import type { DeleteRequest, StoreStats } from "./store-calls.js";
+import { Lane, moving } from "../../wire/index.js";
+import { openLmdb } from "../lmdb/index.js";
+import { openMemory } from "../memory/index.js";
+import {
+  type ListRequest,
+  listStored,
+  type SessionPage,
+  type StoreBackend,
+  type StoreOptions,
+  type StoreReader,
+  storeClosed,
+  type WriteCounts,
+  writeFailed,
+} from "../records/index.js";
+import {
+  type ExportRequest,
+  type ImportRequest,
+  Maintenance,
+  type PrunePolicy,
+  type Watched,
+  workOf,
+} from "../upkeep/index.js";
+import { READS, type ReadMethod } from "./store-calls.js";
+
+export interface StoreStats extends WriteCounts {
+  /** Commits written; replays and refusals are not counted. */
+  readonly commits: number;
+  /** Journal rows written, likewise. */
+  readonly recorded: number;
+  readonly sessions: number;
+}
+
+export type StoreService = ReturnType<typeof storeService>;
+
+/**
+ * What the store worker serves to the main thread.
+ *
+ * @example
+ * serve(parentPort, storeService({ clock, onClosed: () => parentPort.close() })); // in the store worker
+ * const store = new Caller<StoreService>(worker, { name: "store worker", deadlineMs: 10_000 });
+ * await store.to.open({ path: "./data" });
+ * const { port1, port2 } = new MessageChannel();
+ * await store.to.attach({ port: port1 }, { transfer: [port1] }); // port2 goes to a session worker
+ */
+export function storeService({ clock, onClosed }: { readonly clock: Clock; readonly onClosed: () => void }) {
+  let server: StoreServer | undefined;
+  const opened = (): StoreServer => {
+    if (server === undefined) throw new TroupeError("store_not_open", "Open the store before using it.");
+    return server;
+  };
+  return {
+    /** Only the store worker may open a path: it is the one writer. */
+    open(options: StoreOptions): void {
+      if (server !== undefined) throw new TroupeError("store_already_open", "This store worker has a store already.");
+      server = new StoreServer("path" in options ? openLmdb(options.path, options) : openMemory(options), clock);
+    },
+    /** Serves one more session worker. */
+    attach: ({ port }: { readonly port: MessagePort }) => opened().attach(port),
+    stats: () => opened().stats(),
+    /** Sessions whose last turn was begun and not finished. */
+    unfinished: () => opened().unfinished(),
+    /** False when there was no such session. Its id is not used again. */
+    deleteSession: ({ sessionId }: { readonly sessionId: string }) => opened().deleteSession(sessionId),
+    list: (request: ListRequest) => opened().list(request),
+    prune: ({ progress, ...policy }: Watched<PrunePolicy>, signal: AbortSignal) =>
+      opened().maintenance.prune(policy, workOf(progress, signal)),
+    /** The bytes, unless they were to go into a file. */
+    async exportSession(
+      { progress, ...request }: Watched<ExportRequest>,
+      signal: AbortSignal,
+    ): Promise<{ readonly bytes?: Uint8Array<ArrayBuffer> }> {
+      const bytes = await opened().maintenance.exportSession(request, workOf(progress, signal));
+      return bytes === undefined ? {} : moving({ bytes }, [bytes.buffer]);
+    },
+    importSession: ({ progress, ...request }: Watched<ImportRequest>, signal: AbortSignal) =>
+      opened().maintenance.importSession(request, workOf(progress, signal)),
+    /** A copy of a store on disk, as it is at one moment. */
+    backup: (request: { readonly folder: string }, signal: AbortSignal) =>
+      opened().maintenance.backup(request, { signal }),
+    /** For tests: the thread dies of an error, between two writes. */
+    crash() {
+      // On a turn of its own: between two writes, and not as the failure of this call.
+      clock.soon(() => {
+        throw new Error("The store's thread was told to crash.");
+      });
+    },
+    /** Writes what is waiting, answers it, closes everything; the thread then ends by itself. */
+    async close() {
+      await server?.close();
+      onClosed();
+    },
+  };
+}
 
 /**
  * The store worker's side of its lanes. All commits and journal records that arrive in one tick, from any number of
@@ -62,13 +149,9 @@ export class StoreServer {
   }
 
   /** Deletes a session; false when there was none. What only it led to goes with the next pruning. */
-  async deleteSession({ sessionId, expectedRevision }: DeleteRequest): Promise<boolean> {
-    const { changed } = await this.#enqueue<ChangeCount>({
-      kind: "delete",
-      sessionId,
-      at: this.#clock.wallNow(),
-      ...(expectedRevision !== undefined && { expectedRevision }),
-    });
+  async deleteSession(sessionId: string): Promise<boolean> {
+    const at = this.#clock.wallNow();
+    const { changed } = await this.#enqueue<ChangeCount>({ kind: "delete", sessionId, at });
     return changed > 0;
   }
 
@@ -101,7 +184,7 @@ export class StoreServer {
   }
 
   /** For work that takes long: whoever else waits has its turn. */
-  readonly #pause = async (): Promise<void> => {
+  readonly #pause: Pause = async () => {
     await loopTurn(this.#clock);
     if (this.#closed !== undefined) throw storeClosed();
   };
@@ -119,15 +202,9 @@ export class StoreServer {
           entry: payload as JournalEntry,
           at: this.#clock.wallNow(),
         });
-      case "delete":
-        return this.deleteSession(payload as DeleteRequest);
     }
     if (!Object.hasOwn(READS, method)) throw new TroupeError("unknown_method", `The store has no method ${method}.`);
-    const read = READS[method as ReadMethod] as (
-      reader: StoreReader,
-      ask: unknown,
-      pause: () => Promise<void>,
-    ) => unknown;
+    const read = READS[method as ReadMethod] as (reader: StoreReader, ask: unknown, pause: Pause) => unknown;
     return read(this.#backend, payload, this.#pause);
   }
 
@@ -173,6 +250,8 @@ export class StoreServer {
     }
   }
 }
+
+type Pause = () => Promise<void>;
 
 interface WaitingWrite {
   readonly write: StoreWrite;

@@ -1,8 +1,7 @@
 import { createHash, type Hash } from "node:crypto";
 import type { Head, Segment } from "../../kernel/index.js";
 import { decode, encode } from "../../wire/index.js";
-import type { StoreReader } from "../records/index.js";
-import { decodeSegment } from "../records/index.js";
+import { decodeSegment, type StoreReader } from "../records/index.js";
 import {
   checkFormat,
   EXPORT_FORMAT,

@@ -12,7 +12,7 @@ import {
 } from "./exported.js";
 
 /** An exported session as a person reads it, and as it is read back. */
-export interface SessionDocument {
+interface SessionDocument {
   readonly format: string;
   readonly version: number;
   readonly head: Head;

@@ -1,8 +1,6 @@
 import { type Head, messageOf, pathTo, type Segment, TroupeError } from "../../kernel/index.js";
 import { contentHash } from "../../wire/index.js";
-import type { StoreReader } from "../records/index.js";
-import { decodeSegment, outlinesOf } from "../records/index.js";
-import { hashesIn } from "./hashes.js";
+import { decodeSegment, outlinesOf, type StoreReader } from "../records/index.js";
 
 /** A session on its own: its head, all its history (the frames it left too), its components and attachments. */
 export interface ExportedSession {
@@ -113,4 +111,19 @@ export function unlessDamaged<T>(read: () => T): T {
     if (error instanceof TroupeError && error.code.startsWith("export_")) throw error;
     throw exportDamaged(messageOf(error), error);
   }
+}
+
+/** msgpack's header of a text of 43 bytes, as long as a content hash. */
+const HASH_HEADER = Buffer.from([0xd9, 43]);
+const HASH = /^[A-Za-z0-9_-]{43}$/;
+
+/** Every content hash that stands anywhere in encoded bytes. What only looks like one keeps something longer. */
+export function hashesIn(bytes: Uint8Array): string[] {
+  const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const found: string[] = [];
+  for (let at = text.indexOf(HASH_HEADER); at !== -1; at = text.indexOf(HASH_HEADER, at + 1)) {
+    const hash = text.toString("latin1", at + 2, at + 45);
+    if (HASH.test(hash)) found.push(hash);
+  }
+  return found;
 }

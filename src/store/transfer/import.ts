@@ -13,21 +13,10 @@ import { readExportJson } from "./export-json.js";
 import { checkingWhole, type ExportedSession } from "./exported.js";
 
 /**
- * Reads an exported session, of either form. Throws `export_damaged` for a file that is cut off, changed or something
- * else, and `export_version_unknown` for one of a newer release.
- *
- * @example
- * const { head, segments } = readExport(readFileSync("chat-42.troupe"));
+ * Reads an exported session, of either form; yields how many bytes it has read. JSON is read in one step. Throws
+ * `export_damaged` for a file that is cut off, changed or something else, and `export_version_unknown` for one of a newer
+ * release.
  */
-export function readExport(bytes: Uint8Array): ExportedSession {
-  const reading = readingExport(bytes);
-  for (;;) {
-    const { done, value } = reading.next();
-    if (done) return value;
-  }
-}
-
-/** The same in steps; yields how many bytes it has read. JSON is read in one. */
 export function* readingExport(bytes: Uint8Array): Generator<number, ExportedSession> {
   const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const session = isExportFile(file) ? yield* readingFile(file) : readExportJson(file.toString("utf8"));
@@ -44,32 +33,36 @@ const PART_BYTES = 4 * 1024 * 1024;
  * they never meet those of another session. Nodes of its own keep their numbers.
  *
  * @example
- * for (const write of importWrites(readExport(bytes), { sessionId: "chat-43" })) backend.write([write]);
+ * for (const write of importing(session, { sessionId: "chat-43" })) backend.write([write]);
  */
-export function importWrites(session: ExportedSession, options: { readonly sessionId?: string } = {}): ImportWrite[] {
-  return [...importing(session, options)];
-}
-
-/** The same, each when it is wanted. */
 export function* importing(
   session: ExportedSession,
-  options: { readonly sessionId?: string } = {},
+  { sessionId = session.head.sessionId }: { readonly sessionId?: string } = {},
 ): Generator<ImportWrite> {
-  const sessionId = options.sessionId ?? session.head.sessionId;
   const { names, revision } = namesOf(session, sessionId);
-  const parts = new Parts(sessionId);
+  const part = { segments: [] as ImportedSegment[], components: [] as ImportedComponent[], size: 0 };
+  const take = (): ImportWrite => {
+    part.size = 0;
+    const [segments, components] = [part.segments.splice(0), part.components.splice(0)];
+    return { kind: "import", sessionId, segments, components };
+  };
   for (const segment of session.segments.values()) {
     const renamed = renamedSegment(segment, names);
-    parts.segment(renamed.id, encode(renamed));
-    if (parts.isFull) yield parts.take();
+    const bytes = encode(renamed);
+    part.segments.push({ id: renamed.id, bytes });
+    part.size += bytes.length;
+    if (part.size >= PART_BYTES) yield take();
   }
   for (const [hash, bytes] of session.components) {
-    parts.component(hash, bytes);
-    if (parts.isFull) yield parts.take();
+    part.components.push({ hash, bytes });
+    part.size += bytes.length;
+    if (part.size >= PART_BYTES) yield take();
   }
-  yield parts.end({ ...renamedHead(session.head, names), sessionId, revision });
+  yield { ...take(), head: { ...renamedHead(session.head, names), sessionId, revision } };
 }
 
+type ImportedSegment = ImportWrite["segments"][number];
+type ImportedComponent = ImportWrite["components"][number];
 type Names = ReadonlyMap<string, string>;
 
 /** The new name of each segment, and the revision behind which none of them is. */
@@ -108,47 +101,4 @@ function renamedHead(head: Head, names: Names): Head {
     // Where it was forked is known as far as it came along.
     ...(parent && { parent: { ...parent, leaf: renamedNode(parent.leaf, names) } }),
   };
-}
-
-/** Gathers records into writes of bounded size. */
-class Parts {
-  readonly #sessionId: string;
-  #segments: { id: string; bytes: Uint8Array }[] = [];
-  #components: { hash: string; bytes: Uint8Array }[] = [];
-  #size = 0;
-
-  constructor(sessionId: string) {
-    this.#sessionId = sessionId;
-  }
-
-  segment(id: string, bytes: Uint8Array): void {
-    this.#segments.push({ id, bytes });
-    this.#size += bytes.length;
-  }
-
-  component(hash: string, bytes: Uint8Array): void {
-    this.#components.push({ hash, bytes });
-    this.#size += bytes.length;
-  }
-
-  get isFull(): boolean {
-    return this.#size >= PART_BYTES;
-  }
-
-  end(head: Head): ImportWrite {
-    return { ...this.take(), head };
-  }
-
-  take(): ImportWrite {
-    const write: ImportWrite = {
-      kind: "import",
-      sessionId: this.#sessionId,
-      segments: this.#segments,
-      components: this.#components,
-    };
-    this.#segments = [];
-    this.#components = [];
-    this.#size = 0;
-    return write;
-  }
 }

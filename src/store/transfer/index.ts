@@ -2,6 +2,5 @@
 export * from "./export-file.js";
 export * from "./export-json.js";
 export * from "./exported.js";
-export * from "./hashes.js";
 export * from "./import.js";
 export * from "./whole-files.js";

@@ -6,8 +6,7 @@ import {
   type SweepWrite,
   type TroupeError,
 } from "../../kernel/index.js";
-import type { KeyTable, StoreBackend } from "../records/index.js";
-import { outlinesOf } from "../records/index.js";
+import { type KeyTable, outlinesOf, type StoreBackend } from "../records/index.js";
 import { hashesIn } from "../transfer/index.js";
 import type { Pause } from "./progress.js";
 

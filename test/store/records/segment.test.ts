@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { decodeSegment, segmentOutline } from "../../../src/store/records/segment.js";
+import { decodeSegment, segmentOutline } from "../../../src/store/records/records.js";
 import { encode } from "../../../src/wire/index.js";
 
 const messagesOf = (count: number) =>

@@ -64,7 +64,7 @@ for (const kind of ["memory", "path"] as const) {
     expect((await client.head("a"))?.revision).toBe(2);
     expect(textsOf(await client.history("a@2.0"))).toEqual(["message 1", "message 2"]);
     expect(await client.head("none")).toBeUndefined();
-    expect(await client.sessionIds()).toEqual(["a"]);
+    expect((await store.to.list({})).sessions.map(({ id }) => id)).toEqual(["a"]);
     await expect(client.commit(turn("a", 9))).rejects.toMatchObject({ code: "head_conflict" });
     expect(await store.to.stats(undefined)).toEqual({
       transactions: 2,
@@ -216,7 +216,7 @@ test("a store thread deletes, prunes, exports and imports while sessions are rea
     sessionId: "copy",
     revision: 2,
   });
-  expect(await client.sessionIds()).toEqual(["a", "copy"]);
+  expect((await store.to.list({})).sessions.map(({ id }) => id)).toEqual(["a", "copy"]);
   expect(textsOf(await client.history("copy@2.0"))).toEqual(["message 1", "message 2"]);
   expect(await client.component(states[0]?.hash ?? "")).toBeUndefined();
   await expect(client.commit(turn("gone", 2))).rejects.toMatchObject({ code: "session_deleted" });

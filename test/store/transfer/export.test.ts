@@ -4,10 +4,9 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
 import type { Commit, Head } from "../../../src/kernel/index.js";
 import {
-  importWrites,
+  importing,
   openLmdb,
   openMemory,
-  readExport,
   readHistory,
   readWhole,
   type StoreBackend,
@@ -17,6 +16,7 @@ import {
 } from "../../../src/store/index.js";
 import { contentHash, encode } from "../../../src/wire/index.js";
 import { commit, segmentBytes, temporaryFolder, textsOf, thrownBy, turn } from "../commits.js";
+import { readExport } from "./read-export.js";
 
 const stateOf = (value: unknown) => {
   const bytes = value instanceof Uint8Array ? value : encode(value);
@@ -64,7 +64,7 @@ const jsonOf = (backend: StoreBackend, id = "fork") => Buffer.concat([...session
 const forms = { msgpack: fileOf, json: jsonOf };
 
 function importInto(backend: StoreBackend, bytes: Uint8Array, sessionId?: string) {
-  const writes = importWrites(readExport(bytes), sessionId === undefined ? {} : { sessionId });
+  const writes = [...importing(readExport(bytes), sessionId === undefined ? {} : { sessionId })];
   return backend.write(writes).map((result) => (result.ok ? result.receipt : result.error));
 }
 
@@ -260,7 +260,7 @@ test("a large session is imported in parts, which commits can come between", asy
   const one = turn("a", 1, large);
   commit(backend, { ...one, head: { ...one.head, components } });
   expect(
-    importWrites(readExport(fileOf(backend, "a"))).map(({ components: part, head }) => [
+    [...importing(readExport(fileOf(backend, "a")))].map(({ components: part, head }) => [
       part.length,
       head !== undefined,
     ]),

@@ -2,10 +2,9 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { type Commit, type Head, type Message, nodeId, type Part, segmentId } from "../../../src/kernel/index.js";
 import {
-  importWrites,
+  importing,
   openLmdb,
   openMemory,
-  readExport,
   readHistory,
   type StoreBackend,
   sessionFile,
@@ -13,6 +12,7 @@ import {
 } from "../../../src/store/index.js";
 import { contentHash, encode } from "../../../src/wire/index.js";
 import { commit, temporaryFolder, turn } from "../commits.js";
+import { readExport } from "./read-export.js";
 
 /** What happens to a session in one revision: messages, an attachment, plugin state, an input that waits, a new frame. */
 interface Step {
@@ -134,11 +134,11 @@ test.each([
           const exported = Buffer.concat([...pieces(origin, id)]);
           const backend = open();
           try {
-            for (const result of backend.write(importWrites(readExport(exported))))
+            for (const result of backend.write([...importing(readExport(exported))]))
               expect(result).toMatchObject({ ok: true });
             const content = contentOf(backend, id);
             const alone = openMemory();
-            alone.write(importWrites(readExport(Buffer.concat([...pieces(backend, id)]))));
+            alone.write([...importing(readExport(Buffer.concat([...pieces(backend, id)])))]);
             expect({ ...content, stored: 0 }).toEqual({ ...contentOf(origin, id), stored: 0 });
             // Nothing more came along than belongs to it, and nothing less.
             expect(contentOf(alone, id)).toEqual(content);
@@ -158,7 +158,7 @@ test("attachments of inputs that wait come along", () => {
   grow(origin, "a", [{ texts: ["hi"], blob: null, state: 1, waiting, leavesFrame: false }]);
   for (const pieces of [sessionFile, sessionJson]) {
     const backend = openMemory();
-    backend.write(importWrites(readExport(Buffer.concat([...pieces(origin, "a")]))));
+    backend.write([...importing(readExport(Buffer.concat([...pieces(origin, "a")])))]);
     expect(backend.component(named(waiting).hash)).toEqual(waiting);
   }
 });

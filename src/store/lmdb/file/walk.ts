@@ -17,14 +17,9 @@ import {
 } from "./pages.js";
 
 /** An entry of a table. `value` reads it, which for a large one means reading more pages. */
-export interface Entry {
+interface Entry {
   readonly key: Buffer;
   readonly value: () => Buffer;
-}
-
-export interface WalkOptions {
-  /** Leaves out what is damaged, with everything below it, and lists it, instead of throwing. */
-  readonly tolerant?: boolean;
 }
 
 /** A place in a tree: the keys below it lie between two keys of the page above. */
@@ -45,7 +40,8 @@ export class FileWalk {
   /** One bit per page. */
   readonly #used: Uint8Array;
 
-  constructor(file: PageFile, meta: Meta, { tolerant = false }: WalkOptions = {}) {
+  /** `tolerant`: leaves out what is damaged, with everything below it, and lists it, instead of throwing. */
+  constructor(file: PageFile, meta: Meta, { tolerant = false } = {}) {
     this.#file = file;
     this.#meta = meta;
     this.#tolerant = tolerant;
@@ -68,7 +64,7 @@ export class FileWalk {
   }
 
   /** Visits the entries of a tree in the order of their keys. */
-  walk(name: string, tree: Tree, visit: (entry: Entry) => void): void {
+  walk(name: string, tree: Tree, visit: Visit): void {
     const found = { branchPages: 0, leafPages: 0, overflowPages: 0, entries: 0 };
     const isMain = tree === this.#meta.main;
     const visitPage = (page: number, level: number, range: Range): void => {
@@ -104,7 +100,7 @@ export class FileWalk {
     else {
       this.#checkOverflow(value, node.size);
       found.overflowPages += value.pages;
-      visit({ key, value: () => this.#overflowBytes(value, node.size) });
+      visit({ key, value: () => this.#file.bytes(value.page * this.#meta.pageSize + PAGE_HEADER, node.size) });
     }
     found.entries++;
   }
@@ -163,10 +159,6 @@ export class FileWalk {
     if (view.getUint32(20, LITTLE) !== pages) throw new PageProblem(`page ${page} is of a value of another size`);
     if (readNumber(view, 8) !== transaction) throw new PageProblem(`page ${page} is of another transaction`);
     if ((page + pages) * pageSize > this.#file.length) throw new PageProblem(`page ${page} is cut off`);
-  }
-
-  #overflowBytes({ page }: Overflow, size: number): Buffer {
-    return this.#file.bytes(page * this.#meta.pageSize + PAGE_HEADER, size);
   }
 
   /**

@@ -1,6 +1,5 @@
 import { type Head, type JournalRow, type StoredHead, TroupeError } from "../../../kernel/index.js";
 import { decode } from "../../../wire/index.js";
-import type { StoreReader } from "../../records/index.js";
 import {
   inOrder,
   journalRange,
@@ -21,7 +20,7 @@ type Values = ReadonlyMap<string, () => Buffer>;
  * A store read from its file without LMDB, as far as it can be read: for looking at stores that LMDB must not open. What
  * is damaged is left out and listed. Everything else is read as from an open store, seals and hashes included.
  */
-export class RawStore implements StoreReader {
+export class RawStore {
   /** What is wrong with the file itself. */
   readonly problems: readonly string[];
   readonly layout: number;
@@ -82,10 +81,6 @@ export class RawStore implements StoreReader {
     return inOrder(sessionId, rows);
   }
 
-  isDeleted(sessionId: string): boolean {
-    return this.#tables.get("deleted")?.has(sessionId) === true;
-  }
-
   sessionIds(): string[] {
     return this.keys("heads");
   }
@@ -93,10 +88,6 @@ export class RawStore implements StoreReader {
   /** Sessions that have a journal. */
   journalIds(): string[] {
     return [...new Set([...(this.#tables.get("journal")?.keys() ?? [])].map(sessionOfJournalKey))];
-  }
-
-  sessionCount(): number {
-    return this.keys("heads").length;
   }
 
   keys(table: "heads" | "segments" | "components" | "deleted"): string[] {
@@ -144,4 +135,94 @@ export function statesOf(file: PageFile): RawStore[] {
 
 function isDamage(error: unknown): boolean {
   return error instanceof TroupeError && error.code === "snapshot_damaged";
+}
+
+/**
+ * The states of a damaged store together. A file has its newest state and the one before it; what is lost in the one is
+ * often whole in the other. Segments and components never change, so either will do; a head of the older state is an
+ * earlier state of its session.
+ */
+export class Salvage {
+  readonly #states: readonly RawStore[];
+
+  constructor(states: readonly RawStore[]) {
+    this.#states = states;
+  }
+
+  storedHead(sessionId: string): StoredHead | undefined {
+    return this.#first((state) => state.storedHead(sessionId));
+  }
+
+  /** Is only an earlier state of the session left? */
+  isOlder(sessionId: string): boolean {
+    try {
+      return this.#states[0]?.storedHead(sessionId) === undefined;
+    } catch {
+      return true;
+    }
+  }
+
+  segment(id: string): Uint8Array | undefined {
+    return this.#first((state) => state.segment(id));
+  }
+
+  component(hash: string): Uint8Array | undefined {
+    return this.#first((state) => state.component(hash));
+  }
+
+  componentIfWhole(hash: string): Uint8Array | undefined {
+    try {
+      return this.component(hash);
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** Only the newest: an older one may lack what was done last, and it would be done again. */
+  journal(sessionId: string): readonly JournalRow[] {
+    return this.#states[0]?.journal(sessionId) ?? [];
+  }
+
+  /**
+   * Sessions of the newest state, and those that vanished from it without having been deleted: they are in the older
+   * one, or something of their history is there and nothing says that the heads are whole.
+   */
+  sessionIds(): string[] {
+    const deleted = new Set(this.deletedIds());
+    const ids = this.#states.flatMap((state) => state.sessionIds());
+    const isDamaged = this.#states.some(({ problems }) => problems.length > 0);
+    if (isDamaged) {
+      for (const state of this.#states) for (const id of state.keys("segments")) ids.push(ownerOf(id));
+    }
+    return [...new Set(ids)].filter((id) => !deleted.has(id)).sort();
+  }
+
+  /** As for journals, only the newest. */
+  journalIds(): string[] {
+    return this.#states[0]?.journalIds() ?? [];
+  }
+
+  deletedIds(): string[] {
+    return this.#states[0]?.keys("deleted") ?? [];
+  }
+
+  /** The first answer; when none has one, the first error. */
+  #first<T>(ask: (state: RawStore) => T | undefined): T | undefined {
+    const errors: unknown[] = [];
+    for (const state of this.#states) {
+      try {
+        const answer = ask(state);
+        if (answer !== undefined) return answer;
+      } catch (error) {
+        errors.push(error);
+      }
+    }
+    if (errors.length > 0) throw errors[0];
+    return undefined;
+  }
+}
+
+/** The session a segment is named after. */
+export function ownerOf(segment: string): string {
+  return segment.slice(0, segment.lastIndexOf("@"));
 }

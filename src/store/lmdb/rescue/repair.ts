@@ -24,8 +24,7 @@ import { hashesIn, segmentsOf } from "../../transfer/index.js";
 import { createLmdb, type LmdbRecord } from "../backend.js";
 import { currentMeta, fileOf } from "../file/file.js";
 import type { Meta, PageFile } from "../file/pages.js";
-import { type RawStore, statesOf } from "./raw-store.js";
-import { ownerOf, Salvage } from "./salvage.js";
+import { ownerOf, type RawStore, Salvage, statesOf } from "./raw-store.js";
 import {
   attempt,
   componentFindings,
@@ -80,15 +79,14 @@ export interface RepairReport {
 export function repairStore(path: string): RepairReport {
   return whileHeld(path, () => {
     const rebuilt = withFile(path, (file) => {
-      const states = statesOf(file);
       const found = fileFindings(path, file);
-      const [newest, ...older] = states;
-      if (newest === undefined) throw nothingLeft(path, found);
-      return rebuild([newest, ...older], {
-        path,
-        lastWrite: isCurrent(newest, file) ? "kept" : "may_be_lost",
-        file: found,
-      });
+      const [newest, ...older] = statesOf(file);
+      if (newest === undefined)
+        throw new TroupeError("store_damaged", `Nothing can be read of the store at ${path}.`, {
+          details: { path, found },
+        });
+      const lastWrite = isCurrent(newest, file) ? "kept" : "may_be_lost";
+      return rebuild([newest, ...older], { path, lastWrite, file: found });
     });
     return rebuilt.folder === undefined ? rebuilt.report : putInPlace(path, rebuilt.folder, rebuilt.report);
   });
@@ -164,13 +162,10 @@ function restoreUnstored(salvage: Salvage, sessionId: string): Restored {
 
 /** The last state of a session that is whole. */
 function restore(salvage: Salvage, sessionId: string): Restored {
-  const lost: Finding[] = [];
   let found: StoredHead | undefined;
-  lost.push(
-    ...attempt("head", () => {
-      found = salvage.storedHead(sessionId);
-    }),
-  );
+  const lost = attempt("head", () => {
+    found = salvage.storedHead(sessionId);
+  });
   if (found === undefined) {
     if (lost.length === 0) lost.push({ where: "head", code: "store_damaged", message: "Its head is gone." });
     return { report: { sessionId, outcome: "dropped", leaf: null, leafBefore: null, lost } };
@@ -237,10 +232,10 @@ function* recordsOf(salvage: Salvage, sessions: readonly Restored[]): Generator<
   const living = new Set<string>();
   for (const { stored, unstored, report } of sessions) {
     // A journal belongs to the revision it was recorded over.
-    const recorded = report === undefined ? (unstored ?? stored?.head.sessionId) : undefined;
-    for (const row of recorded === undefined ? [] : salvage.journal(recorded)) {
+    const id = report === undefined ? (unstored ?? stored?.head.sessionId) : undefined;
+    for (const row of id === undefined ? [] : salvage.journal(id)) {
       for (const hash of hashesIn(row.bytes)) hashes.add(hash);
-      yield journalRecord(recorded as string, row);
+      yield { table: "journal", key: journalKey(id as string, row.sequence), bytes: sealJournalRow(id as string, row) };
     }
     if (stored === undefined) continue;
     const { head } = stored;
@@ -280,10 +275,6 @@ function withoutLost(salvage: Salvage, bytes: Uint8Array): Uint8Array {
   });
 }
 
-function journalRecord(sessionId: string, row: Parameters<typeof sealJournalRow>[1]): LmdbRecord {
-  return { table: "journal", key: journalKey(sessionId, row.sequence), bytes: sealJournalRow(sessionId, row) };
-}
-
 /** Ids that must not be used again: those of deleted sessions, and those whose sessions were lost but not all segments. */
 function* tombstones(
   salvage: Salvage,
@@ -297,8 +288,4 @@ function* tombstones(
     if (living.has(sessionId)) continue;
     yield { table: "deleted", key: sessionId, bytes: sealTombstone({ sessionId, revision: 0, at: 0 }) };
   }
-}
-
-function nothingLeft(path: string, found: readonly Finding[]): TroupeError {
-  return new TroupeError("store_damaged", `Nothing can be read of the store at ${path}.`, { details: { path, found } });
 }

@@ -2,8 +2,7 @@ import { existsSync } from "node:fs";
 import { systemClock } from "../../../async/index.js";
 import { type Head, isConversation, messageOf, miscounted, TroupeError } from "../../../kernel/index.js";
 import { acquireStoreLock } from "../../folder/index.js";
-import type { StoreReader } from "../../records/index.js";
-import { readHistory } from "../../records/index.js";
+import { readHistory, type StoreReader } from "../../records/index.js";
 import { checkTrees, currentMeta, fileOf, storeDamaged } from "../file/file.js";
 import { PageFile, PageProblem } from "../file/pages.js";
 import { type RawStore, statesOf } from "./raw-store.js";
@@ -102,13 +101,14 @@ export function verifySession(state: RawStore, sessionId: string): SessionReport
   const findings = attempt("head", () => {
     head = state.head(sessionId);
   });
-  if (head !== undefined) findings.push(...sessionFindings(state, head));
-  else findings.push(...journalFindings(state, sessionId));
+  findings.push(...(head === undefined ? journalFindings(state, sessionId) : sessionFindings(state, head)));
   return { sessionId, ok: findings.length === 0, findings };
 }
 
+type SessionReader = Pick<StoreReader, "segment" | "component" | "journal">;
+
 /** Everything of a session that cannot be read. */
-export function sessionFindings(reader: StoreReader, head: Head): Finding[] {
+export function sessionFindings(reader: SessionReader, head: Head): Finding[] {
   const { sessionId, leaf, frames = [], components } = head;
   return [
     ...historyFindings(reader, "history", leaf, head.messageCount),
@@ -122,7 +122,7 @@ export function journalFindings(reader: Pick<StoreReader, "journal">, sessionId:
   return attempt("journal", () => reader.journal(sessionId));
 }
 
-function historyFindings(reader: StoreReader, where: string, leaf: string | null, counted?: number): Finding[] {
+function historyFindings(reader: SessionReader, where: string, leaf: string | null, counted?: number): Finding[] {
   const attachments = new Set<string>();
   const findings = attempt(where, () => {
     const messages = readHistory(reader, leaf);

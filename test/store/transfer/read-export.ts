@@ -1,0 +1,10 @@
+import { type ExportedSession, readingExport } from "../../../src/store/index.js";
+
+/** Reads an exported session in one go. */
+export function readExport(bytes: Uint8Array): ExportedSession {
+  const reading = readingExport(bytes);
+  for (;;) {
+    const { done, value } = reading.next();
+    if (done) return value;
+  }
+}
