@@ -31,6 +31,17 @@ export class TroupeError extends Error {
   }
 }
 
+/**
+ * Makes the errors of one code: what cannot be done, and why.
+ *
+ * @example
+ * const invalid = refusal("invalid_prompt", "The prompt cannot be used");
+ * throw invalid("slots must be an object"); // The prompt cannot be used: slots must be an object.
+ */
+export function refusal(code: string, what: string): (why: string) => TroupeError {
+  return (why) => new TroupeError(code, `${what}: ${why}.`);
+}
+
 /** Wraps whatever was thrown: a TroupeError stays itself, anything else becomes the cause of a new one. */
 export function asTroupeError(thrown: unknown, code: string, message?: string): TroupeError {
   if (thrown instanceof TroupeError) return thrown;

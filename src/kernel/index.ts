@@ -24,7 +24,7 @@ export {
   type TurnDirectives,
 } from "./directives/directives.js";
 export { composeAfterToolCall, composeBeforeToolCall, type ToolVerdict } from "./directives/tool-hooks.js";
-export { aborted, asTroupeError, messageOf, TroupeError } from "./errors.js";
+export { aborted, asTroupeError, messageOf, refusal, TroupeError } from "./errors.js";
 export {
   type AppendNode,
   type AppendRequest,
@@ -66,7 +66,7 @@ export {
   turnOfFrameTask,
   turnOfMessage,
 } from "./ids.js";
-export { isRecord, type Json, type JsonObject } from "./json.js";
+export { definedOnly, isRecord, type Json, type JsonObject } from "./json.js";
 export {
   type AttemptRecord,
   type CodeResult,
@@ -184,7 +184,6 @@ export {
   type ModelPrices,
   type SessionBudget,
   type SpendingReport,
-  type Spent,
   spentOf,
   whySpent,
 } from "./usage/budget.js";

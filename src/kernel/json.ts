@@ -13,6 +13,11 @@ export function sameJson(a: Json | undefined, b: Json | undefined): boolean {
   return keys.every((key) => Object.hasOwn(other, key) && sameJson(one[key], other[key]));
 }
 
+/** The fields that have a value. */
+export function definedOnly<T extends object>(fields: T): { [F in keyof T]?: Exclude<T[F], undefined> } {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as typeof fields;
+}
+
 /** Is this an object with fields, and not a list? What comes from outside is looked at before it is believed. */
 export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);

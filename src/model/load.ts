@@ -1,5 +1,5 @@
 import type { Clock } from "../async/index.js";
-import { messageOf, TroupeError } from "../kernel/index.js";
+import { isRecord, messageOf, TroupeError } from "../kernel/index.js";
 import { importDefault } from "../wire/index.js";
 import { type AiSdkModelOptions, createAiSdkModel, isAiSdkLanguageModel } from "./ai-sdk/index.js";
 import type { Model, ModelSource, Script } from "./boundary/index.js";
@@ -82,21 +82,15 @@ function wrongVersion(model: unknown): string | undefined {
 }
 
 function isModel(value: unknown): value is Model {
-  if (typeof value !== "object" || value === null) return false;
-  const { id, stream } = value as Partial<Model>;
-  return typeof id === "string" && typeof stream === "function";
+  return isRecord(value) && typeof value.id === "string" && typeof value.stream === "function";
 }
 
 function isWithOptions(value: unknown): value is ModelWithOptions {
-  if (typeof value !== "object" || value === null) return false;
-  const { model, stream } = value as Partial<ModelWithOptions>;
-  return model !== undefined && typeof stream === "boolean";
+  return isRecord(value) && value.model !== undefined && typeof value.stream === "boolean";
 }
 
 function isScripted(value: unknown): value is { readonly kind: "scripted"; readonly script: Script } {
-  return (
-    typeof value === "object" && value !== null && "kind" in value && value.kind === "scripted" && "script" in value
-  );
+  return isRecord(value) && value.kind === "scripted" && "script" in value;
 }
 
 /** AI SDK providers are functions too, but want a model id. */

@@ -20,7 +20,7 @@ export interface DirectiveConflict {
   readonly winner: { readonly pluginId: string; readonly directive: TerminalLabel };
   readonly ignored: { readonly pluginId: string; readonly directive: TerminalLabel };
 }
-export type TerminalLabel = "successful_short_circuit" | "denied_short_circuit" | "abort_turn";
+export type TerminalLabel = (typeof LABELS)[number];
 
 export interface ToolVerdict {
   readonly terminal: ToolTerminal | undefined;
@@ -110,7 +110,9 @@ export async function composeAfterToolCall(
       fold.add({ pluginId, value });
       if (value.kind !== "short_circuit_tool" || value.output.status !== "success") continue;
       await reinspect(n, value.output, ask, fold, (again) =>
-        isSuccess(again.value) ? replacementConflict("after_tool_call", pluginId, again.pluginId) : undefined,
+        again.value.kind === "short_circuit_tool" && again.value.output.status === "success"
+          ? replacementConflict("after_tool_call", pluginId, again.pluginId)
+          : undefined,
       );
       if (!replaced) output = value.output;
       replaced = true;
@@ -194,21 +196,16 @@ class TerminalFold {
   }
 }
 
-function strength({ value }: ToolTerminal): number {
+/** In the order of their strength. */
+const LABELS = ["successful_short_circuit", "denied_short_circuit", "abort_turn"] as const;
+
+function strength({ value }: ToolTerminal): 0 | 1 | 2 {
   if (value.kind === "abort_turn") return 2;
   return value.output.status === "success" ? 0 : 1;
 }
 
-function labelled({ pluginId, value }: ToolTerminal): DirectiveConflict["winner"] {
-  if (value.kind === "abort_turn") return { pluginId, directive: "abort_turn" };
-  return {
-    pluginId,
-    directive: value.output.status === "success" ? "successful_short_circuit" : "denied_short_circuit",
-  };
-}
-
-function isSuccess(value: BeforeToolDirective | AfterToolDirective): boolean {
-  return value.kind === "short_circuit_tool" && value.output.status === "success";
+function labelled(terminal: ToolTerminal): DirectiveConflict["winner"] {
+  return { pluginId: terminal.pluginId, directive: LABELS[strength(terminal)] };
 }
 
 function replacementConflict(

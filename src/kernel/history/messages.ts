@@ -1,4 +1,4 @@
-import { TroupeError } from "../errors.js";
+import { refusal } from "../errors.js";
 import type { Json, JsonObject } from "../json.js";
 
 /** `record` is not part of the conversation: something a plugin or protocol left in the history for itself. */
@@ -154,6 +154,4 @@ export function checkNodes(nodes: unknown): readonly AppendNode[] {
   return nodes as readonly AppendNode[];
 }
 
-function invalid(why: string): TroupeError {
-  return new TroupeError("invalid_nodes", `These nodes cannot be appended: ${why}.`);
-}
+const invalid = refusal("invalid_nodes", "These nodes cannot be appended");

@@ -1,4 +1,4 @@
-import { TroupeError } from "../errors.js";
+import { refusal } from "../errors.js";
 import type { Message } from "../history/index.js";
 import type { PromptContribution } from "./prompt.js";
 
@@ -78,6 +78,4 @@ export function checkPieces(pieces: unknown, messageCount: number): readonly Con
   return pieces as readonly ContextPiece[];
 }
 
-function invalid(why: string): TroupeError {
-  return new TroupeError("invalid_context", `The prepared context cannot be used: ${why}.`);
-}
+const invalid = refusal("invalid_context", "The prepared context cannot be used");

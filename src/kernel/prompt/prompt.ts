@@ -1,4 +1,4 @@
-import { TroupeError } from "../errors.js";
+import { refusal } from "../errors.js";
 import { isRecord } from "../json.js";
 
 /** The places of a system prompt, in the order they are sorted. */
@@ -209,6 +209,4 @@ function sameList(a: readonly unknown[], b: readonly unknown[]): boolean {
   return a === b || (a.length === b.length && a.every((item, index) => item === b[index]));
 }
 
-function invalid(why: string): TroupeError {
-  return new TroupeError("invalid_prompt", `The prompt cannot be used: ${why}.`);
-}
+const invalid = refusal("invalid_prompt", "The prompt cannot be used");

@@ -1,5 +1,5 @@
-import { TroupeError } from "../errors.js";
-import { type Json, type JsonObject, sameJson } from "../json.js";
+import { refusal } from "../errors.js";
+import { definedOnly, isRecord, type Json, type JsonObject, sameJson } from "../json.js";
 import { checkPromptLayer, type PromptLayer } from "../prompt/index.js";
 
 /** What a host (and the plugins that watch over it) can set for one session. */
@@ -38,15 +38,7 @@ export function changeConfig(current: SessionConfig, change: Partial<SessionConf
 }
 
 export function sameConfig(a: SessionConfig, b: SessionConfig): boolean {
-  return (
-    a.instructions === b.instructions &&
-    sameJson(a.prompt as Json, b.prompt as Json) &&
-    a.model === b.model &&
-    a.maxSteps === b.maxSteps &&
-    a.noProgressLimit === b.noProgressLimit &&
-    a.maxContextTokens === b.maxContextTokens &&
-    sameJson(a.metadata, b.metadata)
-  );
+  return sameJson(a as unknown as Json, b as unknown as Json);
 }
 
 /** Throws `invalid_config` with what is wrong; unknown fields are wrong too, they are mostly spelling mistakes. */
@@ -60,19 +52,12 @@ export function checkConfig(config: SessionConfig): SessionConfig {
     throw invalid("model must be the name of one of the models, or null");
   for (const [name, value] of Object.entries({ maxSteps, noProgressLimit, maxContextTokens }))
     if (value !== null && !isCount(value)) throw invalid(`${name} must be a whole number from 1, or null`);
-  if (typeof metadata !== "object" || metadata === null || Array.isArray(metadata))
-    throw invalid("metadata must be an object");
+  if (!isRecord(metadata)) throw invalid("metadata must be an object");
   return { instructions, prompt, model, maxSteps, noProgressLimit, maxContextTokens, metadata };
-}
-
-function definedOnly<T extends object>(change: T): Partial<T> {
-  return Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined)) as Partial<T>;
 }
 
 function isCount(value: unknown): boolean {
   return Number.isSafeInteger(value) && (value as number) >= 1;
 }
 
-function invalid(why: string): TroupeError {
-  return new TroupeError("invalid_config", `The session's configuration cannot be changed: ${why}.`);
-}
+const invalid = refusal("invalid_config", "The session's configuration cannot be changed");

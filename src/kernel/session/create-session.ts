@@ -1,4 +1,4 @@
-import { TroupeError } from "../errors.js";
+import { refusal, TroupeError } from "../errors.js";
 import type { AppendNode } from "../history/index.js";
 import { isRecord, type Json, sameJson } from "../json.js";
 import { type ToolSpec, toolIdOf } from "../tools/index.js";
@@ -146,9 +146,7 @@ function isToolSpec(value: unknown): boolean {
   return isRecord(value) && isText(value.name) && isText(value.description) && isRecord(value.inputSchema);
 }
 
-function invalid(why: string): TroupeError {
-  return new TroupeError("invalid_session_request", `The session cannot be created: ${why}.`);
-}
+const invalid = refusal("invalid_session_request", "The session cannot be created");
 
 /** What a session was made with: what it may not do, and what is taken out of its tool catalog. */
 export interface StoredAuthority {
@@ -174,15 +172,13 @@ export function narrowAuthority(
   const tools = narrowTools(parent.authority.tools, authority.tools);
   const hiddenTools = union(parent.authority.hiddenTools, authority.hiddenTools);
   const subagent = narrowSubagent(parent.authority.subagent, authority.subagent);
-  const { pluginOptions } = authority;
+  const pluginOptions = { ...parent.authority.pluginOptions, ...authority.pluginOptions };
   const merged: Authority = {
     ...(hiddenTools.length > 0 && { hiddenTools }),
     ...(tools !== undefined && { tools }),
     ...(subagent !== undefined && { subagent }),
     ...(withoutPlugins.length > 0 && { withoutPlugins }),
-    ...(pluginOptions !== undefined
-      ? { pluginOptions: { ...parent.authority.pluginOptions, ...pluginOptions } }
-      : parent.authority.pluginOptions !== undefined && { pluginOptions: parent.authority.pluginOptions }),
+    ...((authority.pluginOptions ?? parent.authority.pluginOptions) !== undefined && { pluginOptions }),
   };
   // The overlay is inherited, or replaced as a whole: unlike authority it is no promise.
   return { authority: merged, catalog: catalog ?? parent.catalog };

@@ -1,4 +1,4 @@
-import { TroupeError } from "../errors.js";
+import { refusal, TroupeError } from "../errors.js";
 import { isRecord } from "../json.js";
 import { type ToolSpec, toolIdOf } from "./tools.js";
 
@@ -180,6 +180,4 @@ function isAvailability(value: unknown): value is ToolAvailability {
   return (LADDER as readonly unknown[]).includes(value);
 }
 
-function invalid(why: string): TroupeError {
-  return new TroupeError("tool_state_invalid", `The tool state is invalid: ${why}.`);
-}
+const invalid = refusal("tool_state_invalid", "The tool state is invalid");

@@ -1,4 +1,4 @@
-import { TroupeError } from "../errors.js";
+import { refusal, TroupeError } from "../errors.js";
 import type { Part } from "../history/index.js";
 import { sameJson } from "../json.js";
 
@@ -101,9 +101,7 @@ function admitUrl(text: string, allowed: AttachmentPolicy["urls"]): string {
   return url.href;
 }
 
-function invalid(why: string): TroupeError {
-  return new TroupeError("invalid_turn_input", `The turn's input cannot be used: ${why}.`);
-}
+const invalid = refusal("invalid_turn_input", "The turn's input cannot be used");
 
 /** Is this an input at all? What a program got wrong is refused at the call; what a user sent is a recorded turn. */
 export function checkTurnInput(input: unknown): TurnInput {

@@ -1,4 +1,4 @@
-import { TroupeError } from "../errors.js";
+import { refusal } from "../errors.js";
 import { isRecord } from "../json.js";
 import type { Usage } from "./usage.js";
 
@@ -106,6 +106,4 @@ function isAmount(value: unknown): boolean {
   return typeof value === "number" && Number.isFinite(value) && value >= 0;
 }
 
-function invalid(why: string): TroupeError {
-  return new TroupeError("invalid_budget", `The budget cannot be used: ${why}.`);
-}
+const invalid = refusal("invalid_budget", "The budget cannot be used");

@@ -22,25 +22,13 @@ export const NO_USAGE: Usage = Object.freeze({
 
 const COUNTERS = Object.keys(NO_USAGE) as readonly (keyof Usage)[];
 
-export function isZeroUsage({
-  inputTokens,
-  outputTokens,
-  cacheReadTokens,
-  cacheWriteTokens,
-  reasoningTokens,
-}: Usage): boolean {
-  return (inputTokens || outputTokens || cacheReadTokens || cacheWriteTokens || reasoningTokens) === 0;
+export function isZeroUsage(usage: Usage): boolean {
+  return COUNTERS.every((counter) => usage[counter] === 0);
 }
 
 /** What `a` counts beyond `b`. */
 export function subtractUsage(a: Usage, b: Usage): Usage {
-  return {
-    inputTokens: a.inputTokens - b.inputTokens,
-    outputTokens: a.outputTokens - b.outputTokens,
-    cacheReadTokens: a.cacheReadTokens - b.cacheReadTokens,
-    cacheWriteTokens: a.cacheWriteTokens - b.cacheWriteTokens,
-    reasoningTokens: a.reasoningTokens - b.reasoningTokens,
-  };
+  return sumOf(a, b, -1);
 }
 
 /** Both together. A sum that a number cannot hold exactly throws `token_usage_overflow`, naming the counter and `of`. */
@@ -76,13 +64,13 @@ export function checkUsage(usage: Usage): void {
   if (inputTokens + outputTokens > Number.MAX_SAFE_INTEGER) throw overflow("outputTokens");
 }
 
-function sumOf(a: Usage, b: Usage): Usage {
+function sumOf(a: Usage, b: Usage, sign = 1): Usage {
   return {
-    inputTokens: a.inputTokens + b.inputTokens,
-    outputTokens: a.outputTokens + b.outputTokens,
-    cacheReadTokens: a.cacheReadTokens + b.cacheReadTokens,
-    cacheWriteTokens: a.cacheWriteTokens + b.cacheWriteTokens,
-    reasoningTokens: a.reasoningTokens + b.reasoningTokens,
+    inputTokens: a.inputTokens + sign * b.inputTokens,
+    outputTokens: a.outputTokens + sign * b.outputTokens,
+    cacheReadTokens: a.cacheReadTokens + sign * b.cacheReadTokens,
+    cacheWriteTokens: a.cacheWriteTokens + sign * b.cacheWriteTokens,
+    reasoningTokens: a.reasoningTokens + sign * b.reasoningTokens,
   };
 }
 

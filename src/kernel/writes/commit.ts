@@ -60,70 +60,56 @@ export interface CommitFacts {
 /** What becomes of one commit, given the head it meets. */
 export type Decision =
   | { readonly kind: "write"; readonly stored: StoredHead }
-  | { readonly kind: "replay"; readonly revision: number }
-  | { readonly kind: "refuse"; readonly error: TroupeError };
+  | { readonly kind: "replay"; readonly revision: number };
 
 /**
  * Decides one commit; the same for every backend. In this order: is it well formed and within the budget, was its
  * operation done before, is the session still there, is the head the expected one, does it hang together.
  *
  * A receipt is looked at before the revision, so an operation whose answer was lost is answered although the session
- * has moved on.
+ * has moved on. What cannot be written throws.
  */
 export function decide(facts: CommitFacts, commit: Commit, budget: CommitBudget = COMMIT_BUDGET): Decision {
   const outline = commit.segment === undefined ? undefined : facts.outline(commit.segment.bytes);
-  const malformed = findMalformed(commit, outline) ?? findOverspent(commit, outline, budget);
-  if (malformed !== undefined) return refuse(malformed);
   const { head, expectedRevision } = commit;
+  if (head.revision !== expectedRevision + 1)
+    throw invalid(commit, `over revision ${expectedRevision} it must carry revision ${expectedRevision + 1}`);
+  if (outline !== undefined) checkSegment(commit, outline);
+  checkBudget(commit, outline, budget);
   const stored = facts.head(head.sessionId);
   const receipt = receiptOf(commit);
   const done = stored === undefined ? undefined : findReceipt(stored, commit, receipt);
   if (done !== undefined) return done;
   const actual = stored?.head.revision ?? 0;
-  if (stored === undefined && facts.isDeleted(head.sessionId)) return refuse(sessionDeleted(head.sessionId));
-  if (actual !== expectedRevision) {
-    return refuse(
-      expectedRevision === 0 ? sessionExists(head.sessionId) : headConflict(head.sessionId, commit, actual),
-    );
-  }
+  if (stored === undefined && facts.isDeleted(head.sessionId)) throw sessionDeleted(head.sessionId);
+  if (actual !== expectedRevision)
+    throw expectedRevision === 0 ? sessionExists(head.sessionId) : headConflict(head.sessionId, commit, actual);
   // What the new history continues: the segment's parent, or, when no message was added, the leaf itself.
   const base = outline === undefined ? head.leaf : outline.parent;
-  const loose = findLooseHistory(facts, commit, stored?.head, base) ?? findLooseComponent(facts, commit, stored?.head);
-  return loose === undefined ? { kind: "write", stored: withReceipt(stored, head, receipt) } : refuse(loose);
+  checkHistory(facts, commit, stored?.head, base);
+  checkComponents(facts, commit, stored?.head);
+  return { kind: "write", stored: withReceipt(stored, head, receipt) };
 }
 
-function refuse(error: TroupeError): Decision {
-  return { kind: "refuse", error };
-}
-
-/** A commit that says two things at once. */
-function findMalformed(commit: Commit, outline: SegmentOutline | undefined): TroupeError | undefined {
-  const { head, expectedRevision, segment } = commit;
-  const { sessionId, revision, leaf } = head;
-  if (revision !== expectedRevision + 1) {
-    return invalid(commit, `over revision ${expectedRevision} it must carry revision ${expectedRevision + 1}`);
-  }
-  if (segment === undefined || outline === undefined) return undefined;
+/** Refuses a commit that says two things at once. */
+function checkSegment(commit: Commit, { id, count }: SegmentOutline): void {
+  const { sessionId, revision, leaf } = commit.head;
   // Derived, never chosen: no two commits can write the same segment, and a repeated one writes the same names.
   const derived = segmentId(sessionId, revision);
-  if (segment.id !== derived) return invalid(commit, `its segment must be ${derived}, not ${segment.id}`);
-  const { id, count } = outline;
-  if (id !== derived) return invalid(commit, `its segment calls itself ${id}`);
-  if (count === 0) return invalid(commit, "its segment has no messages");
-  if (leaf !== `${derived}.${count - 1}`) return invalid(commit, `its leaf must be its last message, not ${leaf}`);
-  return undefined;
+  const named = commit.segment?.id;
+  if (named !== derived) throw invalid(commit, `its segment must be ${derived}, not ${named}`);
+  if (id !== derived) throw invalid(commit, `its segment calls itself ${id}`);
+  if (count === 0) throw invalid(commit, "its segment has no messages");
+  if (leaf !== `${derived}.${count - 1}`) throw invalid(commit, `its leaf must be its last message, not ${leaf}`);
 }
 
-function findOverspent(
-  { segment, components, head }: Commit,
-  outline: SegmentOutline | undefined,
-  budget: CommitBudget,
-): TroupeError | undefined {
+function checkBudget(commit: Commit, outline: SegmentOutline | undefined, budget: CommitBudget): void {
+  const { segment, components, head } = commit;
   let bytes = segment?.bytes.length ?? 0;
   for (const component of components) bytes += component.bytes.length;
   const nodes = outline?.count ?? 0;
-  if (bytes <= budget.bytes && nodes <= budget.nodes) return undefined;
-  return new TroupeError(
+  if (bytes <= budget.bytes && nodes <= budget.nodes) return;
+  throw new TroupeError(
     "commit_too_large",
     `A commit of session ${head.sessionId} has ${bytes} bytes and ${nodes} messages; allowed are ${budget.bytes} and ${budget.nodes}.`,
     { details: { sessionId: head.sessionId, bytes, nodes, budget: { ...budget } } },
@@ -141,7 +127,7 @@ function findReceipt({ head, receipts }: StoredHead, commit: Commit, receipt: Re
   for (let i = 0; i < receipts.length; i += 2) {
     if (receipts[i] !== operation) continue;
     // Without a word on what it meant, the same operation means the same.
-    if (intent !== 0 && receipts[i + 1] !== 0 && receipts[i + 1] !== intent) return refuse(operationConflict(commit));
+    if (intent !== 0 && receipts[i + 1] !== 0 && receipts[i + 1] !== intent) throw operationConflict(commit);
     return { kind: "replay", revision: head.revision - i / 2 };
   }
   return undefined;
@@ -152,40 +138,33 @@ function withReceipt(stored: StoredHead | undefined, head: Head, receipt: Receip
   return { head, receipts: [...receipt, ...earlier] };
 }
 
-/** A commit that would leave a head over a history that is not there. `base`: what it continues. */
-function findLooseHistory(
-  facts: CommitFacts,
-  commit: Commit,
-  previous: Head | undefined,
-  base: string | null,
-): TroupeError | undefined {
+/** Refuses a commit that would leave a head over a history that is not there. `base`: what it continues. */
+function checkHistory(facts: CommitFacts, commit: Commit, previous: Head | undefined, base: string | null): void {
   const { head } = commit;
-  if (base === (previous?.leaf ?? null)) return undefined;
+  if (base === (previous?.leaf ?? null)) return;
   // A new session may begin anywhere, and so may a frame; but not nowhere.
   const entersFrame = previous === undefined || head.frameId !== previous.frameId;
-  if (!entersFrame) return invalid(commit, `it must continue the stored leaf ${previous.leaf}, not ${base}`);
-  if (base === null) return undefined;
+  if (!entersFrame) throw invalid(commit, `it must continue the stored leaf ${previous.leaf}, not ${base}`);
+  if (base === null) return;
   const { segment, index } = parseNodeId(base);
-  if (index < (facts.segment(segment)?.count ?? 0)) return undefined;
-  return new TroupeError("history_missing", `Session ${head.sessionId} cannot continue ${base}: it is not stored.`, {
+  if (index < (facts.segment(segment)?.count ?? 0)) return;
+  throw new TroupeError("history_missing", `Session ${head.sessionId} cannot continue ${base}: it is not stored.`, {
     retryable: true,
     details: { sessionId: head.sessionId, node: base },
   });
 }
 
 /** Components are named by their content, so one that is neither brought nor stored can only have been pruned meanwhile. */
-function findLooseComponent(facts: CommitFacts, commit: Commit, previous: Head | undefined): TroupeError | undefined {
-  const { head, components } = commit;
+function checkComponents(facts: CommitFacts, { head, components }: Commit, previous: Head | undefined): void {
   for (const [name, hash] of Object.entries(head.components)) {
     if (previous?.components[name] === hash) continue;
     if (components.some((component) => component.hash === hash) || facts.hasComponent(hash)) continue;
-    return new TroupeError(
+    throw new TroupeError(
       "component_missing",
       `Session ${head.sessionId} refers to a ${name} that is not stored and does not bring it.`,
       { retryable: true, details: { sessionId: head.sessionId, name, hash } },
     );
   }
-  return undefined;
 }
 
 export function headConflict(

@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from "../json.js";
+import { isRecord, type Json, type JsonObject } from "../json.js";
 
 /**
  * What a turn has already done, so that after a crash it is not done again. A row is the recorded outcome of one effect
@@ -20,14 +20,9 @@ export interface JournalEntry {
 }
 
 /** A recorded outcome, as the store keeps it. */
-export interface JournalRow {
+export interface JournalRow extends Omit<JournalEntry, "sessionId" | "expectedRevision"> {
   /** Its place among the session's rows, from 0, without gaps. */
   readonly sequence: number;
-  readonly turnId: string;
-  readonly key: string;
-  readonly hash: string;
-  readonly envelope?: string;
-  readonly bytes: Uint8Array;
   /** When it was recorded, in milliseconds: only retention looks at it. */
   readonly at: number;
 }
@@ -90,15 +85,11 @@ function collect(a: Json | undefined, b: Json | undefined, path: string, paths: 
   if (a === b || paths.length >= MAX_DIFFERENCES) return;
   if (Array.isArray(a) && Array.isArray(b)) {
     for (let i = 0; i < Math.max(a.length, b.length); i++) collect(a[i], b[i], `${path}[${i}]`, paths);
-  } else if (isObject(a) && isObject(b)) {
+  } else if (isRecord(a) && isRecord(b)) {
     for (const key of [...new Set([...Object.keys(a), ...Object.keys(b)])].sort()) {
       collect(own(a, key), own(b, key), path + step(key), paths);
     }
   } else paths.push(path);
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function own(object: JsonObject, key: string): Json | undefined {
@@ -125,7 +116,7 @@ export function keptEnvelope(envelope: Json, canonical = canonicalJson(envelope)
 function hasLongString(value: Json): boolean {
   if (typeof value === "string") return value.length > MAX_KEPT_STRING;
   if (Array.isArray(value)) return value.some(hasLongString);
-  return isObject(value) && Object.values(value).some(hasLongString);
+  return isRecord(value) && Object.values(value).some(hasLongString);
 }
 
 function shortened(value: Json): Json {
@@ -133,7 +124,7 @@ function shortened(value: Json): Json {
     return `${value.slice(0, MAX_KEPT_STRING / 2)}… (${value.length} characters, ${fingerprint(value).toString(36)})`;
   }
   if (Array.isArray(value)) return value.map(shortened);
-  if (!isObject(value)) return value;
+  if (!isRecord(value)) return value;
   return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, shortened(each)]));
 }
 

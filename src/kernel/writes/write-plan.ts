@@ -80,17 +80,9 @@ function planWrite(facts: WriteFacts, write: StoreWrite, budget: CommitBudget): 
 
 function planCommit(facts: WriteFacts, commit: Commit, budget: CommitBudget): Planned {
   const decision = decide(facts, commit, budget);
-  switch (decision.kind) {
-    case "write":
-      return {
-        receipt: { revision: commit.head.revision, replayed: false },
-        changes: changesOf(facts, commit, decision.stored),
-      };
-    case "replay":
-      return { receipt: { revision: decision.revision, replayed: true }, changes: [] };
-    case "refuse":
-      throw decision.error;
-  }
+  if (decision.kind === "replay") return { receipt: { revision: decision.revision, replayed: true }, changes: [] };
+  const { revision } = commit.head;
+  return { receipt: { revision, replayed: false }, changes: changesOf(facts, commit, decision.stored) };
 }
 
 function planClear(facts: WriteFacts, { sessionId, expectedRevision }: JournalClearing): Planned {

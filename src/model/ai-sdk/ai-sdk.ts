@@ -60,23 +60,19 @@ export function createAiSdkModel(model: AiSdkLanguageModel, clock: Clock, option
   const id = `${model.provider}:${model.modelId}`;
   const route = aiSdkRoute(model);
   const { stream = canStream(model) } = options;
-  if (stream && canStream(model)) {
-    return {
-      id,
-      route,
-      stream: (request, signal, onReplayDropped) => streamed(model, { request, signal, route, onReplayDropped, clock }),
-    };
-  }
-  if (!stream && canGenerate(model)) {
-    return {
-      id,
-      route,
-      stream: (request, signal, onReplayDropped) =>
-        generated(model, { request, signal, route, onReplayDropped, clock }),
-    };
-  }
-  const missing = stream ? "doStream()" : "doGenerate()";
-  throw new TroupeError("model_module_invalid", `${id} has no ${missing}, which stream: ${stream} needs`);
+  const answer = answering(model, stream);
+  return {
+    id,
+    route,
+    stream: (request, signal, onReplayDropped) => answer({ request, signal, route, onReplayDropped, clock }),
+  };
+}
+
+function answering(model: AiSdkLanguageModel, stream: boolean): (call: Call) => AsyncGenerator<ModelEvent> {
+  if (stream && canStream(model)) return (call) => streamed(model, call);
+  if (!stream && canGenerate(model)) return (call) => generated(model, call);
+  const missing = `${model.provider}:${model.modelId} has no ${stream ? "doStream()" : "doGenerate()"}`;
+  throw new TroupeError("model_module_invalid", `${missing}, which stream: ${stream} needs`);
 }
 
 /** One call of an AI SDK model. */
@@ -170,11 +166,7 @@ function drop(reader: ReadableStreamDefaultReader<unknown> | undefined, call: Ab
   call.abort();
 }
 
-/** What names a model of the AI SDK, and where its provider packages keep its address. */
-interface Routed {
-  readonly provider: string;
-  readonly modelId: string;
-}
+/** Where provider packages keep a model's address. */
 type Address = string | ((options: { readonly path: string; readonly modelId: string }) => unknown);
 
 /**
@@ -182,13 +174,13 @@ type Address = string | ((options: { readonly path: string; readonly modelId: st
  * signs the other need not accept. The specification has no field for the endpoint; the provider packages keep it in
  * their `config`, as `baseURL`, `baseUrl` or `url()`. A model that keeps it elsewhere is told by provider and model alone.
  */
-export function aiSdkRoute(model: Routed): string {
+export function aiSdkRoute(model: Named): string {
   const id = `${model.provider}:${model.modelId}`;
   const endpoint = endpointOf(model);
   return endpoint === undefined ? id : `${id}@${endpoint}`;
 }
 
-function endpointOf(model: Routed): string | undefined {
+function endpointOf(model: Named): string | undefined {
   const { config } = model as { readonly config?: Partial<Record<"baseURL" | "baseUrl" | "url", Address>> };
   const address = config?.baseURL ?? config?.baseUrl ?? config?.url;
   try {

@@ -1,4 +1,4 @@
-import { type FinishReason, type Json, TroupeError, type Usage } from "../../kernel/index.js";
+import { type FinishReason, isRecord, type Json, NO_USAGE, TroupeError, type Usage } from "../../kernel/index.js";
 
 /** A tool call the scripted model makes. Give `args`, or `argsText` to write arguments that are not JSON. */
 export interface ScriptToolCall {
@@ -68,37 +68,24 @@ type Check = (value: unknown, path: string) => void;
 
 const FINISH_REASONS = ["stop", "tool_calls", "length", "content_filter", "error", "unknown"];
 
-const text: Check = (value, path) => expect(typeof value === "string", path, "must be a string", value);
-const name: Check = (value, path) =>
-  expect(typeof value === "string" && value !== "", path, "must be a non-empty string", value);
-const amount: Check = (value, path) =>
-  expect(
-    typeof value === "number" && value >= 0 && Number.isFinite(value),
-    path,
-    "must be a number of 0 or more",
-    value,
-  );
-const whole =
-  (least: number): Check =>
+/** A value that must be something. */
+const must =
+  (be: string, fits: (value: unknown) => boolean): Check =>
   (value, path) =>
-    expect(
-      Number.isSafeInteger(value) && (value as number) >= least,
-      path,
-      `must be a whole number of ${least} or more`,
-      value,
-    );
-const flag: Check = (value, path) => expect(typeof value === "boolean", path, "must be true or false", value);
-const finish: Check = (value, path) =>
-  expect(FINISH_REASONS.includes(value as string), path, `must be one of ${FINISH_REASONS.join(", ")}`, value);
+    expect(fits(value), path, `must be ${be}`, value);
+
+const text = must("a string", (value) => typeof value === "string");
+const name = must("a non-empty string", (value) => typeof value === "string" && value !== "");
+const amount = must("a number of 0 or more", (value) => Number.isFinite(value) && (value as number) >= 0);
+const whole = (least: number) =>
+  must(`a whole number of ${least} or more`, (value) => Number.isSafeInteger(value) && (value as number) >= least);
+const flag = must("true or false", (value) => typeof value === "boolean");
+const finish = must(`one of ${FINISH_REASONS.join(", ")}`, (value) => FINISH_REASONS.includes(value as string));
+const list = must("a list", Array.isArray);
+const object = must("an object", isRecord);
 const anything: Check = () => undefined;
 
-const USAGE: Record<keyof Usage, Check> = {
-  inputTokens: amount,
-  outputTokens: amount,
-  cacheReadTokens: amount,
-  cacheWriteTokens: amount,
-  reasoningTokens: amount,
-};
+const USAGE = Object.fromEntries(Object.keys(NO_USAGE).map((counter) => [counter, amount]));
 
 const TOOL_CALL: Record<keyof ScriptToolCall, Check> = { tool: name, args: anything, argsText: text, callId: name };
 
@@ -140,12 +127,8 @@ const SCRIPT: Record<keyof Script, Check> = {
 export function checkScript(value: unknown): Script {
   fieldsOf(value, "script", SCRIPT);
   const script = value as Script; // every field was just checked
-  expect(
-    script.turns !== undefined,
-    "script.turns",
-    "is missing: give a list of turns, each a list of steps",
-    undefined,
-  );
+  if (script.turns === undefined)
+    throw invalid("script.turns", "is missing: give a list of turns, each a list of steps");
   return script;
 }
 
@@ -166,7 +149,7 @@ function checkToolCall(value: unknown, path: string): void {
 }
 
 function fieldsOf(value: unknown, path: string, checks: Readonly<Record<string, Check>>): void {
-  expect(typeof value === "object" && value !== null && !Array.isArray(value), path, "must be an object", value);
+  object(value, path);
   for (const [key, field] of Object.entries(value as object)) {
     const check = Object.hasOwn(checks, key) ? checks[key] : undefined;
     // A misspelt field would silently change what the script says.
@@ -176,7 +159,7 @@ function fieldsOf(value: unknown, path: string, checks: Readonly<Record<string, 
 }
 
 function eachOf(value: unknown, path: string, check: Check): void {
-  expect(Array.isArray(value), path, "must be a list", value);
+  list(value, path);
   for (const [index, item] of (value as unknown[]).entries()) check(item, `${path}[${index}]`);
 }
 

@@ -1,25 +1,22 @@
 import { TroupeError } from "../../kernel/index.js";
-import type {
-  Contributions,
-  HookSpec,
-  LoadedOperation,
-  OperationKind,
-  PluginToolSpec,
-  Protocol,
-  SessionParam,
-  TriggerSpec,
-} from "../kinds/index.js";
 import {
+  type Contributions,
   HOOK_KINDS,
   type HookContext,
   type HookKind,
   type HookName,
+  type HookSpec,
+  type LoadedOperation,
   MATCHED_KINDS,
+  type OperationKind,
+  type PluginToolSpec,
   PRIORITISED_KINDS,
+  type Protocol,
+  type SessionParam,
+  type TriggerSpec,
 } from "../kinds/index.js";
 import { jsonSchemaOf, type Schema } from "../schema/index.js";
-import type { PluginTool } from "../tool/index.js";
-import { checkToolName, toolPolicy } from "../tool/index.js";
+import { checkToolName, type PluginTool, toolPolicy } from "../tool/index.js";
 
 export type AnyHook = (context: HookContext<HookKind, unknown, unknown>) => unknown;
 export type AnyPluginTool = PluginTool<Schema, unknown, unknown>;
@@ -85,9 +82,8 @@ export class ContributionSet {
 
   addHook(name: string, given: unknown): void {
     if (!Object.hasOwn(HOOK_KINDS, name)) {
-      throw this.#invalid(
-        `plugin ${this.#owner} has a hook "${name}"; the hooks are ${Object.keys(HOOK_KINDS).join(", ")}`,
-      );
+      const known = Object.keys(HOOK_KINDS).join(", ");
+      throw pluginInvalid(this.#source, `plugin ${this.#owner} has a hook "${name}"; the hooks are ${known}`);
     }
     const kind = HOOK_KINDS[name as HookName];
     if (typeof given === "function") {
@@ -95,28 +91,23 @@ export class ContributionSet {
       return;
     }
     const { run, tools, priority } = (given ?? {}) as Fields;
-    if (typeof run !== "function") throw this.#invalid(`hook ${name} of plugin ${this.#owner} is not a function`);
+    const hook = `hook ${name}`;
+    if (typeof run !== "function") throw this.#invalid(hook, "is not a function");
     if (MATCHED_KINDS.includes(kind)) {
-      if (!Array.isArray(tools) || !tools.every((tool) => typeof tool === "string")) {
-        throw this.#invalid(`hook ${name} of plugin ${this.#owner} needs a list of tool names in "tools"`);
-      }
+      if (!Array.isArray(tools) || !tools.every((tool) => typeof tool === "string"))
+        throw this.#invalid(hook, 'needs a list of tool names in "tools"');
       this.#push({ kind, tools }, run as AnyHook);
     } else if (PRIORITISED_KINDS.includes(kind)) {
-      if (!Number.isSafeInteger(priority)) {
-        throw this.#invalid(`hook ${name} of plugin ${this.#owner} needs a whole number as its priority`);
-      }
+      if (!Number.isSafeInteger(priority)) throw this.#invalid(hook, "needs a whole number as its priority");
       this.#push({ kind, priority: priority as number }, run as AnyHook);
-    } else throw this.#invalid(`hook ${name} of plugin ${this.#owner} is not a function`);
+    } else throw this.#invalid(hook, "is not a function");
   }
 
   addTool(name: string, given: unknown): void {
     checkToolName(name);
     const tool = given as Partial<AnyPluginTool> | null;
-    if (typeof tool?.description !== "string" || typeof tool.execute !== "function" || tool.inputSchema === undefined) {
-      throw this.#invalid(
-        `tool ${name} of plugin ${this.#owner} needs a description, an inputSchema and an execute function`,
-      );
-    }
+    if (typeof tool?.description !== "string" || typeof tool.execute !== "function" || tool.inputSchema === undefined)
+      throw this.#invalid(`tool ${name}`, "needs a description, an inputSchema and an execute function");
     const { id = name, description, inputSchema, onDemand } = tool as AnyPluginTool;
     const taken = this.#tools.has(id) || (onDemand !== true && this.#advertises(name));
     if (taken) throw duplicateTool(name, this.#owner, this.#owner);
@@ -134,13 +125,10 @@ export class ContributionSet {
   addOperation(kind: OperationKind, name: string, given: unknown): void {
     const { description, input, output, session = "optional", run, acts, deadlineMs } = (given ?? {}) as Fields;
     const complete = typeof description === "string" && typeof run === "function" && input !== undefined;
-    if (!complete || !SESSION_PARAMS.includes(session)) {
-      throw this.#invalid(
-        `${kind} ${name} of plugin ${this.#owner} needs a description, an input schema and a run function`,
-      );
-    }
+    if (!complete || !SESSION_PARAMS.includes(session))
+      throw this.#invalid(`${kind} ${name}`, "needs a description, an input schema and a run function");
     if (deadlineMs !== undefined && !(Number.isSafeInteger(deadlineMs) && (deadlineMs as number) > 0))
-      throw this.#invalid(`the deadlineMs of ${kind} ${name} of plugin ${this.#owner} is no whole number from 1`);
+      throw this.#invalid(`the deadlineMs of ${kind} ${name}`, "is no whole number from 1");
     if (this.#operations.has(name)) throw duplicateOperation(name, this.#owner, this.#owner);
     const inputSchema = jsonSchemaOf(input as Schema, `${kind} ${name} of plugin ${this.#owner}`);
     const outputSchema =
@@ -164,16 +152,11 @@ export class ContributionSet {
 
   addTrigger(given: unknown): void {
     const { resourceType, alias, event, payloadSchema = {} } = (given ?? {}) as Fields;
-    if (![resourceType, alias, event].every((part) => typeof part === "string" && part !== "")) {
-      throw this.#invalid(`a trigger of plugin ${this.#owner} needs a resourceType, an alias and an event`);
-    }
-    const trigger: TriggerSpec = {
-      resourceType: resourceType as string,
-      alias: alias as string,
-      event: event as string,
-      payloadSchema: jsonSchemaOf(payloadSchema as Schema, `trigger ${String(alias)}.${String(event)}`),
-    };
-    this.#triggers.push(trigger);
+    if (![resourceType, alias, event].every((part) => typeof part === "string" && part !== ""))
+      throw this.#invalid("a trigger", "needs a resourceType, an alias and an event");
+    const named = { resourceType, alias, event } as Omit<TriggerSpec, "payloadSchema">;
+    const schema = jsonSchemaOf(payloadSchema as Schema, `trigger ${named.alias}.${named.event}`);
+    this.#triggers.push({ ...named, payloadSchema: schema });
   }
 
   /** The pieces of a protocol; each can be given once. */
@@ -195,8 +178,8 @@ export class ContributionSet {
     return [...this.#tools.values()].some(({ spec }) => spec.spec.name === name && spec.onDemand !== true);
   }
 
-  #invalid(why: string): TroupeError {
-    return pluginInvalid(this.#source, why);
+  #invalid(what: string, why: string): TroupeError {
+    return pluginInvalid(this.#source, `${what} of plugin ${this.#owner} ${why}`);
   }
 }
 

@@ -1,7 +1,6 @@
 import { TroupeError } from "../../kernel/index.js";
 import type { Extension } from "../host/index.js";
-import type { Protocol } from "../kinds/index.js";
-import { type Contributions, NO_CONTRIBUTIONS } from "../kinds/index.js";
+import { type Contributions, NO_CONTRIBUTIONS, type Protocol } from "../kinds/index.js";
 import { isStandardSchema, type Parsed, parseWith, type Schema, schemaIssues } from "../schema/index.js";
 import { ContributionSet, pluginInvalid } from "./contributions.js";
 import type { Register } from "./define.js";
@@ -46,14 +45,10 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
   if (typeof version !== "string" || version === "")
     throw pluginInvalid(source, `plugin ${id} has no version. Give it one like "1.0.0"`);
   const { state, migrate, register } = definition;
-  if (state !== undefined && typeof state !== "function")
-    throw pluginInvalid(source, `the state of plugin ${id} is not a function that makes it`);
-  for (const [name, value] of [
-    ["migrate", migrate],
-    ["register", register],
-  ] as const) {
-    if (value !== undefined && typeof value !== "function")
-      throw pluginInvalid(source, `the ${name} of plugin ${id} is not a function`);
+  for (const [name, value] of Object.entries({ state, migrate, register })) {
+    if (value === undefined || typeof value === "function") continue;
+    const whose = `the ${name} of plugin ${id} is not a function`;
+    throw pluginInvalid(source, name === "state" ? `${whose} that makes it` : whose);
   }
   const contributed = declared(definition, id, source);
   const checkedOptions = await optionsOf(definition.options, options, id);

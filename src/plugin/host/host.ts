@@ -11,6 +11,7 @@ import type {
   SessionConfig,
   SessionCreateRequest,
   ToolAvailability,
+  ToolSpec,
   ToolState,
   TurnResult,
   Usage,
@@ -56,11 +57,8 @@ export interface SessionSnapshotHost {
   ): Promise<readonly Message[]>;
 }
 
-export interface ToolRecordView {
-  readonly id: string;
-  readonly name: string;
-  readonly description: string;
-  readonly inputSchema: JsonObject;
+/** A tool as it is found by searching, with how far it is within reach. */
+export interface ToolRecordView extends Required<ToolSpec> {
   readonly availability: ToolAvailability;
 }
 
@@ -81,11 +79,7 @@ export interface ToolStateHost {
   setToolMembership(sessionId: string, names: readonly string[], present: boolean): Promise<number>;
 }
 
-export interface SessionHandle {
-  readonly sessionId: string;
-  readonly parentSessionId: string | null;
-  readonly config: SessionConfig;
-}
+export type SessionHandle = Pick<SessionView, "sessionId" | "parentSessionId" | "config">;
 
 export interface SessionLifecycleHost {
   createSession(request?: SessionCreateRequest): Promise<SessionHandle>;
@@ -201,49 +195,43 @@ export interface HostInterfaces {
 }
 export type HostInterface = keyof HostInterfaces;
 
+/** The methods of each interface. */
+const METHODS = {
+  sessionSnapshot: ["snapshotCurrent", "snapshotSession", "readMessages"],
+  toolCatalog: ["toolCatalog"],
+  toolState: ["toolState", "applyToolState", "setToolsAvailability", "setToolAvailability", "setToolMembership"],
+  sessionLifecycle: ["createSession", "takeFirstTurnInput", "closeSession"],
+  turn: ["startTurnStream", "awaitTurn", "cancelTurn", "startTurn"],
+  task: [
+    "injectTurnInput",
+    "spawnHiddenTask",
+    "awaitHiddenTasks",
+    "spawnManagedTask",
+    "cancelManagedTask",
+    "registerBackgroundTask",
+    "unregisterBackgroundTask",
+    "completeBackgroundTask",
+    "transitionBackgroundTaskLiveState",
+    "listBackgroundTasks",
+    "cancelBackgroundTask",
+    "cancelAllBackgroundTasks",
+    "validateAsyncHandlesVisible",
+    "transferAsyncHandles",
+    "cancelUnreferencedAsyncHandles",
+  ],
+  monitor: ["monitorSnapshot", "takeMonitorUpdates", "startMonitor", "stopMonitor"],
+  sessionGraph: ["appendSessionNodes"],
+  directCompletion: ["directCompletion", "directLlmCompletion"],
+  trace: ["emitTraceEvent"],
+} as const satisfies { readonly [I in HostInterface]: readonly (keyof HostInterfaces[I])[] };
+export type HostMethod = (typeof METHODS)[HostInterface][number];
+
+const INTERFACES = Object.keys(METHODS) as HostInterface[];
+
 /** Which interface a method belongs to: what a call is checked by. */
-export const HOST_METHODS = {
-  snapshotCurrent: "sessionSnapshot",
-  snapshotSession: "sessionSnapshot",
-  readMessages: "sessionSnapshot",
-  toolCatalog: "toolCatalog",
-  toolState: "toolState",
-  applyToolState: "toolState",
-  setToolsAvailability: "toolState",
-  setToolAvailability: "toolState",
-  setToolMembership: "toolState",
-  createSession: "sessionLifecycle",
-  takeFirstTurnInput: "sessionLifecycle",
-  closeSession: "sessionLifecycle",
-  startTurnStream: "turn",
-  awaitTurn: "turn",
-  cancelTurn: "turn",
-  startTurn: "turn",
-  injectTurnInput: "task",
-  spawnHiddenTask: "task",
-  awaitHiddenTasks: "task",
-  spawnManagedTask: "task",
-  cancelManagedTask: "task",
-  registerBackgroundTask: "task",
-  unregisterBackgroundTask: "task",
-  completeBackgroundTask: "task",
-  transitionBackgroundTaskLiveState: "task",
-  listBackgroundTasks: "task",
-  cancelBackgroundTask: "task",
-  cancelAllBackgroundTasks: "task",
-  validateAsyncHandlesVisible: "task",
-  transferAsyncHandles: "task",
-  cancelUnreferencedAsyncHandles: "task",
-  monitorSnapshot: "monitor",
-  takeMonitorUpdates: "monitor",
-  startMonitor: "monitor",
-  stopMonitor: "monitor",
-  appendSessionNodes: "sessionGraph",
-  directCompletion: "directCompletion",
-  directLlmCompletion: "directCompletion",
-  emitTraceEvent: "trace",
-} as const satisfies Record<string, HostInterface>;
-export type HostMethod = keyof typeof HOST_METHODS;
+export const HOST_METHODS = Object.fromEntries(
+  INTERFACES.flatMap((owner) => METHODS[owner].map((method) => [method, owner])),
+) as Readonly<Record<HostMethod, HostInterface>>;
 
 /** The composites: which interfaces the hooks of each kind, the operations and the tools of a plugin are given. */
 export const PROMPT_HOOK_HOST = ["sessionSnapshot", "toolCatalog", "task", "directCompletion"] as const;
@@ -260,18 +248,7 @@ export const HISTORY_HOST = [
 ] as const;
 export const TASK_HOST = ["task"] as const;
 export const QUERY_HOST = ["sessionSnapshot", "toolCatalog"] as const;
-export const PLUGIN_ACTION_HOST = [
-  "sessionSnapshot",
-  "toolCatalog",
-  "toolState",
-  "sessionLifecycle",
-  "turn",
-  "task",
-  "monitor",
-  "sessionGraph",
-  "directCompletion",
-  "trace",
-] as const;
+export const PLUGIN_ACTION_HOST: readonly HostInterface[] = INTERFACES;
 export const TOOL_HOOK_HOST = PLUGIN_ACTION_HOST;
 export const RUNTIME_SESSION_HOST = PLUGIN_ACTION_HOST;
 export const NO_HOST = [] as const;

@@ -101,11 +101,7 @@ export interface HookFacts {
     readonly argumentProjection?: Json | undefined;
   };
   after_tool_call: TurnFacts & { readonly call: ToolCall; readonly output: ToolOutput; readonly durationMs: number };
-  tool_result_projector: TurnFacts & {
-    readonly call: ToolCall;
-    readonly output: ToolOutput;
-    readonly durationMs: number;
-  };
+  tool_result_projector: HookFacts["after_tool_call"];
   checkpoint: TurnFacts & { readonly checkpoint: CheckpointKind; readonly step: number };
   after_turn: TurnFacts & { readonly turn: TurnSummary };
   turn_finalized: TurnFacts & { readonly turn: TurnSummary };

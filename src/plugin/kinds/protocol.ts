@@ -1,15 +1,16 @@
 import {
   type AppendNode,
   type CodeResult,
+  isRecord,
   type Json,
   type JsonObject,
   type Message,
   type ModelResponse,
   type PromptContribution,
   type ProtocolStep,
+  refusal,
   type ToolOutput,
   type ToolSpec,
-  TroupeError,
   type Usage,
 } from "../../kernel/index.js";
 import type { Extensions, RuntimeSessionHost, SessionView } from "../host/index.js";
@@ -165,7 +166,7 @@ export function mergeTurnOptions(
   if (session === undefined) return turn;
   if (turn.schemaVersion !== session.schemaVersion)
     throw optionsInvalid(`they have schema version ${turn.schemaVersion}, the session's ${session.schemaVersion}`);
-  if (!isObject(session.payload) || !isObject(turn.payload)) return turn;
+  if (!isRecord(session.payload) || !isRecord(turn.payload)) return turn;
   return { schemaVersion: turn.schemaVersion, payload: { ...session.payload, ...turn.payload } };
 }
 
@@ -179,10 +180,4 @@ export function checkTurnOptions(options: unknown): ProtocolTurnOptions {
   };
 }
 
-function isObject(value: Json): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function optionsInvalid(why: string): TroupeError {
-  return new TroupeError("protocol_options_invalid", `The protocol's turn options cannot be used: ${why}.`);
-}
+const optionsInvalid = refusal("protocol_options_invalid", "The protocol's turn options cannot be used");

@@ -1,8 +1,9 @@
 import { createRequire } from "node:module";
 import type { Ajv, AnySchemaObject, ErrorObject, Options, ValidateFunction } from "ajv";
 import type { Ajv2020 } from "ajv/dist/2020.js";
-import { type Json, type JsonObject, messageOf, TroupeError } from "../../kernel/index.js";
+import { type Json, type JsonObject, messageOf } from "../../kernel/index.js";
 import { isPlainSchema } from "./plain-schema.js";
+import { schemaUnusable } from "./schema.js";
 
 /** Beyond a few problems the model is better told to read the schema again. */
 const MAX_ISSUES = 5;
@@ -89,10 +90,7 @@ function compile(schema: JsonObject, what: string): ValidateFunction {
     ajv.removeSchema(body as AnySchemaObject);
     return validate;
   } catch (cause) {
-    throw new TroupeError("invalid_tool_schema", `The schema of ${what} cannot be used: ${messageOf(cause)}.`, {
-      details: { of: what },
-      cause,
-    });
+    throw schemaUnusable(what, messageOf(cause), cause);
   }
 }
 

@@ -1,5 +1,5 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec";
-import { type Json, type JsonObject, messageOf, TroupeError } from "../../kernel/index.js";
+import { isRecord, type Json, type JsonObject, messageOf, TroupeError } from "../../kernel/index.js";
 
 /** What arguments and options are described with: any Standard Schema (zod, valibot, arktype), or plain JSON Schema. */
 export type Schema = StandardSchemaV1 | JsonObject;
@@ -56,14 +56,14 @@ export function jsonSchemaOf(schema: Schema, what: string): JsonObject {
   try {
     converted = convert(schema);
   } catch (cause) {
-    throw refuse(
+    throw schemaUnusable(
       what,
       `its library (${schema["~standard"].vendor}) cannot say it as JSON Schema: ${messageOf(cause)}`,
       cause,
     );
   }
   if (converted === undefined) {
-    throw refuse(
+    throw schemaUnusable(
       what,
       `its library (${schema["~standard"].vendor}) offers no JSON Schema; pass a plain JSON Schema beside it instead`,
     );
@@ -122,29 +122,26 @@ function convert(schema: StandardSchemaV1): unknown {
 
 /** Catches what was never meant to be a schema; whether it is a correct one is the validator's business. */
 function checkJsonSchema(schema: unknown, what: string): JsonObject {
-  if (!isObject(schema)) throw refuse(what, `it must be an object, not ${kindOf(schema)}`);
+  if (!isRecord(schema)) throw schemaUnusable(what, `it must be an object, not ${kindOf(schema)}`);
   const { type, properties, required } = schema;
   if (type !== undefined && typeof type !== "string" && !isStrings(type)) {
-    throw refuse(what, `"type" must be a string or a list of strings, not ${kindOf(type)}`);
+    throw schemaUnusable(what, `"type" must be a string or a list of strings, not ${kindOf(type)}`);
   }
-  if (properties !== undefined && !isObject(properties)) {
-    throw refuse(what, `"properties" must be an object, not ${kindOf(properties)}`);
+  if (properties !== undefined && !isRecord(properties)) {
+    throw schemaUnusable(what, `"properties" must be an object, not ${kindOf(properties)}`);
   }
   if (required !== undefined && !isStrings(required)) {
-    throw refuse(what, `"required" must be a list of property names, not ${kindOf(required)}`);
+    throw schemaUnusable(what, `"required" must be a list of property names, not ${kindOf(required)}`);
   }
   return schema as JsonObject;
 }
 
-function refuse(what: string, why: string, cause?: unknown): TroupeError {
+/** The error of a schema that is no use; `what` names whose it is. */
+export function schemaUnusable(what: string, why: string, cause?: unknown): TroupeError {
   return new TroupeError("invalid_tool_schema", `The schema of ${what} cannot be used: ${why}.`, {
     details: { of: what },
     cause,
   });
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function isStrings(value: unknown): value is readonly string[] {

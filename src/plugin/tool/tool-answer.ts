@@ -3,6 +3,7 @@ import {
   checkNodes,
   type Json,
   messageOf,
+  refusal,
   type ToolControl,
   TroupeError,
 } from "../../kernel/index.js";
@@ -156,6 +157,4 @@ function nodesOf(nodes: unknown): readonly AppendNode[] {
 }
 
 /** Thrown inside the tool that made the mistake, which so fails its call with this code. */
-function invalid(why: string): TroupeError {
-  return new TroupeError("tool_answer_invalid", `The tool's answer cannot be used: ${why}.`);
-}
+const invalid = refusal("tool_answer_invalid", "The tool's answer cannot be used");

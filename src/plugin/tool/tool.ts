@@ -1,4 +1,11 @@
-import { checkRetryPolicy, type Json, type ToolRetry, type ToolRetryPolicy, TroupeError } from "../../kernel/index.js";
+import {
+  checkRetryPolicy,
+  definedOnly,
+  type Json,
+  type ToolRetry,
+  type ToolRetryPolicy,
+  TroupeError,
+} from "../../kernel/index.js";
 import type { ToolHookHost } from "../host/index.js";
 import { type InferSchema, isStandardSchema, type Schema } from "../schema/index.js";
 
@@ -58,12 +65,9 @@ export function defineTool<const S extends Schema>(definition: ToolDefinition<S>
 }
 
 /** How a tool's calls are treated, as data. */
-export interface ToolPolicy {
-  readonly timeoutMs?: number;
-  readonly cancelGraceMs?: number;
+export interface ToolPolicy
+  extends Pick<ToolDefinition, "timeoutMs" | "cancelGraceMs" | "maxConcurrent" | "argumentProjection"> {
   readonly retry?: ToolRetryPolicy;
-  readonly maxConcurrent?: number;
-  readonly argumentProjection?: Json;
 }
 
 /** The policy a definition asks for, checked and completed. */
@@ -74,13 +78,7 @@ export function toolPolicy(what: string, definition: Partial<Record<keyof ToolPo
   if (maxConcurrent !== undefined && !isTimeout(maxConcurrent))
     throw new TroupeError("invalid_tool", `${what}: maxConcurrent must be a whole number from 1.`);
   const retry = checkRetryPolicy(what, definition.retry);
-  return {
-    ...(timeoutMs !== undefined && { timeoutMs: timeoutMs as number }),
-    ...(cancelGraceMs !== undefined && { cancelGraceMs: cancelGraceMs as number }),
-    ...(retry !== undefined && { retry }),
-    ...(maxConcurrent !== undefined && { maxConcurrent: maxConcurrent as number }),
-    ...(argumentProjection !== undefined && { argumentProjection: argumentProjection as Json }),
-  };
+  return definedOnly({ timeoutMs, cancelGraceMs, retry, maxConcurrent, argumentProjection }) as ToolPolicy;
 }
 
 /** Every model provider accepts these names. */
@@ -138,14 +136,7 @@ function kindOf(value: unknown): string {
 }
 
 /** A tool a plugin brings along: it runs on the plugin's thread, with the session's state at hand. */
-export interface PluginTool<S extends Schema, State, Options> {
-  readonly description: string;
-  readonly inputSchema: S;
-  readonly timeoutMs?: number;
-  readonly cancelGraceMs?: number;
-  readonly retry?: ToolRetry;
-  readonly maxConcurrent?: number;
-  readonly argumentProjection?: Json;
+export interface PluginTool<S extends Schema, State, Options> extends Omit<ToolDefinition<S>, "execute"> {
   /** What stored tool state knows it by, whatever it is called. Default: its name. */
   readonly id?: string;
   /** In no catalog until a context transform names its id; it may then stand before a tool of the same name. */

@@ -7,6 +7,7 @@ import {
   type ToolState,
   TroupeError,
 } from "../../kernel/index.js";
+import type { ToolRecordView } from "../../plugin/index.js";
 import type { ToolAbsence, ToolLookup } from "../dispatch/index.js";
 import { checkToolSpec, type RegisteredTool, type ToolRegistry } from "../dispatch/index.js";
 import {
@@ -22,8 +23,9 @@ import {
   type ToolOverlay,
   UNEDITED,
   unknownIds,
+  unknownTools,
 } from "./tool-edits.js";
-import { showcasedCatalog, type ToolCatalogRecord, ToolView } from "./tool-view.js";
+import { showcasedCatalog, ToolView } from "./tool-view.js";
 
 export interface SessionToolsOptions {
   /** Names the session's authority takes away, for good: nothing below brings them back. */
@@ -32,12 +34,6 @@ export interface SessionToolsOptions {
   readonly access?: readonly ToolSpec[];
   /** What the session stored, or what a fork inherits; see {@link SessionTools.restoreState}. */
   readonly state?: ToolState;
-}
-
-/** What came of binding a stored state, or of other sources. */
-export interface ToolRebinding {
-  /** The ids of tools that are kept though their source is missing. */
-  readonly orphans: readonly string[];
 }
 
 const NO_NAMES: ReadonlySet<string> = new Set();
@@ -78,12 +74,6 @@ export class SessionTools implements ToolLookup {
     return this.#edits.generation;
   }
 
-  /** Is there anything that a later life of the session could not know by itself? */
-  get edited(): boolean {
-    const { generation, changed, orphans } = this.#edits;
-    return generation > UNEDITED.generation || changed.size > 0 || orphans.size > 0;
-  }
-
   /** The ids of tools that are kept though their source is missing. */
   get orphans(): readonly string[] {
     return [...this.#edits.orphans.keys()].sort();
@@ -115,11 +105,7 @@ export class SessionTools implements ToolLookup {
     if (next?.generation !== this.generation) throw stale(this.generation, next?.generation);
     checkToolState(next);
     const unknown = unknownIds(this.#ground, next);
-    if (unknown.length > 0) {
-      throw new TroupeError("tool_unknown", `There is no tool with the id ${unknown.join(", ")}.`, {
-        details: { toolIds: unknown },
-      });
-    }
+    if (unknown.length > 0) throw unknownTools(unknown);
     this.#edits = nextGeneration(bindState(this.#ground, next));
     this.#forgetViews();
     return this.generation;
@@ -130,12 +116,12 @@ export class SessionTools implements ToolLookup {
    * until its source returns. Throws `tool_state_invalid`.
    *
    * @example
-   * const { orphans } = tools.restoreState(stored); // ["acme.search"]: its plugin is not installed any more
+   * tools.restoreState(stored);
+   * tools.orphans; // ["acme.search"]: its plugin is not installed any more
    */
-  restoreState(snapshot: ToolState): ToolRebinding {
+  restoreState(snapshot: ToolState): void {
     this.#edits = bindState(this.#ground, checkToolState(snapshot));
     this.#forgetViews();
-    return { orphans: this.orphans };
   }
 
   /**
@@ -143,10 +129,10 @@ export class SessionTools implements ToolLookup {
    * orphans from now on. A generation further if any of that shows.
    *
    * @example
-   * tools.rebind(new ToolRegistry([...registered, search])).orphans; // []
+   * tools.rebind(new ToolRegistry([...registered, search]));
    */
-  rebind(base: ToolRegistry): ToolRebinding {
-    if (base === this.#base) return { orphans: this.orphans };
+  rebind(base: ToolRegistry): void {
+    if (base === this.#base) return;
     const edits = rebindEdits(this.#ground, { base, hidden: this.#hidden }, this.#edits);
     const overlay = rebindOverlay(base, this.#overlay);
     const onlyOverlay = edits.generation === this.generation && !sameOverlayTools(this.#overlay, overlay);
@@ -154,7 +140,6 @@ export class SessionTools implements ToolLookup {
     this.#overlay = overlay;
     this.#base = base;
     this.#forgetViews();
-    return { orphans: this.orphans };
   }
 
   /** Adds tools, by name, or takes them away; says the new generation. Throws `tool_unknown`. */
@@ -180,16 +165,6 @@ export class SessionTools implements ToolLookup {
     this.#overlayRevision++;
     this.#forgetViews();
     return true;
-  }
-
-  /** The session's own tools again; false when there was no overlay. */
-  clearOverlay(): boolean {
-    return this.setOverlay(NO_OVERLAY);
-  }
-
-  /** The names taken out of the catalog, whoever contributed them. */
-  get removed(): ReadonlySet<string> {
-    return this.#removed;
   }
 
   /** Replaces the names taken out of the catalog, unknown ones included; false when they are the same. */
@@ -229,7 +204,7 @@ export class SessionTools implements ToolLookup {
   }
 
   /** What can be found by searching, ordered by name; the same array until something changes. */
-  catalog(): readonly ToolCatalogRecord[] {
+  catalog(): readonly ToolRecordView[] {
     return this.#isPlain ? showcasedCatalog(this.specs()) : this.#composed.catalog;
   }
 

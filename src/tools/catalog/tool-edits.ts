@@ -79,6 +79,12 @@ export function unknownIds({ base, hidden }: ToolGround, { tools }: ToolState): 
     .map(([id]) => id);
 }
 
+export function unknownTools(toolIds: readonly string[]): TroupeError {
+  return new TroupeError("tool_unknown", `There is no tool with the id ${toolIds.join(", ")}.`, {
+    details: { toolIds },
+  });
+}
+
 export function availabilityIn({ changed }: ToolEdits, { spec }: RegisteredTool): ToolAvailability {
   const entry = changed.get(toolIdOf(spec));
   return entry === undefined ? "showcased" : toolAvailabilityOf(entry);
@@ -130,11 +136,7 @@ export const NO_OVERLAY: ComposedOverlay = { includeBase: true, toolIds: [], too
 /** Throws `tool_unknown` or, when two of its tools share a name, `duplicate_tool`. */
 export function composeOverlay(base: ToolRegistry, { includeBase, toolIds }: ToolOverlay): ComposedOverlay {
   const unknown = toolIds.filter((id) => base.byId(id) === undefined);
-  if (unknown.length > 0) {
-    throw new TroupeError("tool_unknown", `There is no tool with the id ${unknown.join(", ")}.`, {
-      details: { toolIds: unknown },
-    });
-  }
+  if (unknown.length > 0) throw unknownTools(unknown);
   const byName = new Map<string, OverlayTool>();
   for (const id of new Set(toolIds)) {
     const tool = base.byId(id);

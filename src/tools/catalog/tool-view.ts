@@ -1,15 +1,7 @@
-import { isToolAtLeast, type JsonObject, type ToolAvailability, type ToolSpec, toolIdOf } from "../../kernel/index.js";
+import { isToolAtLeast, type ToolAvailability, type ToolSpec, toolIdOf } from "../../kernel/index.js";
+import type { ToolRecordView } from "../../plugin/index.js";
 import type { RegisteredTool, ToolAbsence } from "../dispatch/index.js";
 import { availabilityIn, type ComposedOverlay, type ToolEdits, type ToolGround } from "./tool-edits.js";
-
-/** A tool as it is found by searching, with how far it is within reach. */
-export interface ToolCatalogRecord {
-  readonly id: string;
-  readonly name: string;
-  readonly description: string;
-  readonly inputSchema: JsonObject;
-  readonly availability: ToolAvailability;
-}
 
 /** Everything that decides which tools a session has. */
 export interface ViewParts extends ToolGround {
@@ -38,7 +30,7 @@ export class ToolView {
   readonly specs: readonly ToolSpec[];
   readonly #visible: readonly Candidate[];
   readonly #byName = new Map<string, Candidate>();
-  #catalog: readonly ToolCatalogRecord[] | undefined;
+  #catalog: readonly ToolRecordView[] | undefined;
 
   constructor(parts: ViewParts) {
     const { hidden, removed } = parts;
@@ -67,16 +59,16 @@ export class ToolView {
     return isCallable(candidate) ? undefined : "unavailable";
   }
 
-  get catalog(): readonly ToolCatalogRecord[] {
+  get catalog(): readonly ToolRecordView[] {
     this.#catalog ??= this.#visible.map(({ spec, availability }) => catalogRecord(spec, availability));
     return this.#catalog;
   }
 }
 
-const catalogs = new WeakMap<readonly ToolSpec[], readonly ToolCatalogRecord[]>();
+const catalogs = new WeakMap<readonly ToolSpec[], readonly ToolRecordView[]>();
 
 /** The catalog of tools that are all showcased; sessions that share their specs share it too. */
-export function showcasedCatalog(specs: readonly ToolSpec[]): readonly ToolCatalogRecord[] {
+export function showcasedCatalog(specs: readonly ToolSpec[]): readonly ToolRecordView[] {
   let catalog = catalogs.get(specs);
   if (catalog === undefined) {
     catalog = specs.map((spec) => catalogRecord(spec, "showcased"));
@@ -85,7 +77,7 @@ export function showcasedCatalog(specs: readonly ToolSpec[]): readonly ToolCatal
   return catalog;
 }
 
-function catalogRecord(spec: ToolSpec, availability: ToolAvailability): ToolCatalogRecord {
+function catalogRecord(spec: ToolSpec, availability: ToolAvailability): ToolRecordView {
   const { name, description, inputSchema } = spec;
   return { id: toolIdOf(spec), name, description, inputSchema, availability };
 }

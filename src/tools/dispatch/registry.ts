@@ -1,5 +1,5 @@
-import { type JsonObject, type ToolSpec, TroupeError, toolIdOf } from "../../kernel/index.js";
-import { checkToolName, compileSchema, type ToolPolicy } from "../../plugin/index.js";
+import { definedOnly, type JsonObject, type ToolSpec, TroupeError, toolIdOf } from "../../kernel/index.js";
+import { checkToolName, compileSchema, schemaUnusable, type ToolPolicy } from "../../plugin/index.js";
 import type { ToolDescription } from "../tool-code/index.js";
 
 export const DEFAULT_TOOL_TIMEOUT_MS = 60_000;
@@ -36,10 +36,7 @@ export function registerTool(name: string, described: ToolDescription, home: Too
     home,
     timeoutMs: described.timeoutMs ?? DEFAULT_TOOL_TIMEOUT_MS,
     cancelGraceMs: described.cancelGraceMs ?? DEFAULT_CANCEL_GRACE_MS,
-    ...(retry && { retry }),
-    ...(maxConcurrent && { maxConcurrent }),
-    ...(argumentProjection !== undefined && { argumentProjection }),
-    ...(onDemand && { onDemand }),
+    ...definedOnly({ retry, maxConcurrent, argumentProjection, onDemand }),
   };
 }
 
@@ -138,9 +135,6 @@ export function checkToolSpec(spec: ToolSpec): ToolSpec {
 /** Providers refuse anything else, but only when the first request is sent. */
 function checkArgumentsAreAnObject({ name, inputSchema }: ToolSpec): void {
   if (inputSchema.type === undefined || inputSchema.type === "object") return;
-  throw new TroupeError(
-    "invalid_tool_schema",
-    `The schema of tool ${name} cannot be used: a tool's arguments must be an object, not ${JSON.stringify(inputSchema.type)}.`,
-    { details: { of: `tool ${name}` } },
-  );
+  const why = `a tool's arguments must be an object, not ${JSON.stringify(inputSchema.type)}`;
+  throw schemaUnusable(`tool ${name}`, why);
 }

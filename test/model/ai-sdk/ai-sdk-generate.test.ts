@@ -1,7 +1,7 @@
 import { ReadableStream } from "node:stream/web";
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
-import { type AiSdkLanguageModel, createAiSdkModel, isAiSdkLanguageModel } from "../../../src/model/index.js";
+import { type AiSdkLanguageModel, createAiSdkModel, isAiSdkLanguageModel } from "../../../src/model/ai-sdk/ai-sdk.js";
 import { calm, collect, collectFailure, requestOf } from "./requests.js";
 
 const usage = { inputTokens: { total: 5 }, outputTokens: { total: 2 } };

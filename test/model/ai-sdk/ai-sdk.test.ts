@@ -2,7 +2,8 @@ import { ReadableStream, type ReadableStreamDefaultController } from "node:strea
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
 import type { Message, ReplayDrop } from "../../../src/kernel/index.js";
-import { type AiSdkLanguageModel, createAiSdkModel, type ReportReplayDrops } from "../../../src/model/index.js";
+import { type AiSdkLanguageModel, createAiSdkModel } from "../../../src/model/ai-sdk/ai-sdk.js";
+import type { ReportReplayDrops } from "../../../src/model/boundary/model.js";
 import { calm, collect, collectFailure, requestOf } from "./requests.js";
 
 const usage = { inputTokens: { total: 5 }, outputTokens: { total: 2 } };

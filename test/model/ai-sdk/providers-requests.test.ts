@@ -3,7 +3,7 @@ import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
 import type { DirectOutput, Message, ModelRequest } from "../../../src/kernel/index.js";
-import { createAiSdkModel } from "../../../src/model/index.js";
+import { createAiSdkModel } from "../../../src/model/ai-sdk/ai-sdk.js";
 import { calm, collect, input, requestOf } from "./requests.js";
 import { anthropic, openai, startWireServer } from "./wire-server.js";
 

@@ -2,7 +2,8 @@ import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
-import { createAiSdkModel, type Model } from "../../../src/model/index.js";
+import { createAiSdkModel } from "../../../src/model/ai-sdk/ai-sdk.js";
+import type { Model } from "../../../src/model/index.js";
 import { calm, collect, collectFailure, requestOf } from "./requests.js";
 import { anthropic, openai, startWireServer } from "./wire-server.js";
 

@@ -2,8 +2,8 @@ import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
-import { aiSdkRoute } from "../../../src/model/ai-sdk/ai-sdk.js";
-import { createAiSdkModel, createScriptedModel, routeOf } from "../../../src/model/index.js";
+import { aiSdkRoute, createAiSdkModel } from "../../../src/model/ai-sdk/ai-sdk.js";
+import { createScriptedModel, routeOf } from "../../../src/model/index.js";
 
 const anthropicAt = (baseURL: string) =>
   createAiSdkModel(createAnthropic({ apiKey: "test", baseURL })("claude-test"), systemClock);

@@ -2,14 +2,9 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
 import { type AttemptRecord, type ModelEvent, NO_USAGE, TroupeError, type Usage } from "../../../src/kernel/index.js";
-import {
-  createScriptedModel,
-  type Model,
-  type RetryNotice,
-  type ScriptFailure,
-  type ScriptStep,
-  streamWithRetry,
-} from "../../../src/model/index.js";
+import type { ScriptFailure } from "../../../src/model/boundary/script.js";
+import type { RetryNotice } from "../../../src/model/calling/call-model.js";
+import { createScriptedModel, type Model, type ScriptStep, streamWithRetry } from "../../../src/model/index.js";
 import { hastyClock, ManualClock } from "../../support/manual-clock.js";
 import { calm, collect, collectFailure, requestOf, textIn } from "../ai-sdk/requests.js";
 

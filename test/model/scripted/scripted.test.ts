@@ -1,13 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
 import type { Message, ModelRequest } from "../../../src/kernel/index.js";
-import {
-  createScriptedModel,
-  defaultModel,
-  loadModel,
-  type ScriptStep,
-  scriptedModel,
-} from "../../../src/model/index.js";
+import { createScriptedModel, loadModel, type ScriptStep, scriptedModel } from "../../../src/model/index.js";
+import { defaultModel } from "../../../src/model/scripted/scripted.js";
 import { calm, collect, collectFailure, input, requestOf, textIn } from "../ai-sdk/requests.js";
 
 const only = (...steps: ScriptStep[]) => createScriptedModel({ turns: [steps] }, systemClock);

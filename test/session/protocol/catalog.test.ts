@@ -56,7 +56,7 @@ describe("a session's catalog to which nobody contributes", () => {
     expect(overlaid).toMatchObject({ names: ["probe"] });
     tools.setOverlay({ includeBase: false, toolIds: ["acme.probe"] });
     expect(resolve()).toBe(overlaid);
-    tools.clearOverlay();
+    tools.setOverlay({ includeBase: true, toolIds: [] });
     expect(resolve()).toMatchObject({ names: ["read", "shell"] });
     expect(resolve()).not.toBe(without);
   });

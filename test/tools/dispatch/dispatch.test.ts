@@ -2,8 +2,8 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { type Json, TroupeError } from "../../../src/kernel/index.js";
 import { defineTool, failTurn, finishTurn, pendingTool, switchFrame } from "../../../src/plugin/index.js";
+import { DEFAULT_CANCEL_GRACE_MS } from "../../../src/tools/dispatch/registry.js";
 import {
-  DEFAULT_CANCEL_GRACE_MS,
   describeTool,
   executeTool,
   type HomeContext,
