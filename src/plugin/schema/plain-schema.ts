@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from "../../kernel/index.js";
+import { isRecord, type Json } from "../../kernel/index.js";
 
 const TYPES: readonly unknown[] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
@@ -15,7 +15,7 @@ const KEYWORDS = new Map<string, (value: Json) => boolean>(
     type: (value) =>
       TYPES.includes(value) ||
       (Array.isArray(value) && value.length > 0 && isDistinct(value) && value.every((type) => TYPES.includes(type))),
-    properties: (value) => isObject(value) && Object.values(value).every(isPlainSchema),
+    properties: (value) => isRecord(value) && Object.values(value).every(isPlainSchema),
     required: (value) => Array.isArray(value) && value.every(isText) && isDistinct(value),
     additionalProperties: isPlainSchema,
     items: isPlainSchema,
@@ -49,12 +49,8 @@ const KEYWORDS = new Map<string, (value: Json) => boolean>(
 export function isPlainSchema(schema: Json): boolean {
   if (typeof schema === "boolean") return true;
   return (
-    isObject(schema) && Object.entries(schema).every(([keyword, value]) => KEYWORDS.get(keyword)?.(value) === true)
+    isRecord(schema) && Object.entries(schema).every(([keyword, value]) => KEYWORDS.get(keyword)?.(value) === true)
   );
-}
-
-function isObject(value: Json): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function isDistinct(values: readonly Json[]): boolean {
