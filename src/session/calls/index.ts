@@ -1,8 +1,5 @@
 /** What the main thread and a session worker say to each other: types and the call table, no behaviour. */
-export * from "./host-relay.js";
 export * from "./main-lane.js";
-export * from "./observed.js";
 export * from "./packed-result.js";
 export * from "./session-calls.js";
-export * from "./session-facts.js";
 export * from "./worker-setup.js";

@@ -1,8 +1,17 @@
-import type { Activity, InputItem, Json, LedgerEntry, Part, PromptLayer } from "../../kernel/index.js";
-import type { ProtocolTurnOptions } from "../../plugin/index.js";
-import type { TraceEvent } from "./host-relay.js";
-import type { Observed } from "./observed.js";
-import type { Inspected } from "./session-facts.js";
+import {
+  type Activity,
+  type InputItem,
+  type Json,
+  type JsonObject,
+  joinDeltas,
+  type LedgerEntry,
+  type Part,
+  type PromptLayer,
+  type SessionCreateRequest,
+  type TurnResult,
+} from "../../kernel/index.js";
+import type { HostMethod, ProtocolTurnOptions, SessionHandle } from "../../plugin/index.js";
+import type { Exchange, Inspected } from "./session-calls.js";
 
 /** What a turn brings along beside its text. */
 export interface TurnExtras {
@@ -53,3 +62,86 @@ export type HostToolCall = readonly [
   args: unknown,
   facts: { sessionId: string; turnId: string; callId: string },
 ];
+
+interface StartedTurn {
+  readonly from: string;
+  readonly turnId: string;
+}
+
+/**
+ * What a session asks of other sessions, by way of the main thread: it knows where they are. `from` is the session that
+ * asks; whether it may has been checked.
+ */
+interface RelayCalls {
+  create: Exchange<SessionHandle, { from: string; request: SessionCreateRequest }>;
+  close: Exchange<void, { sessionId: string }>;
+  /** `streams`: somebody will read its events. */
+  startTurn: Exchange<
+    { readonly turnId: string; readonly sessionId: string },
+    { from: string; sessionId: string; text: string; turnId: string | undefined; streams: boolean }
+  >;
+  /** Of a turn the session itself started; `turn_unknown` for any other, and for one that was awaited before. */
+  awaitTurn: Exchange<TurnResult, StartedTurn>;
+  cancelTurn: Exchange<void, StartedTurn>;
+  /** The next activities of a turn; null when it is over. */
+  turnEvents: Exchange<readonly unknown[] | null, StartedTurn>;
+  /** A service of another session, served where that session is. */
+  ask: Exchange<unknown, { sessionId: string; pluginId: string; method: HostMethod; args: readonly unknown[] }>;
+}
+type RelayMethod = keyof RelayCalls;
+
+/** The asking side of {@link RelayCalls}. */
+export type HostRelay = <M extends RelayMethod>(
+  method: M,
+  argument: RelayCalls[M]["argument"],
+) => Promise<RelayCalls[M]["answer"]>;
+
+/** A relayed call as it crosses. */
+export type RelayCall<M extends RelayMethod = RelayMethod> = {
+  [N in M]: readonly [method: N, argument: RelayCalls[N]["argument"]];
+}[M];
+
+/** The answering side. */
+export type RelayAnswers = {
+  readonly [M in RelayMethod]: (argument: RelayCalls[M]["argument"]) => Promise<RelayCalls[M]["answer"]>;
+};
+
+/** Something a plugin wants to have noted, as the host gets it. */
+export interface TraceEvent {
+  /** `plugin.<id>.<name>` */
+  readonly name: string;
+  readonly payload: Json;
+  readonly context: JsonObject;
+}
+
+/** Takes traces; nobody listening costs nothing. */
+export interface TraceSink {
+  readonly listening: boolean;
+  emit(event: TraceEvent): void;
+}
+
+/** What can be seen of a session from outside, in the order it happened. */
+export type ObservedEvent =
+  | { readonly type: "activity"; readonly turnId: string; readonly activity: Activity }
+  /** A turn is stored. */
+  | { readonly type: "committed"; readonly revision: number; readonly turnIndex: number };
+
+/** An event with its place: a reader that has seen it can go on behind it. */
+export interface Observed {
+  readonly cursor: string;
+  readonly event: ObservedEvent | ObservationGap;
+}
+
+/** Events a reader asked for are no longer known. What follows is complete again. */
+export interface ObservationGap {
+  readonly type: "gap";
+  /** `trimmed`: too long ago. `unavailable`: of another life of the session, or never. */
+  readonly reason: "trimmed" | "unavailable";
+}
+
+/** Two neighbouring events as one, when they are deltas that can be joined. */
+export function joinEvents(first: Observed["event"], second: Observed["event"]): ObservedEvent | undefined {
+  if (first.type !== "activity" || second.type !== "activity") return undefined;
+  const activity = joinDeltas(first.activity, second.activity);
+  return activity && { ...second, activity };
+}

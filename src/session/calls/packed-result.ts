@@ -2,6 +2,7 @@ import {
   type AttemptRecord,
   type ModelCallRecord,
   modelCallIdOf,
+  NO_USAGE,
   type TurnResult,
   type Usage,
 } from "../../kernel/index.js";
@@ -15,8 +16,9 @@ export type TurnReply = Omit<TurnResult, "modelCallRecords"> & { readonly modelC
 /** The records themselves, or the model and the route of all of them and then {@link WIDTH} numbers for each. */
 type PackedCalls = readonly ModelCallRecord[] | readonly [model: string, route: string, ...calls: number[]];
 
+const COUNTERS = Object.keys(NO_USAGE) as readonly (keyof Usage)[];
 const FIRST_CALL = 2;
-const WIDTH = 7;
+const WIDTH = 2 + COUNTERS.length;
 
 export function packResult(result: TurnResult): TurnReply {
   const { modelCallRecords: records } = result;
@@ -25,15 +27,7 @@ export function packResult(result: TurnResult): TurnReply {
   const packed: [string, string, ...number[]] = [first.model, first.route];
   for (const { step, attempts } of records) {
     const [{ durationMs, usage }] = attempts as readonly [OrdinaryAttempt];
-    packed.push(
-      step,
-      durationMs,
-      usage.inputTokens,
-      usage.outputTokens,
-      usage.cacheReadTokens,
-      usage.cacheWriteTokens,
-      usage.reasoningTokens,
-    );
+    packed.push(step, durationMs, ...COUNTERS.map((counter) => usage[counter]));
   }
   return { ...result, modelCallRecords: packed };
 }
@@ -44,17 +38,10 @@ export function unpackResult(reply: TurnReply): TurnResult {
   const [model, route] = packed;
   const records: ModelCallRecord[] = [];
   for (let at = FIRST_CALL; at < packed.length; at += WIDTH) {
-    const number = (place: number) => packed[at + place] as number;
-    const step = number(0);
-    const usage: Usage = {
-      inputTokens: number(2),
-      outputTokens: number(3),
-      cacheReadTokens: number(4),
-      cacheWriteTokens: number(5),
-      reasoningTokens: number(6),
-    };
+    const [step, durationMs, ...counted] = packed.slice(at, at + WIDTH) as [number, number, ...number[]];
+    const usage = Object.fromEntries(COUNTERS.map((counter, place) => [counter, counted[place]])) as unknown as Usage;
     const attempts: readonly AttemptRecord[] = [
-      { attempt: 1, outcome: "completed", durationMs: number(1), outputStarted: true, usage },
+      { attempt: 1, outcome: "completed", durationMs, outputStarted: true, usage },
     ];
     records.push({ modelCallId: modelCallIdOf(turnId, step), step, model, route, attempts });
   }

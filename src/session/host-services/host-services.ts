@@ -178,7 +178,7 @@ function setAvailability(session: Session, tools: readonly string[], availabilit
 /** Between turns a change is stored before it is answered; in a turn it is stored with the turn. */
 async function toolsChanged(session: Session, change: () => number): Promise<number> {
   const generation = change();
-  await session.stored.store("tools", { leaveToTurn: true });
+  if (session.life.unstoredTurn === undefined) await session.stored.store("tools");
   return generation;
 }
 

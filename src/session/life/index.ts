@@ -1,6 +1,6 @@
 /** Opening, mailbox, parking and ending of one session. */
-export * from "./active-turns.js";
-export * from "./fork-point.js";
+export { type SessionSnapshot, snapshotOf, treeMessage } from "./fork.js";
 export type { Inspector } from "./life-actor.js";
-export * from "./open-session.js";
-export * from "./session-actor.js";
+export { adoptSession, openSession, refreshTools } from "./open-session.js";
+export { compactSession, configureSession, extendSession } from "./requests.js";
+export { SessionActor, type SessionActorOptions } from "./session-actor.js";

@@ -2,10 +2,8 @@ import { createActor } from "xstate";
 import { type Clock, type Deferred, deferred, ignore } from "../../async/index.js";
 import { asTroupeError, TroupeError } from "../../kernel/index.js";
 import type { SessionEvent, SessionState } from "../calls/index.js";
-import type { LifeChart, Session } from "../state/index.js";
-import { saveSession } from "../state/index.js";
-import type { Mail } from "./mailbox.js";
-import { type Asked, type ChartEvent, type LifeContext, sessionLogic } from "./session-machine.js";
+import { type LifeChart, type Session, saveSession } from "../state/index.js";
+import { type Asked, type ChartEvent, type LifeContext, type Mail, sessionLogic } from "./session-machine.js";
 
 export interface LifeOptions {
   /** Makes the session: from the store, or from a fork's snapshot. */
@@ -187,10 +185,10 @@ export abstract class LifeActor {
 
   #noRoom(): TroupeError | undefined {
     const { mailboxLimit: limit } = this.#options;
-    const { size } = this.#context.mailbox;
+    const { length } = this.#context.mailbox;
     // While opening or parking, the first queued item does not count.
     const room = this.state === "opening" || this.state === "parking" ? limit + 1 : limit;
-    if (size < room) return undefined;
+    if (length < room) return undefined;
     return new TroupeError(
       "mailbox_full",
       `Session ${this.id} has ${limit} turns waiting. Ask again when some have finished.`,

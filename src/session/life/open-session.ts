@@ -19,15 +19,21 @@ import {
 } from "../../plugin/index.js";
 import { SessionTools } from "../../tools/index.js";
 import { NO_PLUGIN_OPTIONS, type SessionMaking, type SessionPluginOptions } from "../calls/index.js";
-import { awaitedCalls, leavesNoExecution, type UnfinishedTurn, unfinishedTurn } from "../journal/index.js";
+import { awaitedCalls, leavesNoExecution, unfinishedTurn } from "../journal/index.js";
 import { describeCaptured } from "../plugin-thread/index.js";
-import type { Surface } from "../plugins/index.js";
-import { type PluginLink, PluginSlot } from "../plugins/index.js";
+import { type PluginLink, PluginSlot, type Surface } from "../plugins/index.js";
 import { SessionProtocol } from "../protocol/index.js";
-import type { LifeChart, NewFrame, SessionServices, SessionSnapshot } from "../state/index.js";
-import { Session, SessionInputs, storedConfig, viewOf } from "../state/index.js";
+import {
+  type LifeChart,
+  type NewFrame,
+  Session,
+  SessionInputs,
+  type SessionServices,
+  storedConfig,
+  viewOf,
+} from "../state/index.js";
 import { COMPONENT, ComponentReader, pluginComponent } from "../stored/index.js";
-import { planChild } from "./child-plan.js";
+import { planChild, type SessionSnapshot } from "./fork.js";
 
 /** Opens a session from the store, or a new one when the store has none. */
 export async function openSession(
@@ -74,12 +80,17 @@ interface Restoring {
 }
 
 async function restore(services: SessionServices, { id, chart, head, reader, ...given }: Restoring): Promise<Session> {
-  const unfinished = services.journals ? await findUnfinished(services, id, head) : undefined;
+  const rows = services.journals ? await services.store.journal(id) : [];
+  // The turn a crash left behind, if one did.
+  const unfinished = rows.length === 0 ? undefined : unfinishedTurn(rows, turnIdOf((head?.turnIndex ?? 0) + 1));
   // A turn that goes on does so with what its session was opened with; what this opening was given counts more.
   const options = { ...unfinished?.start.pluginOptions, ...given.pluginOptions };
-  const pluginOptions = Object.keys(options).length === 0 ? NO_PLUGIN_OPTIONS : options;
+  const hasOptions = Object.keys(options).length > 0;
+  const pluginOptions = hasOptions ? options : NO_PLUGIN_OPTIONS;
   const stored = (await reader.value<StoredAuthority>(COMPONENT.authority)) ?? NO_AUTHORITY;
-  const authority: Authority = withOptions(stored.authority, pluginOptions);
+  const authority: Authority = hasOptions
+    ? { ...stored.authority, pluginOptions: { ...stored.authority.pluginOptions, ...options } }
+    : stored.authority;
   const { links } = services.surfaces;
   const slots: (PluginSlot | undefined)[] = [];
   try {
@@ -91,7 +102,7 @@ async function restore(services: SessionServices, { id, chart, head, reader, ...
     });
     await protocol.initialize();
     const tools = await toolsOf(surface, stored, reader);
-    const config = await storedConfig(services, reader);
+    const budget = await reader.value<{ readonly budget: SessionBudget | null }>(COMPONENT.budget);
     const session = new Session({
       id,
       chart,
@@ -100,10 +111,9 @@ async function restore(services: SessionServices, { id, chart, head, reader, ...
       surface,
       slots,
       tools,
-      config,
-      budget: await storedBudget(services, reader),
+      config: await storedConfig(services, reader),
+      budget: budget === undefined ? services.budget : budget.budget,
       authority,
-      overlay: stored.catalog,
       protocol,
       pluginOptions,
       inputs: new SessionInputs(await reader.value<readonly PendingInput[]>(COMPONENT.inputs)),
@@ -133,16 +143,6 @@ async function restore(services: SessionServices, { id, chart, head, reader, ...
   }
 }
 
-/** The turn a crash left behind, if one did. */
-async function findUnfinished(
-  { store }: SessionServices,
-  id: string,
-  head: Head | undefined,
-): Promise<UnfinishedTurn | undefined> {
-  const rows = await store.journal(id);
-  return rows.length === 0 ? undefined : unfinishedTurn(rows, turnIdOf((head?.turnIndex ?? 0) + 1));
-}
-
 /** The last turn left for a frame, and a crash came between. One that cannot be entered is left alone, as the turn would have. */
 async function enterLeftFor(session: Session, frame: NewFrame | undefined): Promise<void> {
   if (frame === undefined) return;
@@ -151,16 +151,6 @@ async function enterLeftFor(session: Session, frame: NewFrame | undefined): Prom
   } catch (error) {
     if (session.life.isStale) throw error;
   }
-}
-
-async function storedBudget(services: SessionServices, reader: ComponentReader): Promise<SessionBudget | null> {
-  const stored = await reader.value<{ readonly budget: SessionBudget | null }>(COMPONENT.budget);
-  return stored === undefined ? services.budget : stored.budget;
-}
-
-function withOptions(authority: Authority, pluginOptions: SessionPluginOptions): Authority {
-  if (Object.keys(pluginOptions).length === 0) return authority;
-  return { ...authority, pluginOptions: { ...authority.pluginOptions, ...pluginOptions } };
 }
 
 async function openSlot(

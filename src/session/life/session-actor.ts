@@ -1,36 +1,31 @@
-import { ignore } from "../../async/index.js";
-import {
-  type Activity,
-  type AppendRequest,
-  type AppendResult,
-  type Json,
-  type PendingInput,
-  partsOfInput,
-  type SessionConfig,
-  TroupeError,
-  type TurnResult,
-} from "../../kernel/index.js";
+import { abortWith, type Deferred, deferred, ignore } from "../../async/index.js";
+import { type Activity, type PendingInput, partsOfInput, TroupeError, type TurnResult } from "../../kernel/index.js";
 import { needsItsTurn } from "../../plugin/index.js";
-import type { ConfigReceipt, OperationReceipt, SessionInfo, TurnExtras } from "../calls/index.js";
-import type { UnfinishedTurn } from "../journal/index.js";
-import { isSuspended, notTakenUp } from "../journal/index.js";
-import type { InputRequest, Session, SessionInputs } from "../state/index.js";
-import { addInput, isUnsaved, settleSession } from "../state/index.js";
+import type { OperationReceipt, ToldBy, TurnExtras } from "../calls/index.js";
+import { isSuspended, notTakenUp, suspension, type UnfinishedTurn } from "../journal/index.js";
+import { addInput, isUnsaved, type Session, type SessionInputs, settleSession } from "../state/index.js";
 import { NO_EXTRAS, resumeTurn, runTurn, type TurnRequest } from "../turn/index.js";
-import type { ActiveTurn } from "./active-turns.js";
-import { compactSession } from "./compact.js";
-import { configureSession, extendSession } from "./configure.js";
 import { type Call, callOf, closing, LifeActor, type LifeOptions } from "./life-actor.js";
-import type { Mail } from "./mailbox.js";
-import { refreshTools } from "./open-session.js";
-import { type OperationRequest, runOperation } from "./operations.js";
-import { ResumedTurn } from "./resumed-turn.js";
+import { type OperationRequest, runOperation } from "./requests.js";
+import type { Mail } from "./session-machine.js";
 
 export interface SessionActorOptions extends LifeOptions {
   /** Told of everything that happens in the session's turns, whoever asked for them. */
   readonly onActivity: (activity: Activity) => void;
   /** Runs what no caller can cancel, with a signal that aborts when the runtime closes. */
   readonly stoppable: <T>(run: (signal: AbortSignal) => Promise<T>) => Promise<T>;
+}
+
+/** Where the activities of a turn go, and what stops it. */
+type Listener = Pick<TurnRequest, "emit" | "signal">;
+
+/** A turn that is taken up again. Whoever asked for it may still be there, and comes back for it. */
+interface ResumedTurn {
+  readonly call: string | undefined;
+  readonly answer: Deferred<TurnResult>;
+  readonly stop: AbortController;
+  /** Who came back: its activities go there. */
+  attached?: Listener;
 }
 
 /** What a session can be asked for, each thing in its place. */
@@ -65,7 +60,7 @@ export class SessionActor extends LifeActor {
   /** Queues a turn behind what was already asked for. Refuses with `mailbox_full`, never drops. */
   turn(
     input: string,
-    options: { readonly emit: (activity: Activity) => void; readonly signal: AbortSignal },
+    options: Listener,
     extras: TurnExtras = NO_EXTRAS,
     asked: Pick<TurnRequest, "call" | "again"> = {},
   ): Promise<TurnResult> {
@@ -74,19 +69,20 @@ export class SessionActor extends LifeActor {
       options.emit(activity);
       this.#onActivity(activity);
     };
-    return this.#post("turn", (session) => runTurn(session, { input, emit, signal, extras, ...asked }));
+    return this.perform("turn", (session) => runTurn(session, { input, emit, signal, extras, ...asked }));
   }
 
   /**
    * A turn whose worker was lost under it: the one that is taken up again from the journal, or the turn anew when it had
    * not begun. One that was stored, and whose answer alone was lost, is not run again.
    */
-  async turnAgain(input: string, turn: ActiveTurn, extras: TurnExtras, call: string): Promise<TurnResult> {
+  async turnAgain(input: string, turn: Listener, extras: TurnExtras, call: string): Promise<TurnResult> {
     const session = await this.opened();
     const resumed = this.#resumed;
     if (resumed?.call === call) {
-      resumed.attach(turn);
-      return resumed.result;
+      resumed.attached = turn;
+      abortWith(resumed.stop, turn.signal);
+      return resumed.answer.promise;
     }
     // One that was named by a key has its result kept.
     if (extras.key === undefined && session.stored.head?.lastCall === call) {
@@ -99,19 +95,22 @@ export class SessionActor extends LifeActor {
 
   /** Takes up a turn that a crash left behind, before anything else. */
   #resume(session: Session, unfinished: UnfinishedTurn): Call {
-    const turn = new ResumedTurn(unfinished.start.call);
+    const turn: ResumedTurn = { call: unfinished.start.call, answer: deferred(), stop: new AbortController() };
     this.#resumed = turn;
+    // Nobody may come back for it.
+    turn.answer.promise.catch(ignore);
+    const { signal } = turn.stop;
     const emit = (activity: Activity) => {
-      turn.emit(activity);
+      turn.attached?.emit(activity);
       this.#onActivity(activity);
     };
     const run = async () => {
       try {
-        return await resumeTurn(session, unfinished, { emit, signal: turn.signal });
+        return await resumeTurn(session, unfinished, { emit, signal });
       } catch (error) {
         if (session.life.unfinished === undefined) throw error;
         // It was not even begun. Its journal is as it was: whoever opens the session next takes it up.
-        if (isSuspended(turn.signal)) session.life.suspend();
+        if (isSuspended(signal)) session.life.suspend();
         else session.life.giveUp();
         throw notTakenUp(error);
       } finally {
@@ -119,34 +118,12 @@ export class SessionActor extends LifeActor {
         if (session.inputs.waitForTurn) this.#takeInputsSoon();
       }
     };
-    return callOf(run, turn.settled);
+    return callOf(run, turn.answer);
   }
 
   /** Leaves the turn that was taken up again as its journal has it. */
-  suspend(reason?: TroupeError): void {
-    this.#resumed?.suspend(reason);
-  }
-
-  /** Changes the configuration, in its place between turns. */
-  setConfig(change: Partial<SessionConfig>): Promise<ConfigReceipt> {
-    return this.#post("config", (session) => configureSession(session, change));
-  }
-
-  /** Composes the tools anew and forgets what was made of them. */
-  refreshTools(): Promise<void> {
-    return this.#post("tools", refreshTools);
-  }
-
-  compact(instructions: string | null): Promise<boolean> {
-    return this.#post("compact", (session) => compactSession(session, instructions));
-  }
-
-  append(request: AppendRequest): Promise<AppendResult> {
-    return this.#post("append", (session) => session.graph.append(request, { kind: "host" }));
-  }
-
-  extend(extension: Json): Promise<void> {
-    return this.#post("extend", (session) => extendSession(session, extension));
+  suspend(reason = suspension()): void {
+    this.#resumed?.stop.abort(reason);
   }
 
   /** Runs an operation: a query at once, also while a turn runs; a command or task in its place. */
@@ -156,7 +133,7 @@ export class SessionActor extends LifeActor {
     if ("kind" in request && request.kind === "query") return this.#answer(await this.opened(), request);
     // Only the open session knows what an action is, or what a plugin has under a name. Until then a place is kept, so
     // that what is asked for next stays behind it; nothing is done there when it turns out not to be needed.
-    const place = this.#post(
+    const place = this.perform(
       "operation",
       async (session) => (isPlaced(session) ? runOperation(session, request) : undefined),
       // Storing at an empty place would capture what the operation beside it has half done.
@@ -182,7 +159,7 @@ export class SessionActor extends LifeActor {
   }
 
   /** Lets an input wait for the running turn or the next; when nothing else is to be done, the next begins with it. */
-  async addInput(request: InputRequest): Promise<PendingInput> {
+  async addInput(request: ToldBy<"addInput">): Promise<PendingInput> {
     const session = await this.opened();
     const refusal = this.refusal();
     if (refusal !== undefined) throw refusal;
@@ -211,10 +188,11 @@ export class SessionActor extends LifeActor {
       const inputIds = taken.map(({ id }) => id);
       await runTurn(session, { input, emit: this.#onActivity, signal, extras, inputIds, keepsInputs: true });
     };
-    this.#stoppable((signal) => this.#post("inputs", (session) => perform(session, signal))).catch(ignore);
+    this.#stoppable((signal) => this.perform("inputs", (session) => perform(session, signal))).catch(ignore);
   }
 
-  #post<T>(
+  /** Does something in its place behind what was asked for before, and has what it left unstored stored. */
+  perform<T>(
     kind: Mail["kind"],
     perform: (session: Session) => Promise<T>,
     run: typeof settled<T> = settled,
@@ -235,18 +213,6 @@ export class SessionActor extends LifeActor {
         throw error;
       }
     });
-  }
-
-  async info(threadId: number): Promise<SessionInfo> {
-    const session = await this.opened();
-    return {
-      id: this.id,
-      state: this.state,
-      threadId,
-      turns: session.stored.turnIndex,
-      revision: session.stored.revision,
-      ...(session.stored.parentId !== undefined && { parent: session.stored.parentId }),
-    };
   }
 }
 

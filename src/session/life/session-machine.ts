@@ -1,16 +1,21 @@
 import { assign, emit, setup } from "xstate";
 import { asTroupeError, type TroupeError } from "../../kernel/index.js";
 import { IDLE, type Life, type LifeEvent, lifeAfter, mayPark } from "../state/index.js";
-import { addMail, EMPTY_MAILBOX, firstMail, type Mail, type Mailbox, withoutFirst } from "./mailbox.js";
+
+/** What waits for its place in a session: which call of the actor's table it is, and what is asked for. */
+export interface Mail {
+  readonly id: number;
+  readonly kind: "turn" | "inputs" | "resume" | "config" | "tools" | "compact" | "append" | "extend" | "operation";
+}
 
 /** Who wants a session to leave memory. For the host, a session that was never stored is stored too. */
-export type ParkedFor = "policy" | "host";
+type ParkedFor = "policy" | "host";
 
 /** Everything the life of a session depends on, as plain values. Who waits for what is in the actor's own tables. */
 export interface LifeContext {
   readonly life: Life;
   /** What waits. What is being done is not in it. */
-  readonly mailbox: Mailbox;
+  readonly mailbox: readonly Mail[];
   /** Calls under way that are not in the mailbox. */
   readonly held: number;
   /** Set when the session is to leave memory as soon as nobody needs it. */
@@ -53,7 +58,7 @@ function wantsToPark({ parkedFor, mailbox, life, held }: LifeContext, event: Cha
   const wanted = parkedFor !== undefined || event.type === "park";
   const stillHeld = event.type === "released" ? held - 1 : held;
   const inputsWait = "inputsWait" in event && event.inputsWait;
-  return wanted && stillHeld === 0 && mailbox.size === 0 && !inputsWait && mayPark(life);
+  return wanted && stillHeld === 0 && mailbox.length === 0 && !inputsWait && mayPark(life);
 }
 
 function parkedForAfter({ parkedFor, held }: LifeContext, event: ChartEvent): ParkedFor | undefined {
@@ -77,9 +82,9 @@ export const sessionMachine = setup({
     isFree: ({ context }) => context.held === 0,
     isLeftStale: ({ context }) => context.life.kind === "stale" && context.held === 1,
     resumes: ({ event }) => event.type === "opened" && event.resume !== undefined,
-    hasMail: ({ context }) => context.mailbox.size > 0,
+    hasMail: ({ context }) => context.mailbox.length > 0,
     isLeaving: ({ context }) => context.leaving,
-    isThrough: ({ context }) => context.leaving && context.mailbox.size === 0,
+    isThrough: ({ context }) => context.leaving && context.mailbox.length === 0,
     mayPark: ({ context, event }) => wantsToPark(context, event),
     isSaved: ({ context, event }) => event.type === "saved" && event.complete && wantsToPark(context, event),
   },
@@ -87,8 +92,8 @@ export const sessionMachine = setup({
     live: assign(({ context, event }) => ({ life: lifeAfter(context.life, event as LifeEvent) })),
     // A turn that is stored ends with its work.
     endTurn: assign(({ context }) => ({ life: lifeAfter(context.life, { type: "turn.ended" }) })),
-    startNext: emit(({ context }) => ({ type: "work", id: firstMail(context.mailbox).id })),
-    takeNext: assign(({ context }) => ({ mailbox: withoutFirst(context.mailbox) })),
+    startNext: emit(({ context }) => ({ type: "work", id: context.mailbox[0]?.id })),
+    takeNext: assign(({ context }) => ({ mailbox: context.mailbox.slice(1) })),
     wish: assign(({ context, event }) => ({ parkedFor: parkedForAfter(context, event) })),
     hold: assign(({ context }) => ({ held: context.held + 1 })),
     release: assign(({ context }) => ({ held: context.held - 1 })),
@@ -107,14 +112,14 @@ export const sessionMachine = setup({
   initial: "opening",
   context: {
     life: IDLE,
-    mailbox: EMPTY_MAILBOX,
+    mailbox: [],
     held: 0,
     parkedFor: undefined,
     leaving: false,
     failure: undefined,
   },
   on: {
-    posted: { actions: assign(({ context, event }) => ({ mailbox: addMail(context.mailbox, event.mail) })) },
+    posted: { actions: assign(({ context, event }) => ({ mailbox: [...context.mailbox, event.mail] })) },
     held: { actions: "hold" },
     released: { actions: "release" },
     park: { actions: "wish" },

@@ -9,23 +9,31 @@ import {
   NO_USAGE,
   nodeId,
   type Origin,
+  type PendingInput,
   type StorableTurn,
   segmentId,
   TroupeError,
+  type TurnResult,
   turnIdOf,
 } from "../../kernel/index.js";
 import type { StoreClient } from "../../store/index.js";
 import { encode } from "../../wire/index.js";
 import type { MessageRange } from "../calls/index.js";
 import type { SessionCatalog, SessionProtocol } from "../protocol/index.js";
-import type { KeepAppend, Receipts, StoredSession, TurnKeys } from "../stored/index.js";
-import { COMPONENT, Component } from "../stored/index.js";
+import {
+  COMPONENT,
+  Component,
+  type KeepAppend,
+  type Receipts,
+  type StoredSession,
+  type TurnKey,
+  type TurnKeys,
+} from "../stored/index.js";
 import type { SessionHistory } from "./session-history.js";
 import type { SessionInputs } from "./session-inputs.js";
 import type { SessionLife } from "./session-life.js";
-import type { NewFrame, TurnCommit } from "./session-parts.js";
 
-export interface GraphParts {
+interface GraphParts {
   readonly id: string;
   readonly store: Pick<StoreClient, "onPath" | "history">;
   readonly stored: StoredSession;
@@ -36,6 +44,26 @@ export interface GraphParts {
   readonly turnKeys: TurnKeys;
   readonly life: SessionLife;
   readonly catalog: Pick<SessionCatalog, "invalidate">;
+}
+
+/** What goes with a turn's commit beside the turn. */
+interface TurnCommit {
+  readonly name: TurnKey | undefined;
+  /** Of the turns before it, in the frames it came from. */
+  readonly before: readonly TurnResult[] | undefined;
+  readonly call: string | undefined;
+  /** The frame it leaves for: entered next, also when a crash comes between. */
+  readonly entering: NewFrame | undefined;
+}
+
+/** A frame to be entered. */
+export interface NewFrame {
+  readonly frameId: string;
+  readonly reason: string;
+  readonly nodes: readonly AppendNode[];
+  readonly origin: Origin;
+  /** What is to be done there: it waits for the next turn. */
+  readonly task?: Pick<PendingInput, "id" | "text">;
 }
 
 /** The messages of a session and its frames, and every write that makes them more. */

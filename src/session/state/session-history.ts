@@ -48,6 +48,11 @@ export class SessionHistory {
     return (await this.from(0)).messages;
   }
 
+  /** What the next turn needs: all of them, unless its context transforms are to say what that is. */
+  ahead(hooks: Pick<SessionHooks, "has">): readonly Message[] | Promise<readonly Message[]> {
+    return hooks.has("context_transform") ? [] : this.read();
+  }
+
   /** Those from a place on, and perhaps some before it that are here anyway. */
   async from(place: number): Promise<HistoryEnd> {
     while (this.#before !== null) {
@@ -111,19 +116,6 @@ export class SessionHistory {
     this.grow(messages);
   }
 }
-
-/** What the next turn needs of the history: all of it, unless its context transforms are to say what that is. */
-export function readAhead({
-  hooks,
-  past,
-}: {
-  readonly hooks: Pick<SessionHooks, "has">;
-  readonly past: Pick<SessionHistory, "read">;
-}): readonly Message[] | Promise<readonly Message[]> {
-  return hooks.has("context_transform") ? NO_MESSAGES : past.read();
-}
-
-const NO_MESSAGES: readonly Message[] = [];
 
 function placeIn(count: number, place: number): number {
   return place < 0 ? Math.max(0, count + place) : Math.min(place, count);

@@ -1,17 +1,19 @@
-import { ignore } from "../../async/index.js";
+import { type Clock, ignore } from "../../async/index.js";
 import {
-  addInput,
   type CancelledInput,
   type CheckpointKind,
-  cancelInput,
+  cancelInput as cancelPending,
   claimAtCheckpoint,
   claimForTurn,
   deferMissed,
   type PendingInput,
+  addInput as withInput,
   withoutInputs,
 } from "../../kernel/index.js";
 import { encode } from "../../wire/index.js";
-import { COMPONENT, Component } from "../stored/index.js";
+import type { ToldBy } from "../calls/index.js";
+import { attachedTo, type Blobs, COMPONENT, Component, type StoredSession, storedParts } from "../stored/index.js";
+import type { SessionLife } from "./session-life.js";
 
 /**
  * The inputs that wait for a session. What a turn takes stays listed until the turn is stored: a turn that fails has
@@ -47,7 +49,7 @@ export class SessionInputs {
   }
 
   add(input: PendingInput): PendingInput {
-    const added = addInput(this.#pending, input);
+    const added = withInput(this.#pending, input);
     this.#change(added.pending);
     this.onAdded();
     return added.input;
@@ -55,7 +57,7 @@ export class SessionInputs {
 
   /** Turns that were asked for: all of them wait from now on, or none. */
   addTurns(inputs: readonly PendingInput[]): void {
-    this.#change(inputs.reduce((pending, input) => addInput(pending, input).pending, this.#pending));
+    this.#change(inputs.reduce((pending, input) => withInput(pending, input).pending, this.#pending));
     this.onAdded();
   }
 
@@ -67,7 +69,7 @@ export class SessionInputs {
   /** An input the running turn has taken can no longer be taken back. */
   cancel(named: string): CancelledInput | "already_taken" {
     if (this.#taken.some(({ id, key }) => id === named || key === named)) return "already_taken";
-    const { pending, result } = cancelInput(this.#pending, named);
+    const { pending, result } = cancelPending(this.#pending, named);
     if (result === "cancelled") this.#change(pending);
     return result;
   }
@@ -124,4 +126,62 @@ export class SessionInputs {
 
 function encodeInputs(inputs: readonly PendingInput[]): Uint8Array | null {
   return inputs.length === 0 ? null : encode(inputs);
+}
+
+/** What of a session is needed to store what waits for it. */
+interface InputSession {
+  readonly inputs: SessionInputs;
+  readonly stored: Pick<StoredSession, "head" | "reader" | "store">;
+  readonly life: Pick<SessionLife, "unstoredTurn" | "unfinished">;
+  readonly blobs: Blobs;
+  readonly services: { readonly clock: Clock };
+}
+
+/**
+ * Lets an input wait: for the running turn when there is one and it may still take it, otherwise for the next. Stored
+ * before it is answered.
+ */
+export async function addInput(
+  { inputs, stored, life, blobs, services }: InputSession,
+  { text, items, key, boundary }: ToldBy<"addInput">,
+): Promise<PendingInput> {
+  const parts = items && (await storedParts(blobs, items));
+  try {
+    // A turn that is about to be taken up again has its checkpoints before it.
+    const { turnId } = life.unstoredTurn ?? life.unfinished ?? {};
+    const input = inputs.add({
+      id: services.clock.uuid(),
+      text,
+      waitsFor:
+        boundary === undefined || turnId === undefined
+          ? { kind: "next_turn" }
+          : { kind: "active_turn", turnId, boundary },
+      ...(parts !== undefined && { parts }),
+      ...(key !== undefined && { key }),
+    });
+    await stored.store("input");
+    return input;
+  } finally {
+    blobs.release(attachedTo(parts ?? []));
+  }
+}
+
+export async function cancelInput(
+  { inputs, stored }: InputSession,
+  named: string,
+): Promise<CancelledInput | "already_taken"> {
+  const result = inputs.cancel(named);
+  if (result === "cancelled") await stored.store("input");
+  return result;
+}
+
+/** What was left for the first turn; taken once. */
+export async function takeFirstInput({ inputs, stored, life }: InputSession): Promise<string | null> {
+  if (stored.head?.components[COMPONENT.firstInput] === undefined || inputs.first.dirty) return null;
+  const reader = stored.reader();
+  // Given up before it is read: whoever asks meanwhile finds it taken.
+  inputs.first.change(null);
+  const input = await reader.value<string>(COMPONENT.firstInput);
+  if (life.unstoredTurn === undefined) await stored.store("first_input");
+  return input ?? null;
 }

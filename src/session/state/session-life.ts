@@ -1,5 +1,8 @@
 import { type LedgerEntry, TroupeError, type TurnState } from "../../kernel/index.js";
 import type { TurnJournal, UnfinishedTurn } from "../journal/index.js";
+import type { SessionHooks } from "../plugins/index.js";
+import type { SessionProtocol } from "../protocol/index.js";
+import type { StoredSession } from "../stored/index.js";
 
 /** Where a session is in its turns. Its statechart has this in its context, and changes it by {@link lifeAfter} alone. */
 export type Life =
@@ -57,17 +60,8 @@ function withTurn(life: Life, turn: TurnLife | undefined): Life {
 
 /** The turn under way, also when the session became stale under it. */
 export function turnOf(life: Life): TurnLife | undefined {
-  switch (life.kind) {
-    case "running":
-    case "told":
-      return life;
-    case "stale":
-      return life.turn;
-    case "idle":
-    case "unfinished":
-    case "suspended":
-      return undefined;
-  }
+  if (life.kind === "stale") return life.turn;
+  return life.kind === "running" || life.kind === "told" ? life : undefined;
 }
 
 /** No running turn is about to store what changed. */
@@ -75,33 +69,20 @@ export function betweenTurns(life: Life): boolean {
   return turnOf(life)?.kind !== "running";
 }
 
-/** What changed behind the last write is to be stored, because no turn will and nothing opens the session anew. */
-export function isUnsettled(life: Life): boolean {
-  switch (life.kind) {
-    case "idle":
-    case "told":
-      return true;
-    case "unfinished":
-    case "running":
-    case "suspended":
-    case "stale":
-      return false;
-  }
+/** No turn is still to be stored or to be taken up, and what is in memory may be stored. */
+export function mayPark({ kind }: Life): boolean {
+  return RESTING[kind] !== "no";
 }
 
-/** No turn is still to be stored or to be taken up, and what is in memory may be stored. */
-export function mayPark(life: Life): boolean {
-  switch (life.kind) {
-    case "idle":
-    case "told":
-    case "suspended":
-      return true;
-    case "unfinished":
-    case "running":
-    case "stale":
-      return false;
-  }
-}
+/** Whether a session is at rest, and with what: `settles` what no turn will store, and nothing that opens it anew. */
+const RESTING: Readonly<Record<Life["kind"], "settles" | "as stored" | "no">> = {
+  idle: "settles",
+  told: "settles",
+  suspended: "as stored",
+  unfinished: "no",
+  running: "no",
+  stale: "no",
+};
 
 /** A turn as the session knows it while it runs. */
 export interface RunningTurn {
@@ -189,3 +170,40 @@ export class SessionLife {
 function mustReopen(): TroupeError {
   return new TroupeError("session_stale", "The session must be opened again.", { retryable: true });
 }
+
+/** What of a session is looked at to store what its turns did not. */
+interface SavedSession {
+  readonly hooks: Pick<SessionHooks, "capture" | "needCapture">;
+  readonly protocol: Pick<SessionProtocol, "captureExecution" | "codeExecutor">;
+  readonly life: Pick<SessionLife, "now">;
+  readonly stored: Pick<StoredSession, "head" | "dirty" | "store">;
+}
+
+/** Stores state that changed since the last commit; a session that never had a turn stays unstored unless `always`. */
+export async function saveSession(
+  { hooks, protocol, life, stored }: SavedSession,
+  { always = false, unless = never }: { readonly always?: boolean; readonly unless?: () => boolean } = {},
+): Promise<void> {
+  // One plugin whose state cannot be captured does not cost the others theirs.
+  const captures = await Promise.allSettled([hooks.capture(), protocol.captureExecution()]);
+  // A turn that began meanwhile stores it itself.
+  if (always || stored.head !== undefined) await stored.store("save", () => !betweenTurns(life.now) || unless());
+  for (const captured of captures) if (captured.status === "rejected") throw captured.reason;
+}
+
+/** Something may have changed behind the last write that no turn is about to store. */
+export function isUnsaved({ hooks, protocol, life, stored }: SavedSession): boolean {
+  if (RESTING[life.now.kind] !== "settles" || stored.head === undefined) return false;
+  return hooks.needCapture() || stored.dirty || protocol.codeExecutor !== undefined;
+}
+
+/**
+ * Stores what hooks changed behind the last write. Whatever was asked of a session, its answer finds everything stored:
+ * what is on the disk does not depend on when a session is parked, and a crash right after takes nothing back.
+ * `unless`: somebody else is about to.
+ */
+export async function settleSession(session: SavedSession, unless = never): Promise<void> {
+  if (isUnsaved(session) && !unless()) await saveSession(session, { unless });
+}
+
+const never = () => false;

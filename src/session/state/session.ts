@@ -1,18 +1,66 @@
-import type { SessionTools } from "../../tools/index.js";
-import type { SessionPluginOptions } from "../calls/index.js";
-import type { Surface } from "../plugins/index.js";
-import { SessionHooks } from "../plugins/index.js";
-import type { SessionProtocol } from "../protocol/index.js";
-import { SessionCatalog, ToolsComponent } from "../protocol/index.js";
+import type { Clock } from "../../async/index.js";
+import {
+  type Authority,
+  addUsage,
+  answerKeyOf,
+  type Head,
+  NO_USAGE,
+  type SessionBudget,
+  type SessionConfig,
+  type ToolOutput,
+} from "../../kernel/index.js";
+import type { Model } from "../../model/index.js";
+import type { SessionView } from "../../plugin/index.js";
+import { type StoreClient, sealEnvelope } from "../../store/index.js";
+import type { SessionTools, ToolHomes, ToolLimits } from "../../tools/index.js";
+import { type Deadlines, encode } from "../../wire/index.js";
+import type { HostRelay, SessionPluginOptions, TraceSink, WorkerSettings } from "../calls/index.js";
+import type { Suspects } from "../journal/index.js";
+import { type HostGate, type PluginSlot, SessionHooks, type Surface, type Surfaces } from "../plugins/index.js";
+import { SessionCatalog, type SessionProtocol, ToolsComponent } from "../protocol/index.js";
 import { Blobs, Receipts, StoredSession, TurnKeys } from "../stored/index.js";
 import { Completions } from "./completions.js";
 import { SessionGraph } from "./session-graph.js";
 import { SessionHistory } from "./session-history.js";
 import type { SessionInputs } from "./session-inputs.js";
-import { mayPark, SessionLife } from "./session-life.js";
-import type { SessionParts, SessionServices } from "./session-parts.js";
-import { SessionSettings } from "./session-settings.js";
-import { Spending } from "./spending.js";
+import { type LifeChart, mayPark, SessionLife } from "./session-life.js";
+import { SessionSettings, Spending } from "./session-settings.js";
+
+/** What every session of a worker shares: its settings as far as sessions look at them, and what was made of the others. */
+export interface SessionServices
+  extends Pick<WorkerSettings, "prompt" | "budget" | "prices" | "config" | "mailboxLimit" | "journals"> {
+  readonly clock: Clock;
+  /** Of every call that waits for somebody outside the worker. */
+  readonly deadlines: Deadlines;
+  readonly store: StoreClient;
+  /** The host's models by name; what it gave as `model` is under "". */
+  readonly models: ReadonlyMap<string, Model>;
+  readonly surfaces: Surfaces;
+  readonly homes: ToolHomes;
+  readonly limits: ToolLimits;
+  /** Answers host services about the sessions of this worker. */
+  readonly host: HostGate;
+  /** To other sessions and the host, by way of the main thread. */
+  readonly relay: HostRelay;
+  readonly trace: TraceSink;
+  readonly suspects: Suspects;
+}
+
+interface SessionParts {
+  readonly id: string;
+  readonly chart: LifeChart;
+  readonly services: SessionServices;
+  readonly head: Head | undefined;
+  readonly surface: Surface;
+  readonly slots: readonly (PluginSlot | undefined)[];
+  readonly tools: SessionTools;
+  readonly config: SessionConfig;
+  readonly budget: SessionBudget | null;
+  readonly authority: Authority;
+  readonly protocol: SessionProtocol;
+  readonly inputs: SessionInputs;
+  readonly pluginOptions: SessionPluginOptions;
+}
 
 /** One session's state on its worker, by duty. Each part has what it needs of the others; none has the session. */
 export class Session {
@@ -95,4 +143,42 @@ export class Session {
   close(): void {
     this.hooks.close();
   }
+}
+
+/** The session as plugins see it: small, and with what the running turn has added. */
+export async function viewOf(session: Session): Promise<SessionView> {
+  const { id, settings, past, stored, life, spending, tools, hooks } = session;
+  const messageCount = await past.count();
+  const { head, revision, turnIndex, frameId, leaf } = stored;
+  const turn = life.unstoredTurn?.state;
+  return {
+    sessionId: id,
+    parentSessionId: head?.parent?.sessionId ?? null,
+    config: settings.config,
+    revision,
+    turnIndex,
+    running: life.turn !== undefined,
+    messageCount: messageCount + (turn?.messages.length ?? 0),
+    leafNodeId: leaf,
+    frameId,
+    frames: head?.frames ?? [],
+    usage: addUsage(head?.usage ?? NO_USAGE, turn?.usage ?? NO_USAGE),
+    ledger: spending.ledger,
+    toolGeneration: tools.generation,
+    pluginFingerprint: String(hooks.fingerprint()),
+    components: head?.components ?? {},
+  };
+}
+
+/** Answers a tool call that waits for it; resolves when the answer cannot be lost any more. */
+export function completeTool(
+  { life, services, stored, completions }: Session,
+  key: string,
+  output: ToolOutput,
+): Promise<void> {
+  const { turnId } = life.turn ?? life.unfinished ?? {};
+  return completions.complete(key, output, async () => {
+    if (!services.journals || turnId === undefined) return;
+    await stored.record({ turnId, key: answerKeyOf(key), ...sealEnvelope(null), bytes: encode(output) });
+  });
 }

@@ -1,10 +1,9 @@
 import { type AttachmentSource, type InputItem, type Message, type Part, TroupeError } from "../../kernel/index.js";
 import type { StoreClient } from "../../store/index.js";
 import { contentHash } from "../../wire/index.js";
-import type { Unwritten } from "./components.js";
 
 /** The attachments of a session: bytes by the hash of their content. What is new is written with the next commit. */
-export class Blobs implements Unwritten<readonly Blob[]> {
+export class Blobs {
   readonly #store: Pick<StoreClient, "component">;
   /** With how many are about to refer to each. */
   readonly #unsaved = new Map<string, { readonly bytes: Uint8Array; users: number }>();

@@ -1,4 +1,12 @@
-import { type Head, TroupeError } from "../../kernel/index.js";
+import {
+  addEntry,
+  addLedgers,
+  type Head,
+  type Ledger,
+  type LedgerEntry,
+  ledgerSince,
+  TroupeError,
+} from "../../kernel/index.js";
 import type { StoreClient } from "../../store/index.js";
 import { contentHash, decode } from "../../wire/index.js";
 
@@ -63,17 +71,16 @@ export class ComponentReader {
   }
 }
 
-/** Something a session has that its store has not: encoded for a write, clean once the store has what was encoded. */
-export interface Unwritten<T> {
-  readonly dirty: boolean;
-  encode(): T;
-  /** `encoded` is stored. An owner that changed after it was encoded stays dirty. */
-  written(encoded: T): void;
-}
-
-/** One component of a session, as its owner keeps it: bytes to store, null when there is nothing to store any more. */
-export interface StoredComponent extends Unwritten<Uint8Array | null> {
+/**
+ * One component of a session, as its owner keeps it: encoded for a write, clean once the store has what was encoded. Null
+ * when there is nothing to store any more.
+ */
+export interface StoredComponent {
   readonly name: string;
+  readonly dirty: boolean;
+  encode(): Uint8Array | null;
+  /** `encoded` is stored. An owner that changed after it was encoded stays dirty. */
+  written(encoded: Uint8Array | null): void;
 }
 
 /** A component whose owner gives it new bytes whenever it changed. */
@@ -123,3 +130,51 @@ export function applyComponents(
   }
   return { components, bytes: added };
 }
+
+/** Usage that no commit has written yet: dirty, encoded and written as a component is. */
+export class UnwrittenUsage {
+  readonly #whole: () => Ledger;
+  #counted: Ledger = NONE;
+  #held: Ledger = NONE;
+
+  /** `whole`: everything that was ever counted, this included. */
+  constructor(whole: () => Ledger) {
+    this.#whole = whole;
+  }
+
+  get dirty(): boolean {
+    return this.#counted.length > 0;
+  }
+
+  /** What the whole ledger could not hold is refused here, and not when it is written. */
+  count(entry: LedgerEntry): void {
+    addEntry(this.#whole(), entry);
+    this.#counted = addEntry(this.#counted, entry);
+  }
+
+  /** What is written with the running turn and not before: taken up again after a crash, the turn counts it anew. */
+  get held(): Ledger {
+    return this.#held;
+  }
+
+  hold(entry: LedgerEntry): void {
+    addEntry(this.#whole(), entry);
+    this.#held = addEntry(this.#held, entry);
+  }
+
+  /** The turn is being stored, or will never be: what was held for it goes with the next write. */
+  release(): void {
+    this.#counted = addLedgers(this.#counted, this.#held);
+    this.#held = NONE;
+  }
+
+  encode(): Ledger {
+    return this.#counted;
+  }
+
+  written(counted: Ledger): void {
+    this.#counted = ledgerSince(this.#counted, counted);
+  }
+}
+
+const NONE: Ledger = [];

@@ -4,4 +4,3 @@ export * from "./components.js";
 export * from "./receipts.js";
 export * from "./stored-session.js";
 export * from "./turn-keys.js";
-export * from "./unwritten-usage.js";

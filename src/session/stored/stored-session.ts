@@ -16,10 +16,9 @@ import {
 import type { StoreClient } from "../../store/index.js";
 import { encode } from "../../wire/index.js";
 import type { Blobs } from "./blobs.js";
-import { applyComponents, ComponentReader, type StoredComponent } from "./components.js";
-import { UnwrittenUsage } from "./unwritten-usage.js";
+import { applyComponents, ComponentReader, type StoredComponent, UnwrittenUsage } from "./components.js";
 
-export interface StoredParts {
+interface StoredParts {
   readonly id: string;
   readonly clock: Clock;
   readonly store: Pick<StoreClient, "commit" | "record" | "clearJournal" | "component">;
@@ -27,30 +26,22 @@ export interface StoredParts {
   readonly blobs: Blobs;
   /** Turns are written down as they go. */
   readonly journals: boolean;
-  readonly past: {
-    /** Of the history up to the leaf, when they were counted. */
-    readonly known: number | undefined;
-  };
-  readonly inputs: {
-    /** Turns are to be begun by themselves, also after a crash. */
-    readonly turnsWait: boolean;
-  };
-  readonly life: {
-    /** A turn that runs, and will store what is dirty. */
-    readonly unstoredTurn: unknown;
-    /** What is stored may no longer be what is here. */
-    giveUp(error: unknown): void;
-  };
+  /** `known`: messages of the history up to the leaf, when they were counted. */
+  readonly past: { readonly known: number | undefined };
+  /** `turnsWait`: turns are to be begun by themselves, also after a crash. */
+  readonly inputs: { readonly turnsWait: boolean };
+  /** What is stored may no longer be what is here. */
+  readonly life: { giveUp(error: unknown): void };
 }
 
 /** How a session keeps what its turn recorded. */
 export type JournalWriter = (entry: Omit<JournalEntry, "sessionId" | "expectedRevision">) => Promise<unknown>;
 
 /** Says what to write over a head; nothing, when it finds that there is nothing to be written. */
-export type Plan = (previous: Head | undefined, revision: number) => WritePlan | undefined;
+type Plan = (previous: Head | undefined, revision: number) => WritePlan | undefined;
 
 /** What one write changes beside the components. */
-export interface WritePlan {
+interface WritePlan {
   readonly operation: string;
   /** Names the operation once and for all; otherwise it is one of its own. */
   readonly exactOperation?: string;
@@ -95,10 +86,6 @@ export class StoredSession {
 
   get turnIndex(): number {
     return this.#head?.turnIndex ?? 0;
-  }
-
-  get parentId(): string | undefined {
-    return this.#head?.parent?.sessionId;
   }
 
   get frameId(): string {
@@ -163,9 +150,11 @@ export class StoredSession {
     this.#adopt(head, changes);
   }
 
-  /** Stores what is dirty, also of a session that was never stored; nothing when another write has by then. */
-  async store(operation: string, { leaveToTurn = false, unless = never }: StoreOptions = {}): Promise<void> {
-    if (leaveToTurn && this.#parts.life.unstoredTurn !== undefined) return;
+  /**
+   * Stores what is dirty, also of a session that was never stored; nothing when another write has by then. `unless` is
+   * asked when it is about to be written: somebody else stores it.
+   */
+  async store(operation: string, unless = () => false): Promise<void> {
     await this.write(() => (this.dirty && !unless() ? { operation } : undefined));
   }
 
@@ -257,12 +246,3 @@ interface Change {
   readonly name: string;
   readonly bytes: Uint8Array | null;
 }
-
-export interface StoreOptions {
-  /** A running turn stores it with itself. */
-  readonly leaveToTurn?: boolean;
-  /** Asked when it is about to be written: somebody else stores it. */
-  readonly unless?: () => boolean;
-}
-
-const never = () => false;

@@ -22,7 +22,7 @@ import {
   type TurnStart,
   type UnfinishedTurn,
 } from "../journal/index.js";
-import { type RunningTurn, readAhead } from "../state/index.js";
+import type { RunningTurn } from "../state/index.js";
 import { performEffect } from "./effects.js";
 import { type TurnBeginning, TurnContext, type TurnScope } from "./turn-scope.js";
 import type { TurnRequest, TurnSession } from "./turn-session.js";
@@ -34,7 +34,7 @@ export async function runOneTurn(
   beginning: TurnBeginning,
 ): Promise<TurnResult> {
   // What the model is not given is not read; what it is, its transforms say.
-  const turn = new OneTurn(session, request, { beginning, history: await readAhead(session) });
+  const turn = new OneTurn(session, request, { beginning, history: await session.past.ahead(session.hooks) });
   // A turn that had its worker killed before may do so again: it is counted before it can.
   if (beginning.unfinished !== undefined) await resumed(turn, beginning.unfinished);
   else {

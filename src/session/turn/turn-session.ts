@@ -44,7 +44,7 @@ export interface TurnSession extends ParentSession {
   readonly spending: Pick<Spending, "budget" | "whySpent" | "untilRaised">;
 
   // What the model is given.
-  readonly past: Pick<SessionHistory, "known" | "count" | "read" | "from" | "hasAttachments" | "promptTokens">;
+  readonly past: Pick<SessionHistory, "known" | "count" | "ahead" | "from" | "hasAttachments" | "promptTokens">;
   readonly tools: Pick<SessionTools, "setOverlay">;
   readonly catalog: Pick<SessionCatalog, "resolve" | "prompts">;
   readonly blobs: Blobs;

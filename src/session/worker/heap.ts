@@ -25,7 +25,7 @@ export const threadHeap: Heap = {
   },
 };
 
-export interface HeapWatchOptions {
+interface HeapWatchOptions {
   /** Above it the heap is full; null: never. */
   readonly limit: number | null;
   /** Has everything leave the heap that can. */
@@ -46,22 +46,20 @@ const GROWN = 0.25;
  */
 export class HeapWatch {
   readonly #options: HeapWatchOptions;
-  readonly #heap: Heap;
   readonly #atFirst: number;
   /** Looks in a row that found it full; below 0 while a collection has helped. */
   #seen = 0;
 
   constructor(options: HeapWatchOptions) {
     this.#options = options;
-    this.#heap = options.heap;
-    this.#atFirst = this.#heap.share();
+    this.#atFirst = options.heap.share();
   }
 
   /** To be called now and then. */
   async look(): Promise<void> {
-    const { limit, makeRoom, onFull } = this.#options;
+    const { limit, makeRoom, onFull, heap } = this.#options;
     if (limit === null) return;
-    if (this.#heap.share() <= limit) {
+    if (heap.share() <= limit) {
       if (this.#seen > 0) this.#seen = 0;
       else if (this.#seen < 0) this.#seen++;
       return;
@@ -69,8 +67,8 @@ export class HeapWatch {
     this.#seen++;
     if (this.#seen === 1) makeRoom();
     if (this.#seen < 2 || (this.#seen - 2) % AGAIN !== 0) return;
-    await this.#heap.collect();
-    const share = this.#heap.share();
+    await heap.collect();
+    const share = heap.share();
     if (share <= limit) this.#seen = -AGAIN;
     else if (share * (1 - GROWN) > this.#atFirst) onFull(share);
   }

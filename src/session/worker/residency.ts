@@ -4,7 +4,7 @@ import type { SessionActor } from "../life/index.js";
 import type { Session } from "../state/index.js";
 import { type Heap, HeapWatch } from "./heap.js";
 
-const NOTHING_LEFT: ParkedNotes = Object.freeze({});
+const NOTHING_LEFT: ParkedNotes = Object.freeze({ wasParked: true });
 
 /** How often idle sessions are looked for, at most and at least. */
 const SWEEP_MS = { least: 20, most: 5_000 };
@@ -28,9 +28,8 @@ export type Resident = Pick<SessionActor, "id" | "restedAt" | "state" | "park">;
 export class Residency<A extends Resident> {
   readonly #limits: ResidencyLimits;
   readonly #resident = new Map<string, A>();
-  readonly #parked = new Map<string, ParkedNotes>();
-  /** What sessions that came from elsewhere, and were not opened here yet, brought along. */
-  readonly #arrived = new Map<string, ParkedNotes>();
+  /** Known here and not in memory: parked, or come from another worker and not opened since. */
+  readonly #away = new Map<string, ParkedNotes>();
   readonly #sweep: Timer | undefined;
   readonly #clock: Clock;
   readonly #heap: Heap;
@@ -57,34 +56,30 @@ export class Residency<A extends Resident> {
     return [...this.#resident.values()];
   }
 
-  get counts(): { readonly resident: number; readonly parked: number } {
-    return { resident: this.#resident.size, parked: this.#parked.size };
+  get counts(): { readonly sessions: number; readonly parked: number } {
+    let parked = 0;
+    for (const { wasParked } of this.#away.values()) if (wasParked === true) parked++;
+    return { sessions: this.#resident.size, parked };
   }
 
   isParked(sessionId: string): boolean {
-    return this.#parked.has(sessionId);
+    return this.#away.get(sessionId)?.wasParked === true;
   }
 
-  /** Known here and not in memory: parked, or come from another worker and not opened since. */
   isAway(sessionId: string): boolean {
-    return this.isParked(sessionId) || this.#arrived.has(sessionId);
+    return this.#away.has(sessionId);
   }
 
   /** What an absent session left, once: it is about to be opened, or goes elsewhere. */
   take(sessionId: string): ParkedNotes | undefined {
-    const notes = this.#parked.get(sessionId) ?? this.#arrived.get(sessionId);
-    this.#parked.delete(sessionId);
-    this.#arrived.delete(sessionId);
+    const notes = this.#away.get(sessionId);
+    this.#away.delete(sessionId);
     return notes;
   }
 
-  /** A session comes from another worker; it counts as parked only if it was parked there. */
-  arrive(sessionId: string, { wasParked, ...notes }: ParkedNotes): void {
-    (wasParked ? this.#parked : this.#arrived).set(sessionId, notes);
-  }
-
-  leave(sessionId: string, notes: ParkedNotes): void {
-    this.#parked.set(sessionId, notes);
+  /** A session leaves memory, or comes from another worker; then it counts as parked only if it was parked there. */
+  arrive(sessionId: string, notes: ParkedNotes): void {
+    this.#away.set(sessionId, notes);
   }
 
   add(actor: A): void {
@@ -148,6 +143,7 @@ export function parkedNotesOf(session: Session): ParkedNotes {
   const hasOptions = pluginOptions !== NO_PLUGIN_OPTIONS;
   if (!hasOptions && session.past.promptTokens === null && session.created.size === 0) return NOTHING_LEFT;
   return {
+    ...NOTHING_LEFT,
     ...(hasOptions && { pluginOptions }),
     ...(session.past.promptTokens !== null && { promptTokens: session.past.promptTokens }),
     ...(session.created.size > 0 && { created: [...session.created] }),

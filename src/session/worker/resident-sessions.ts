@@ -1,6 +1,6 @@
 import { threadId } from "node:worker_threads";
 import { ignore, loopTurn, onAbort } from "../../async/index.js";
-import { aborted, TroupeError } from "../../kernel/index.js";
+import { aborted, type Head, TroupeError } from "../../kernel/index.js";
 import { encode } from "../../wire/index.js";
 import type {
   ArgumentOf,
@@ -10,26 +10,26 @@ import type {
   ParkedNotes,
   SessionInfo,
   SessionMaking,
-  TreeMessage,
+  SessionState,
   UsageNote,
 } from "../calls/index.js";
 import { callHost } from "../host-services/index.js";
 import {
   adoptSession,
+  type Inspector,
   openSession,
   SessionActor,
   type SessionActorOptions,
+  type SessionSnapshot,
   snapshotOf,
-  treeMessage,
 } from "../life/index.js";
 import type { HostGate } from "../plugins/index.js";
-import type { LifeChart, Session, SessionServices, SessionSnapshot } from "../state/index.js";
+import type { LifeChart, Session, SessionServices } from "../state/index.js";
 import type { Heap } from "./heap.js";
-import { Inspections } from "./inspections.js";
 import type { Observations } from "./observations.js";
 import { parkedNotesOf, Residency, restoreParkedNotes } from "./residency.js";
 import type { UnderWay } from "./under-way.js";
-import { type ServiceParts, workerServices } from "./worker-services.js";
+import { type ServiceParts, workerServices } from "./worker-parts.js";
 
 interface ResidentParts extends Omit<ServiceParts, "sessionOf" | "host" | "onStoreLost"> {
   readonly heap: Heap;
@@ -42,7 +42,8 @@ export class ResidentSessions {
   readonly services: SessionServices;
   readonly #parts: ResidentParts;
   readonly #sessions: Residency<SessionActor>;
-  readonly #inspections: Inspections;
+  /** Which sessions somebody inspects, in memory or still to be opened. */
+  #inspected: ReadonlySet<string> | "all" = new Set<string>();
   #closing = false;
 
   constructor(parts: ResidentParts) {
@@ -53,9 +54,6 @@ export class ResidentSessions {
       heap,
       onFull: (share) => lane.note("full", share satisfies FullNote),
     });
-    this.#inspections = new Inspections((inspected) =>
-      lane.note("inspected", { ...inspected, at: clock.wallNow() } satisfies InspectedNote),
-    );
     this.services = workerServices({
       ...parts,
       sessionOf: (sessionId) => this.#sessions.get(sessionId)?.session,
@@ -72,7 +70,6 @@ export class ResidentSessions {
   /** Parked is not closed: a session that comes back goes on with the options it was opened with. */
   #open(sessionId: string): SessionActor {
     this.#checkIntake();
-    const wasParked = this.#sessions.isParked(sessionId);
     const notes = this.#sessions.take(sessionId);
     const open = async (chart: LifeChart) => {
       try {
@@ -80,7 +77,7 @@ export class ResidentSessions {
         if (notes !== undefined) restoreParkedNotes(session, notes);
         return session;
       } catch (error) {
-        if (notes !== undefined) this.#sessions.arrive(sessionId, { ...notes, wasParked });
+        if (notes !== undefined) this.#sessions.arrive(sessionId, notes);
         throw error;
       }
     };
@@ -92,7 +89,7 @@ export class ResidentSessions {
     const known = this.#sessions.get(sessionId) !== undefined || this.#sessions.isAway(sessionId);
     if (!known) this.#sessions.arrive(sessionId, { pluginOptions });
     try {
-      return await this.hold(sessionId, (actor) => actor.info(threadId));
+      return await this.hold(sessionId, infoOf);
     } catch (error) {
       if (!known) this.#sessions.take(sessionId);
       throw error;
@@ -117,14 +114,8 @@ export class ResidentSessions {
 
   /** Of a parked session what the store says: asking does not bring it back. */
   async info(sessionId: string): Promise<SessionInfo> {
-    if (!this.#sessions.isAway(sessionId)) return this.hold(sessionId, (actor) => actor.info(threadId));
-    const head = await this.services.store.head(sessionId);
-    const { turnIndex: turns = 0, revision = 0, parent } = head ?? {};
-    return { id: sessionId, state: "parked", threadId, turns, revision, ...(parent && { parent: parent.sessionId }) };
-  }
-
-  async tree(sessionId: string): Promise<readonly TreeMessage[]> {
-    return (await this.services.store.tree(sessionId)).map(treeMessage);
+    if (!this.#sessions.isAway(sessionId)) return this.hold(sessionId, infoOf);
+    return storedInfo(sessionId, "parked", await this.services.store.head(sessionId));
   }
 
   /** Resolves when the session is stored and no longer in memory. */
@@ -140,7 +131,7 @@ export class ResidentSessions {
     if (actor?.state === "running" || actor?.session?.mayPark === false) throw busy(sessionId);
     const wasParked = this.#sessions.isParked(sessionId);
     await actor?.parked();
-    return { ...this.#sessions.take(sessionId), ...(wasParked && { wasParked }) };
+    return { ...this.#sessions.take(sessionId), wasParked };
   }
 
   takeOver(sessionId: string, notes: ParkedNotes): void {
@@ -161,12 +152,9 @@ export class ResidentSessions {
   operate({ sessionId, ...request }: ArgumentOf<"operate">, given: AbortSignal): Promise<OperationReceipt> {
     return new Promise((resolve, reject) => {
       const letGo = onAbort("kind" in request ? undefined : given, () => reject(aborted(given)));
-      this.#parts.underWay
-        .stoppable({ sessionId, given }, (signal) =>
-          this.hold(sessionId, (actor) => actor.operate({ ...request, signal, onTask: letGo })),
-        )
-        .then(resolve, reject)
-        .finally(letGo);
+      const run = (signal: AbortSignal) =>
+        this.hold(sessionId, (actor) => actor.operate({ ...request, signal, onTask: letGo }));
+      this.#parts.underWay.stoppable(sessionId, run, given).then(resolve, reject).finally(letGo);
     });
   }
 
@@ -185,11 +173,13 @@ export class ResidentSessions {
     await this.use(sessionId, (session) => session.spending.record(entry));
   }
 
-  async release(sessionId: string, options: { readonly idle?: boolean } = {}): Promise<void> {
+  async releaseIdle(sessionId: string): Promise<void> {
+    if (this.#sessions.get(sessionId)?.state === "running") throw busy(sessionId);
+    await this.release(sessionId);
+  }
+
+  async release(sessionId: string): Promise<void> {
     const actor = this.#sessions.get(sessionId);
-    if (options.idle === true && actor?.state === "running") {
-      throw busy(sessionId);
-    }
     actor?.leave();
     await actor?.ended();
     this.#sessions.take(sessionId);
@@ -226,7 +216,16 @@ export class ResidentSessions {
   }
 
   inspect(sessions: readonly string[] | "all"): void {
-    this.#inspections.want(sessions, this.#sessions.actors());
+    this.#inspected = sessions === "all" ? sessions : new Set(sessions);
+    for (const actor of this.#sessions.actors()) actor.inspect(this.#inspectorOf(actor.id));
+  }
+
+  /** A session nobody inspects has no inspector and sends nothing. */
+  #inspectorOf(sessionId: string): Inspector | undefined {
+    if (this.#inspected !== "all" && !this.#inspected.has(sessionId)) return undefined;
+    const { lane, clock } = this.#parts;
+    return (event, state) =>
+      lane.note("inspected", { sessionId, event, state, at: clock.wallNow() } satisfies InspectedNote);
   }
 
   /** What cannot be stored is not gone on with: it might wait for days before it found out. */
@@ -253,15 +252,15 @@ export class ResidentSessions {
       open,
       clock: this.services.clock,
       mailboxLimit: this.services.mailboxLimit,
-      inspector: this.#inspections.of(sessionId),
+      inspector: this.#inspectorOf(sessionId),
       onActivity: (activity) => this.#parts.observations.tell(sessionId, activity),
       onRest: () => this.#sessions.rested(actor),
       onEnded: () => {
         this.#sessions.remove(actor);
         const { session, state } = actor;
-        if (state === "parked" && session !== undefined) this.#sessions.leave(sessionId, parkedNotesOf(session));
+        if (state === "parked" && session !== undefined) this.#sessions.arrive(sessionId, parkedNotesOf(session));
       },
-      stoppable: (run) => this.#parts.underWay.stoppable({ sessionId }, run),
+      stoppable: (run) => this.#parts.underWay.stoppable(sessionId, run),
     });
     this.#sessions.add(actor);
     return actor;
@@ -271,10 +270,18 @@ export class ResidentSessions {
   async callHost({ sessionId, ...call }: Parameters<HostGate>[0]): Promise<unknown> {
     const session = this.#sessions.get(sessionId)?.session;
     if (session === undefined) throw new TroupeError("session_closed", `Session ${sessionId} is not open.`);
-    return this.#parts.underWay.stoppable({ sessionId, given: call.signal }, (signal) =>
-      callHost(session, { ...call, signal }),
-    );
+    return this.#parts.underWay.stoppable(sessionId, (signal) => callHost(session, { ...call, signal }), call.signal);
   }
+}
+
+async function infoOf(actor: SessionActor): Promise<SessionInfo> {
+  const { stored } = await actor.opened();
+  return storedInfo(actor.id, actor.state, stored.head);
+}
+
+function storedInfo(id: string, state: SessionState, head: Head | undefined): SessionInfo {
+  const { turnIndex: turns = 0, revision = 0, parent } = head ?? {};
+  return { id, state, threadId, turns, revision, ...(parent && { parent: parent.sessionId }) };
 }
 
 function busy(sessionId: string): TroupeError {

@@ -1,6 +1,44 @@
 import { abortWith } from "../../async/index.js";
-import type { TroupeError } from "../../kernel/index.js";
-import type { ActiveTurn } from "../life/index.js";
+import { type Activity, ActivityBuffer, activitiesUpTo, type TroupeError } from "../../kernel/index.js";
+
+/** Kept of a turn nobody listens to. */
+const UNHEARD = activitiesUpTo(1_024);
+
+/** A turn the main thread knows by its key: how to stop it, and where its activities go. */
+export class ActiveTurn {
+  readonly sessionId: string;
+  readonly #controller = new AbortController();
+  readonly #send: (activity: Activity) => void;
+  #listening: boolean;
+  readonly #unheard = new ActivityBuffer(UNHEARD);
+
+  constructor(sessionId: string, listening: boolean, send: (activity: Activity) => void) {
+    this.sessionId = sessionId;
+    this.#listening = listening;
+    this.#send = send;
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Cancels the turn; a suspension leaves it as its journal has it. */
+  stop(reason: string | TroupeError): void {
+    this.#controller.abort(reason);
+  }
+
+  /** Nobody listens: nothing crosses, but the last activities are kept for somebody who comes late. */
+  readonly emit = (activity: Activity): void => {
+    if (this.#listening) this.#send(activity);
+    else this.#unheard.push(activity);
+  };
+
+  listen(): void {
+    if (this.#listening) return;
+    this.#listening = true;
+    for (const activity of this.#unheard.takeAll()) this.#send(activity);
+  }
+}
 
 /** What runs on a worker and can be told to stop. */
 export class UnderWay {
@@ -27,8 +65,9 @@ export class UnderWay {
 
   /** Does something with a signal that aborts with the given one, and when everything is told to stop. */
   async stoppable<T>(
-    { sessionId, given }: { readonly sessionId: string; readonly given?: AbortSignal | undefined },
+    sessionId: string,
     run: (signal: AbortSignal) => Promise<T>,
+    given?: AbortSignal | undefined,
   ): Promise<T> {
     const stop = new AbortController();
     const letGo = abortWith(stop, given);
@@ -43,17 +82,17 @@ export class UnderWay {
 
   /** Cancels whatever one session is at. */
   cancelSession(sessionId: string, reason: string): void {
-    for (const turn of this.#turns.values()) if (turn.sessionId === sessionId) turn.cancel(reason);
+    for (const turn of this.#turns.values()) if (turn.sessionId === sessionId) turn.stop(reason);
     for (const [stop, id] of this.#stops) if (id === sessionId) stop.abort(reason);
   }
 
-  cancelTurns(reason: string): void {
-    for (const turn of this.#turns.values()) turn.cancel(reason);
+  stopTurns(reason: string | TroupeError): void {
+    for (const turn of this.#turns.values()) turn.stop(reason);
   }
 
   /** Turns stay as their journals have them. */
   stopAll({ turns, others }: { readonly turns: TroupeError; readonly others: TroupeError }): void {
-    for (const turn of this.#turns.values()) turn.suspend(turns);
+    this.stopTurns(turns);
     for (const stop of this.#stops.keys()) stop.abort(others);
   }
 }

@@ -1,17 +1,60 @@
 import type { Clock } from "../../async/index.js";
-import { TroupeError } from "../../kernel/index.js";
+import { TroupeError, toolIdOf } from "../../kernel/index.js";
 import { loadModel } from "../../model/index.js";
 import { type LoadedPlugin, loadPlugin } from "../../plugin/index.js";
-import { type RegisteredTool, registerTool, type ToolPool } from "../../tools/index.js";
+import { StoreClient } from "../../store/index.js";
+import { type RegisteredTool, registerTool, type ToolHome, ToolLimits, type ToolPool } from "../../tools/index.js";
 import type { PhaseProbe } from "../../trace/index.js";
-import { importDefault } from "../../wire/index.js";
-import type { PluginSetup, SessionWorkerSetup } from "../calls/index.js";
-import type { HostGate, PluginLink } from "../plugins/index.js";
-import { InlineLink, WorkerLink } from "../plugins/index.js";
+import { Deadlines, importDefault, type Lane } from "../../wire/index.js";
+import type { HostToolCall, PluginSetup, SessionWorkerSetup, TraceNote } from "../calls/index.js";
+import { Suspects } from "../journal/index.js";
+import { type HostGate, InlineLink, type PluginLink, Surfaces, WorkerLink } from "../plugins/index.js";
 import { STANDARD_PROTOCOL_ID, standardProtocol } from "../protocol/index.js";
-import type { SessionServices } from "../state/index.js";
+import type { Session, SessionServices } from "../state/index.js";
 
-export function checkPluginIds(links: readonly PluginLink[]): void {
+/** What of a worker's setup is code, loaded. */
+export type LoadedSetup = Pick<SessionServices, "models" | "surfaces">;
+
+interface LinkParts {
+  readonly clock: Clock;
+  readonly probe: PhaseProbe;
+  readonly host: HostGate;
+}
+
+export async function loadSetup(
+  setup: SessionWorkerSetup,
+  { pool, ...parts }: LinkParts & { readonly pool: ToolPool },
+): Promise<LoadedSetup> {
+  const models = new Map([["", await loadModel(setup.model, parts.clock)]]);
+  for (const [name, source] of Object.entries(setup.models)) models.set(name, await loadModel(source, parts.clock));
+  const links = await makeLinks(setup, parts);
+  checkPluginIds(links);
+  return { models, surfaces: new Surfaces(links, await otherTools(setup, pool), setup.hookDispatch) };
+}
+
+/** The plugins of the options, and the standard protocol unless one of them brings its own or takes its name. */
+async function makeLinks(setup: SessionWorkerSetup, given: LinkParts): Promise<PluginLink[]> {
+  const parts = { ...given, development: setup.development };
+  const inline = (
+    plugin: LoadedPlugin,
+    { deadlineMs, optionalInChildren }: Pick<PluginSetup, "deadlineMs" | "optionalInChildren">,
+  ) => new InlineLink({ plugin, deadlineMs, optionalInChildren, ...parts });
+  const links = await Promise.all(
+    setup.plugins.map(async (plugin) => {
+      if (plugin.tier === "worker") return new WorkerLink({ ...plugin, ...parts });
+      const { module, options } = plugin;
+      return inline(await loadPlugin(await importDefault(module, "plugin"), options, module), plugin);
+    }),
+  );
+  if (!setup.standardProtocol || links.some(({ manifest }) => manifest.id === STANDARD_PROTOCOL_ID)) return links;
+  const standard = await loadPlugin(standardProtocol, undefined, STANDARD_PROTOCOL_ID);
+  return [...links, inline(standard, { deadlineMs: NO_DEADLINE_MS, optionalInChildren: false })];
+}
+
+/** The standard protocol's methods are the runtime's own. */
+const NO_DEADLINE_MS = 2 ** 31 - 1;
+
+function checkPluginIds(links: readonly PluginLink[]): void {
   const seen = new Set<string>();
   for (const { manifest } of links) {
     if (seen.has(manifest.id)) {
@@ -23,49 +66,8 @@ export function checkPluginIds(links: readonly PluginLink[]): void {
   }
 }
 
-interface LinkParts {
-  readonly clock: Clock;
-  readonly probe: PhaseProbe;
-  readonly host: HostGate;
-  readonly development: boolean;
-}
-
-/** The plugins of the options, and the standard protocol unless one of them brings its own or takes its name. */
-export async function makeLinks(
-  { plugins, standardProtocol: standard }: SessionWorkerSetup,
-  parts: LinkParts,
-): Promise<PluginLink[]> {
-  const links = await Promise.all(plugins.map((plugin) => makeLink(plugin, parts)));
-  if (!standard || links.some(({ manifest }) => manifest.id === STANDARD_PROTOCOL_ID)) return links;
-  const plugin = await loadPlugin(standardProtocol, undefined, STANDARD_PROTOCOL_ID);
-  return [...links, inlineLink(plugin, { deadlineMs: NO_DEADLINE_MS, optionalInChildren: false }, parts)];
-}
-
-async function makeLink(setup: PluginSetup, parts: LinkParts): Promise<PluginLink> {
-  if (setup.tier === "worker") return new WorkerLink({ ...setup, ...parts });
-  const plugin = await loadPlugin(await importDefault(setup.module, "plugin"), setup.options, setup.module);
-  return inlineLink(plugin, setup, parts);
-}
-
-function inlineLink(
-  plugin: LoadedPlugin,
-  { deadlineMs, optionalInChildren }: Pick<PluginSetup, "deadlineMs" | "optionalInChildren">,
-  parts: LinkParts,
-): InlineLink {
-  return new InlineLink({ plugin, deadlineMs, optionalInChildren, ...parts });
-}
-
-export async function loadModels(
-  { model, models }: SessionWorkerSetup,
-  clock: Clock,
-): Promise<SessionServices["models"]> {
-  const loaded = new Map([["", await loadModel(model, clock)]]);
-  for (const [name, source] of Object.entries(models)) loaded.set(name, await loadModel(source, clock));
-  return loaded;
-}
-
 /** The tools that are not of plugins: the host's, and those of the pool. */
-export async function otherTools(setup: SessionWorkerSetup, pool: ToolPool): Promise<RegisteredTool[]> {
+async function otherTools(setup: SessionWorkerSetup, pool: ToolPool): Promise<RegisteredTool[]> {
   const host = setup.hostTools.map(({ spec, ...policy }) =>
     registerTool(spec.name, { ...spec, ...policy }, { kind: "host" }),
   );
@@ -77,5 +79,62 @@ export async function otherTools(setup: SessionWorkerSetup, pool: ToolPool): Pro
   return [...host, ...pooled];
 }
 
-/** The standard protocol's methods are the runtime's own. */
-const NO_DEADLINE_MS = 2 ** 31 - 1;
+export interface ServiceParts extends LoadedSetup {
+  readonly setup: SessionWorkerSetup;
+  readonly clock: Clock;
+  /** To the main thread. */
+  readonly lane: Lane;
+  readonly pool: ToolPool;
+  /** A session that is open on this worker. */
+  readonly sessionOf: (sessionId: string) => Session | undefined;
+  readonly host: HostGate;
+  readonly onStoreLost: (error: TroupeError) => void;
+}
+
+/** What every session of a worker shares. */
+export function workerServices({ setup, clock, lane, pool, ...parts }: ServiceParts): SessionServices {
+  const { prompt, budget, prices, config, mailboxLimit, journals } = setup;
+  return {
+    clock,
+    deadlines: new Deadlines(clock),
+    store: new StoreClient({ ...setup.store, clock, onLost: parts.onStoreLost }),
+    models: parts.models,
+    prompt,
+    budget,
+    prices,
+    surfaces: parts.surfaces,
+    homes: { host: hostHome(lane), plugin: pluginHome(parts.sessionOf), pool },
+    config,
+    mailboxLimit,
+    limits: new ToolLimits(),
+    host: parts.host,
+    relay: (method, argument) => lane.call("relay", [method, argument]),
+    journals,
+    suspects: new Suspects(),
+    trace: { listening: setup.tracing, emit: (event) => lane.note("trace", event satisfies TraceNote) },
+  };
+}
+
+/** Tools that are closures of the host run on the main thread. */
+function hostHome(lane: Lane): ToolHome {
+  return {
+    run: (tool, args, { sessionId, turnId, callId, signal, cancelGraceMs: graceMs }) => {
+      const call: HostToolCall = [tool.spec.name, args, { sessionId, turnId, callId }];
+      return lane.call("tool", call, { signal, graceMs });
+    },
+  };
+}
+
+/** Tools of plugins run where their session's instance of the plugin is. */
+function pluginHome(sessionOf: ServiceParts["sessionOf"]): ToolHome {
+  return {
+    run: (tool, args, context) => {
+      const session = sessionOf(context.sessionId);
+      if (tool.home.kind !== "plugin" || session === undefined) {
+        throw new TroupeError("tool_unavailable", `${tool.spec.name} cannot be reached.`);
+      }
+      const { link, slot } = session.hooks.of(tool.home.pluginId);
+      return link.tool(slot, toolIdOf(tool.spec), args, context);
+    },
+  };
+}

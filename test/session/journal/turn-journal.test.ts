@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { type JournalRow, NO_USAGE } from "../../../src/kernel/index.js";
 import { NO_JOURNAL, StoredJournal } from "../../../src/session/journal/turn-journal.js";
 import { unfinishedTurn } from "../../../src/session/journal/unfinished-turn.js";
-import { UnwrittenUsage } from "../../../src/session/stored/unwritten-usage.js";
+import { UnwrittenUsage } from "../../../src/session/stored/components.js";
 import { decode } from "../../../src/wire/index.js";
 import { ManualClock } from "../../support/manual-clock.js";
 

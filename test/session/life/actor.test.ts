@@ -3,7 +3,8 @@ import { deferred } from "../../../src/async/index.js";
 import { TroupeError } from "../../../src/kernel/index.js";
 import { definePlugin } from "../../../src/plugin/index.js";
 import { openSession } from "../../../src/session/life/open-session.js";
-import { viewOf } from "../../../src/session/state/session-view.js";
+import { compactSession } from "../../../src/session/life/requests.js";
+import { viewOf } from "../../../src/session/state/session.js";
 import { openActor, servicesOf, unheard } from "./memory-actor.js";
 
 /** A plugin whose turns wait at their beginning until they are let through. */
@@ -69,7 +70,11 @@ describe("mail", () => {
     const error = new TroupeError("plugin_state_incompatible", "Another version wrote it.");
     let ended = 0;
     const actor = openActor(await servicesOf(), { open: () => Promise.reject(error), onEnded: () => ended++ });
-    const asked = [actor.opened(), actor.turn("hi", unheard), actor.compact(null)];
+    const asked = [
+      actor.opened(),
+      actor.turn("hi", unheard),
+      actor.perform("compact", (session) => compactSession(session, null)),
+    ];
     expect(await Promise.all(asked.map(codeOf))).toEqual(Array(3).fill("plugin_state_incompatible"));
     await actor.ended();
     expect([actor.state, actor.failure, ended]).toEqual(["failed", error, 1]);

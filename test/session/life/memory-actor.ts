@@ -1,6 +1,6 @@
 import { openSession } from "../../../src/session/life/open-session.js";
 import { SessionActor, type SessionActorOptions } from "../../../src/session/life/session-actor.js";
-import type { SessionServices } from "../../../src/session/state/session-parts.js";
+import type { SessionServices } from "../../../src/session/state/session.js";
 import { diskFull, MemoryStore } from "../../support/memory-store.js";
 import { type MemorySessionOptions, memoryServices } from "../turn/memory-session.js";
 

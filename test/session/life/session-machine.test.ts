@@ -297,7 +297,7 @@ describe("combinations that cannot be", () => {
   };
   const possible = ({ value, context }: Snapshot): EventName[] => {
     // The actor takes no mail of a session that is leaving, and nobody lets go of what is not held.
-    const posts = context.leaving || context.mailbox.size === 2 ? ["posted"] : [];
+    const posts = context.leaving || context.mailbox.length === 2 ? ["posted"] : [];
     const holds = context.held === 2 ? ["held"] : [];
     const barred = new Set<string>([...posts, ...holds]);
     const all = [...ANYTIME, ...(ANSWERS[value] ?? []), ...(context.held > 0 ? (["released"] as const) : [])];
@@ -312,7 +312,7 @@ describe("combinations that cannot be", () => {
     for (let snapshot = open.pop(); snapshot !== undefined; snapshot = open.pop()) {
       const { life, mailbox, held, parkedFor, leaving } = snapshot.context;
       const under = life.kind === "stale" ? life.turn?.kind : undefined;
-      const key = JSON.stringify([snapshot.value, life.kind, under, mailbox.size, held, parkedFor, leaving]);
+      const key = JSON.stringify([snapshot.value, life.kind, under, mailbox.length, held, parkedFor, leaving]);
       if (known.has(key)) continue;
       known.set(key, snapshot);
       if (snapshot.status !== "active") continue;
@@ -323,13 +323,13 @@ describe("combinations that cannot be", () => {
 
   const all = reachable();
   const NEVER: [string, (snapshot: Snapshot) => boolean][] = [
-    ["an idle session with mail", ({ value, context }) => value === "idle" && context.mailbox.size > 0],
+    ["an idle session with mail", ({ value, context }) => value === "idle" && context.mailbox.length > 0],
     ["an idle session that is leaving", ({ value, context }) => value === "idle" && context.leaving],
     [
       "an idle session with a turn under way",
       ({ value, context: { life } }) => value === "idle" && (life.kind === "running" || life.kind === "told"),
     ],
-    ["a parked session with mail", ({ value, context }) => value === "parked" && context.mailbox.size > 0],
+    ["a parked session with mail", ({ value, context }) => value === "parked" && context.mailbox.length > 0],
     [
       "a parked session that somebody holds, unless it was leaving",
       ({ value, context }) => value === "parked" && context.held > 0 && !context.leaving,

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
 import { DEFAULT_CONFIG } from "../../../src/kernel/index.js";
+import type { SessionServices } from "../../../src/session/state/session.js";
 import { Session } from "../../../src/session/state/session.js";
 import { SessionInputs } from "../../../src/session/state/session-inputs.js";
 import { IDLE } from "../../../src/session/state/session-life.js";
-import type { SessionServices } from "../../../src/session/state/session-parts.js";
 import { Deadlines } from "../../../src/wire/index.js";
 import { MemoryStore } from "../../support/memory-store.js";
 import { inlineSession } from "../inline-session.js";
@@ -33,7 +33,6 @@ test("a session has at most 25 public members", async () => {
     config: DEFAULT_CONFIG,
     budget: null,
     authority: {},
-    overlay: { remove: [] },
     protocol,
     inputs: new SessionInputs(),
     pluginOptions: {},

@@ -2,8 +2,7 @@ import { expect, test } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
 import { definePlugin } from "../../../src/plugin/index.js";
 import { ToolsComponent } from "../../../src/session/protocol/catalog.js";
-import { IDLE, type Life } from "../../../src/session/state/session-life.js";
-import { isUnsaved, saveSession, settleSession } from "../../../src/session/state/session-saving.js";
+import { IDLE, isUnsaved, type Life, saveSession, settleSession } from "../../../src/session/state/session-life.js";
 import { Blobs } from "../../../src/session/stored/blobs.js";
 import { Component } from "../../../src/session/stored/components.js";
 import { StoredSession } from "../../../src/session/stored/stored-session.js";
@@ -51,7 +50,7 @@ async function savedSession(...plugins: readonly object[]) {
     journals: false,
     past: { known: 0 },
     inputs: { turnsWait: false },
-    life: { unstoredTurn: undefined, giveUp: () => undefined },
+    life: { giveUp: () => undefined },
   });
   const note = new Component("note");
   stored.register(note, new ToolsComponent(tools), ...hooks.slots.filter((slot) => slot !== undefined));

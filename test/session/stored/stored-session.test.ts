@@ -22,7 +22,6 @@ function storedSession({
   journals?: boolean;
 } = {}) {
   const failures: unknown[] = [];
-  const turn = { runs: false };
   const blobs = new Blobs(store);
   const stored = new StoredSession({
     id: "s",
@@ -33,16 +32,11 @@ function storedSession({
     journals,
     past: { known: 0 },
     inputs: { turnsWait: false },
-    life: {
-      get unstoredTurn() {
-        return turn.runs ? turn : undefined;
-      },
-      giveUp: (error) => failures.push(error),
-    },
+    life: { giveUp: (error) => failures.push(error) },
   });
   const [colour, shape] = [new Component("colour"), new Component("shape")];
   stored.register(colour, shape);
-  return { store, stored, blobs, colour, shape, turn, failures };
+  return { store, stored, blobs, colour, shape, failures };
 }
 
 const usage = (outputTokens: number): LedgerEntry => ({
@@ -158,13 +152,13 @@ test("what becomes true with a write is true once the store has it, before compo
 });
 
 test("a change in a running turn is left to the turn when that is wanted", async () => {
-  const { stored, colour, turn } = storedSession();
+  const { stored, colour } = storedSession();
   colour.change(RED);
-  turn.runs = true;
-  await stored.store("paint", { leaveToTurn: true });
+  let runs = true;
+  await stored.store("paint", () => runs);
   expect([stored.revision, colour.dirty]).toEqual([0, true]);
-  turn.runs = false;
-  await stored.store("paint", { leaveToTurn: true });
+  runs = false;
+  await stored.store("paint", () => runs);
   expect([stored.revision, colour.dirty]).toEqual([1, false]);
 });
 
@@ -176,7 +170,7 @@ test("whether somebody else stores a change is asked when it is about to be writ
   const first = stored.write(() => ({ operation: "first" }));
   await held.reached;
   colour.change(BLUE);
-  const second = stored.store("second", { unless: () => others });
+  const second = stored.store("second", () => others);
   others = true;
   held.letGo();
   await Promise.all([first, second]);

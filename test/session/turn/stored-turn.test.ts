@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { definePlugin, nativeToolStep } from "../../../src/plugin/index.js";
-import { viewOf } from "../../../src/session/state/session-view.js";
+import { viewOf } from "../../../src/session/state/session.js";
 import { openActor, servicesOf, unheard } from "../life/memory-actor.js";
 
 /** A protocol that leaves for a second frame in the first turn. */

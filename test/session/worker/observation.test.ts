@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
-import type { Observed, ObservedEvent } from "../../../src/session/calls/observed.js";
-import { Observation } from "../../../src/session/worker/observation.js";
+import type { Observed, ObservedEvent } from "../../../src/session/calls/main-lane.js";
+import { Observation } from "../../../src/session/worker/observations.js";
 
 const text = (words: string, blockId = "b"): ObservedEvent => ({
   type: "activity",

@@ -1,0 +1,198 @@
+import {
+  type Commit,
+  changeConfig,
+  checkNodes,
+  type Head,
+  isConversation,
+  isUnlimited,
+  type Message,
+  NO_AUTHORITY,
+  NO_USAGE,
+  narrowAuthority,
+  parseNodeId,
+  type StoredAuthority,
+  TroupeError,
+  textOf,
+  turnOfMessage,
+} from "../../kernel/index.js";
+import type { MessageNode, StoreClient } from "../../store/index.js";
+import { encode } from "../../wire/index.js";
+import type { SessionMaking, TreeMessage } from "../calls/index.js";
+import { type Session, type SessionServices, segmentOf, storedConfig } from "../state/index.js";
+import {
+  applyComponents,
+  COMPONENT,
+  ComponentReader,
+  MAX_TURN_KEYS,
+  pluginComponent,
+  turnKeyComponent,
+} from "../stored/index.js";
+
+/** What a fork takes along: references to what is stored, and the bytes of what is not. */
+export interface SessionSnapshot {
+  readonly parent: { readonly sessionId: string; readonly leaf: string | null };
+  readonly turnIndex: number;
+  /** Of the parent's history up to that leaf, when it was counted. */
+  readonly messageCount: number | undefined;
+  readonly components: Readonly<Record<string, string>>;
+  /** Component name → bytes, for state that changed since the last commit. */
+  readonly unsaved: Readonly<Record<string, Uint8Array>>;
+}
+
+/** How much of a message a tree shows. */
+const PREVIEW = 120;
+/** Messages read at once on the way back to the last one of a turn. */
+const STRIDE = 32;
+
+/**
+ * The turn a node belongs to: whoever goes on from there counts on from it. Throws `node_unknown` for a node the
+ * session does not lead to, and `node_unanswered` inside a step, where a tool call has no result yet: no model takes
+ * such a conversation.
+ */
+async function turnAtNode(store: StoreClient, head: Head | undefined, node: string): Promise<number> {
+  if (head === undefined || !(await leadsTo(store, head, node))) {
+    const details = { sessionId: head?.sessionId, node };
+    throw new TroupeError("node_unknown", `The session does not lead to a node ${node}.`, { details });
+  }
+  const { index } = parseNodeId(node);
+  const { messages } = await store.tail(node, index + 1);
+  if (hasUnanswered(messages))
+    throw new TroupeError("node_unanswered", `At node ${node} a tool call has no result yet.`, { details: { node } });
+  for (let at: string | null = node; at !== null; ) {
+    const { messages: end, before }: { messages: readonly Message[]; before: string | null } = await store.tail(
+      at,
+      STRIDE,
+    );
+    for (const { id } of [...end].reverse()) {
+      const turn = turnOfMessage(id);
+      if (turn !== undefined) return turn;
+    }
+    at = before;
+  }
+  return 0;
+}
+
+/**
+ * What a fork needs. State is captured now unless a turn is running: then the child gets the last commit's. Only of the
+ * head is it kept, so that a fork `at` a node of the past gets it too.
+ */
+export async function snapshotOf(
+  session: Session,
+  { live, at }: { readonly live: boolean; readonly at?: string | undefined },
+): Promise<SessionSnapshot> {
+  if (live) await Promise.all([session.hooks.capture(), session.protocol.captureExecution()]);
+  const { stored, services, id: sessionId } = session;
+  const unsaved: Record<string, Uint8Array> = {};
+  const components = { ...stored.head?.components };
+  if (live) {
+    for (const { name, bytes } of stored.changes()) {
+      delete components[name];
+      if (bytes !== null) unsaved[name] = bytes;
+    }
+  }
+  return {
+    parent: { sessionId, leaf: at ?? stored.leaf },
+    messageCount: at === undefined ? stored.head?.messageCount : undefined,
+    turnIndex: at === undefined ? stored.turnIndex : await turnAtNode(services.store, stored.head, at),
+    components,
+    unsaved,
+  };
+}
+
+/** Most forks are of what the session leads to itself; only for others is every session looked at. */
+async function leadsTo(store: StoreClient, head: Head, node: string): Promise<boolean> {
+  for (const leaf of [head.leaf, ...(head.frames ?? []).map((frame) => frame.leaf)]) {
+    if (leaf !== null && (await store.onPath(leaf, node))) return true;
+  }
+  return (await store.tree(head.sessionId)).some((known) => known.node === node);
+}
+
+function hasUnanswered(messages: readonly Message[]): boolean {
+  const open = new Set<string>();
+  for (const { parts } of messages) {
+    for (const part of parts) {
+      if (part.type === "tool_call") open.add(part.callId);
+      if (part.type === "tool_result") open.delete(part.callId);
+    }
+  }
+  return open.size > 0;
+}
+
+export function treeMessage({ node, parent, active, message }: MessageNode): TreeMessage {
+  const text = textOf(message);
+  return {
+    node,
+    parent,
+    active,
+    role: message.role,
+    text: text.length > PREVIEW ? `${text.slice(0, PREVIEW)}…` : text,
+  };
+}
+
+/** The first write of a session that is made of another one. */
+export type ChildPlan = Pick<Commit, "head" | "components" | "segment">;
+
+/** The child's first head: what it inherits, narrowed and changed as it was asked for. */
+export async function planChild(
+  services: SessionServices,
+  id: string,
+  { snapshot, making }: { readonly snapshot: SessionSnapshot; readonly making: SessionMaking },
+): Promise<ChildPlan> {
+  const { start = { kind: "empty" }, pluginSource = "fork", relation = "child", firstTurnInput, config } = making;
+  const inherited = new Map<string, Uint8Array | null>(Object.entries(snapshot.unsaved));
+  const changes = () => [...inherited].map(([name, bytes]) => ({ name, bytes }));
+  const { sessionId, leaf } = snapshot.parent;
+  const { createdBy = sessionId } = making;
+  const known = applyComponents(snapshot.components, changes());
+  const reader = new ComponentReader(
+    services.store,
+    { sessionId, components: known.components },
+    new Map(known.bytes.map((component) => [component.hash, component.bytes])),
+  );
+  const parent = (await reader.value<StoredAuthority>(COMPONENT.authority)) ?? NO_AUTHORITY;
+  // A plugin that is not there is not missed.
+  const mayDrop = (pluginId: string) =>
+    services.surfaces.links.find(({ manifest }) => manifest.id === pluginId)?.optionalInChildren !== false;
+  const narrowed = narrowAuthority(parent, making, mayDrop);
+  const change = (name: string, value: unknown) => inherited.set(name, value === undefined ? null : encode(value));
+  change(COMPONENT.authority, isUnlimited(narrowed) ? undefined : narrowed);
+  change(COMPONENT.firstInput, firstTurnInput);
+  // What waits for the parent is the parent's.
+  inherited.set(COMPONENT.inputs, null);
+  inherited.set(COMPONENT.entering, null);
+  // What was asked of that session by a key was not asked of this one.
+  change(COMPONENT.receipts, undefined);
+  for (let place = 0; place < MAX_TURN_KEYS; place++) inherited.set(turnKeyComponent(place), null);
+  if (config !== undefined) {
+    change(COMPONENT.config, changeConfig(await storedConfig(services, reader), config));
+  }
+  if (pluginSource === "fresh") dropPluginState(snapshot.components, inherited);
+  // What begins empty has run no code, and its protocol defaults its options for a child.
+  if (start.kind === "empty") for (const name of [COMPONENT.execution, COMPONENT.protocol]) inherited.set(name, null);
+  const { components, bytes } = applyComponents(snapshot.components, changes());
+  const nodes = checkNodes(making.initialNodes ?? []);
+  const from = start.kind === "empty" ? null : leaf;
+  const origin = { kind: "creator", sessionId: createdBy } as const;
+  const segment = segmentOf(id, 1, { parent: from, nodes, origin });
+  const { messages } = segment;
+  const counted = from === null ? 0 : snapshot.messageCount;
+  const head: Head = {
+    sessionId: id,
+    revision: 1,
+    leaf: messages.at(-1)?.id ?? from,
+    turnIndex: start.kind === "empty" ? 0 : snapshot.turnIndex,
+    ...(counted !== undefined && { messageCount: counted + messages.filter(isConversation).length }),
+    usage: NO_USAGE,
+    components,
+    operation: `create:${createdBy}:${services.clock.uuid()}`,
+    ...(relation === "child" && { parent: { sessionId: createdBy, leaf } }),
+  };
+  return { head, components: bytes, ...(nodes.length > 0 && { segment: { id: segment.id, bytes: encode(segment) } }) };
+}
+
+function dropPluginState(stored: Readonly<Record<string, string>>, changes: Map<string, Uint8Array | null>): void {
+  for (const name of [...Object.keys(stored), ...changes.keys()]) {
+    if (name.startsWith(pluginComponent("")) || name === COMPONENT.tools || name === COMPONENT.execution)
+      changes.set(name, null);
+  }
+}
