@@ -1,5 +1,5 @@
 import { setMaxListeners } from "node:events";
-import { ignore } from "./ignore.js";
+import { ignore } from "./deferred.js";
 
 /**
  * Calls `listener` when the signal aborts, at once if it has already. The function it returns takes the listener off,

@@ -1,5 +1,3 @@
-import { ignore } from "./ignore.js";
-
 /** A promise that is settled from outside. */
 export interface Deferred<T> {
   readonly promise: Promise<T>;
@@ -16,3 +14,6 @@ export function deferred<T = void>(): Deferred<T> {
   });
   return { promise, resolve, reject };
 }
+
+/** Takes whatever comes and does nothing with it: for errors that another place tells, and listeners nobody set. */
+export function ignore(): void {}

@@ -5,9 +5,7 @@
  */
 export { abortWith, onAbort, untilAborted } from "./abortable.js";
 export { type Clock, systemClock, type Timer } from "./clock.js";
-export { type Deferred, deferred } from "./deferred.js";
-export { ignore } from "./ignore.js";
-export { type Patience, persist } from "./patience.js";
-export { ReaderQueue, type ReaderQueueOptions, type Unread } from "./reader-queue.js";
+export { type Deferred, deferred, ignore } from "./deferred.js";
+export { ReaderQueue } from "./reader-queue.js";
 export { Serial } from "./serial.js";
-export { loopTurn, type SleepOptions, sleep, within } from "./sleep.js";
+export { loopTurn, persist, sleep, within } from "./sleep.js";

@@ -1,4 +1,4 @@
-import { ignore } from "./ignore.js";
+import { ignore } from "./deferred.js";
 
 /**
  * One task at a time, in the order they were asked for. A task that fails does not stop the next.

@@ -1,9 +1,8 @@
 import { onAbort } from "./abortable.js";
 import type { Clock } from "./clock.js";
-import { deferred } from "./deferred.js";
-import { ignore } from "./ignore.js";
+import { deferred, ignore } from "./deferred.js";
 
-export interface SleepOptions {
+interface SleepOptions {
   /** Ends the sleep: it rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
   /** Whether the sleep keeps the thread alive. Default true. */
@@ -35,4 +34,35 @@ export async function within(clock: Clock, ms: number, promise: Promise<unknown>
   const timer = clock.timeout(ms, enough.resolve);
   await Promise.race([promise.catch(ignore), enough.promise]);
   timer.cancel();
+}
+
+interface Patience {
+  readonly clock: Clock;
+  /** Attempts before the last error is thrown. */
+  readonly attempts: number;
+  /** Milliseconds to wait before an attempt; attempts count from 1. */
+  readonly pauseMs: (attempt: number) => number;
+  /** Ends the waiting: `persist` rejects with the signal's reason before its next attempt. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Attempts something until it works, with a pause before each attempt.
+ *
+ * @example
+ * await persist(() => thread.start(), { clock, attempts: 5, pauseMs: (attempt) => 50 * attempt });
+ */
+export async function persist<T>(
+  attempt: () => Promise<T>,
+  { clock, attempts, pauseMs, signal }: Patience,
+): Promise<T> {
+  for (let count = 1; ; count++) {
+    await sleep(clock, pauseMs(count), { signal });
+    signal?.throwIfAborted();
+    try {
+      return await attempt();
+    } catch (error) {
+      if (count >= attempts) throw error;
+    }
+  }
 }

@@ -8,6 +8,6 @@ export { all, type RaceResult, race } from "./sessions/fan-out.js";
 export type { ForkOptions } from "./sessions/fork.js";
 export type { OperationOptions, PluginIdOf, PluginRemote } from "./sessions/plugin-remote.js";
 export type { Session, SteerOptions } from "./sessions/session-handle.js";
-export type { Turn } from "./turns/turn.js";
 export type { TurnOptions } from "./turns/turn-options.js";
+export type { Turn } from "./turns/turns.js";
 export type { DeleteOptions } from "./upkeep/upkeep.js";

@@ -21,7 +21,14 @@ export type Served<S extends Service> = {
 };
 
 /** What Comlink can talk through: a Worker, or a worker's parentPort. */
-type Endpoint = Parameters<typeof nodeEndpoint>[0];
+interface Endpoint {
+  postMessage(message: unknown, transfer?: readonly unknown[]): void;
+  // biome-ignore lint/suspicious/noExplicitAny: Node's emitters type their listeners this way
+  on(type: string, listener: (...args: any[]) => void): unknown;
+  // biome-ignore lint/suspicious/noExplicitAny: as above
+  off(type: string, listener: (...args: any[]) => void): unknown;
+  start?(): void;
+}
 
 /** What really crosses by Comlink. Errors travel as data because Comlink keeps only name, message and stack. */
 interface Exposed {

@@ -62,19 +62,10 @@ export class Statistics {
     return {
       hooks: probe.stats(),
       sessions: { resident: sum(({ sessions }) => sessions), parked: sum(({ parked }) => parked) },
-      workers: workers.map(({ index, threadId, sessions, parked, heapShare, restarts, recycled }) => ({
-        index,
-        threadId,
-        sessions,
-        parked,
-        heapShare,
-        restarts,
-        recycled,
-      })),
-      retiring:
-        retiring === undefined
-          ? null
-          : { index: retiring.index, threadId: retiring.threadId, sessions: retiring.sessions + retiring.parked },
+      workers: workers.map(({ histograms, hookMessages, ...worker }) => worker),
+      retiring: retiring
+        ? { index: retiring.index, threadId: retiring.threadId, sessions: retiring.sessions + retiring.parked }
+        : null,
       plugins: crew.plugins(),
       ...counts,
       store: await crew.store.ask("stats", undefined),

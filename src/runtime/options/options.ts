@@ -112,14 +112,8 @@ export interface TroupeOptions {
   readonly drainMs?: number;
 }
 
-export interface ResolvedPlugin {
+export interface ResolvedPlugin extends Required<PluginEntry> {
   readonly module: string;
-  readonly options: unknown;
-  readonly tier: "worker" | "inline";
-  readonly deadlineMs: number;
-  readonly blockedMs: number;
-  readonly permissions: Permissions | "all";
-  readonly optionalInChildren: boolean;
   readonly development: boolean;
 }
 

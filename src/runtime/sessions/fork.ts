@@ -8,8 +8,7 @@ import {
 } from "../../kernel/index.js";
 import type { SessionHandle } from "../../plugin/index.js";
 import type { SessionMaking } from "../../session/index.js";
-import type { Residence, Runtime } from "../places/index.js";
-import { leastLoaded } from "../places/index.js";
+import { leastLoaded, type Residence, type Runtime } from "../places/index.js";
 
 export interface ForkOptions {
   /** The child's id. Default: the parent's with a random ending. */

@@ -1,10 +1,8 @@
 import { ignore } from "../../async/index.js";
 import { admitInput, checkSessionId, checkTurnInput } from "../../kernel/index.js";
 import type { RelayAnswers, RelayCall, UsageNote } from "../../session/index.js";
-import type { Runtime } from "../places/index.js";
-import { type Residence, sessionBusy } from "../places/index.js";
-import type { Turns } from "../turns/index.js";
-import { ChildTurns } from "../turns/index.js";
+import { type Residence, type Runtime, sessionBusy } from "../places/index.js";
+import { ChildTurns, type Turns } from "../turns/index.js";
 import { childId, makeSession } from "./fork.js";
 
 /** What sessions ask of other sessions; whether they may was checked where they are. */

@@ -32,8 +32,7 @@ import type {
 } from "../../session/index.js";
 import type { CallOptions } from "../../wire/index.js";
 import type { Residence, Runtime } from "../places/index.js";
-import type { Turn, Turns } from "../turns/index.js";
-import { extrasOf, type TurnOptions } from "../turns/index.js";
+import { extrasOf, type Turn, type TurnOptions, type Turns } from "../turns/index.js";
 import { type ForkOptions, fork } from "./fork.js";
 import { type OperationOptions, type PluginIdOf, type PluginRemote, pluginRemote } from "./plugin-remote.js";
 

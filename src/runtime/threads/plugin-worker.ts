@@ -3,8 +3,7 @@ import { type Clock, persist, type Timer } from "../../async/index.js";
 import { asTroupeError, TroupeError } from "../../kernel/index.js";
 import type { PluginManifest } from "../../plugin/index.js";
 import type { PluginWorkerService } from "../../session/index.js";
-import type { ResolvedPlugin } from "../options/index.js";
-import { permissionFlags } from "../options/index.js";
+import { permissionFlags, type ResolvedPlugin } from "../options/index.js";
 import type { SessionWorker } from "./session-worker.js";
 import { Thread } from "./threads.js";
 
@@ -17,15 +16,19 @@ const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 2_000;
 const WINDOW_MS = 5_000;
 
+interface PluginWorkerParts {
+  readonly index: number;
+  readonly entry: ResolvedPlugin;
+  readonly clock: Clock;
+  readonly sessionWorkers: () => readonly SessionWorker[];
+}
+
 /**
  * One plugin's thread, kept alive: when it dies it is replaced and every session worker gets a lane to the new one.
  * Sessions restore their instances from the last captured state when they next call it.
  */
 export class PluginWorker {
-  readonly index: number;
-  readonly #entry: ResolvedPlugin;
-  readonly #clock: Clock;
-  readonly #sessionWorkers: () => readonly SessionWorker[];
+  readonly #parts: PluginWorkerParts;
   #thread: Thread<PluginWorkerService> | undefined;
   /** The thread once its plugin is loaded, until it dies. */
   #loaded: Thread<PluginWorkerService> | undefined;
@@ -39,15 +42,8 @@ export class PluginWorker {
   #failed: { readonly plugin: number; readonly code: string; readonly message: string } | undefined;
   restarts = 0;
 
-  constructor(
-    index: number,
-    entry: ResolvedPlugin,
-    { clock, sessionWorkers }: { readonly clock: Clock; readonly sessionWorkers: () => readonly SessionWorker[] },
-  ) {
-    this.index = index;
-    this.#entry = entry;
-    this.#clock = clock;
-    this.#sessionWorkers = sessionWorkers;
+  constructor(parts: PluginWorkerParts) {
+    this.#parts = parts;
   }
 
   get manifest(): PluginManifest {
@@ -76,7 +72,7 @@ export class PluginWorker {
     const { port1, port2 } = new MessageChannel();
     const { port1: host1, port2: host2 } = new MessageChannel();
     const stage = new Int32Array(new SharedArrayBuffer(4));
-    const lane = { plugin: this.index, port: port2, hostPort: host2, stage };
+    const lane = { plugin: this.#parts.index, port: port2, hostPort: host2, stage };
     const attached = await Promise.allSettled([
       plugin.caller.to.attach(
         { port: port1, hostPort: host1, name: session.name, stage },
@@ -105,16 +101,16 @@ export class PluginWorker {
   async start(): Promise<void> {
     const thread = new Thread<PluginWorkerService>({
       kind: "plugin",
-      clock: this.#clock,
-      name: `Plugin worker ${this.index} (${this.#manifest?.id ?? this.#entry.module})`,
+      clock: this.#parts.clock,
+      name: `Plugin worker ${this.#parts.index} (${this.#manifest?.id ?? this.#parts.entry.module})`,
       // A plugin gets nothing of the host's environment.
       env: {},
-      execArgv: permissionFlags(this.#entry.module, this.#entry.permissions),
+      execArgv: permissionFlags(this.#parts.entry.module, this.#parts.entry.permissions),
     });
     this.#thread = thread;
     const beat = new Int32Array(new SharedArrayBuffer(4));
     try {
-      const { module, options, development } = this.#entry;
+      const { module, options, development } = this.#parts.entry;
       this.#manifest = await thread.caller.to.load({ module, options, development, beat });
     } catch (error) {
       await thread.terminate();
@@ -134,7 +130,7 @@ export class PluginWorker {
    * are counted, not time: when this thread was busy itself, the next look finds the beat gone on.
    */
   #watchPulse(thread: Thread<PluginWorkerService>, beat: Int32Array): Timer {
-    const looks = Math.max(2, Math.ceil(this.#entry.blockedMs / LOOK_MS));
+    const looks = Math.max(2, Math.ceil(this.#parts.entry.blockedMs / LOOK_MS));
     let last = Atomics.load(beat, 0);
     let still = 0;
     const look = () => {
@@ -143,11 +139,11 @@ export class PluginWorker {
       last = now;
       if (still >= looks) void thread.terminate();
     };
-    return this.#clock.interval(LOOK_MS, look).unref();
+    return this.#parts.clock.interval(LOOK_MS, look).unref();
   }
 
   async #replace(): Promise<void> {
-    const clock = this.#clock;
+    const clock = this.#parts.clock;
     const { signal } = this.#closed;
     const pauseMs = () => this.#backoff.pauseAfterDeath(clock.now());
     try {
@@ -157,13 +153,13 @@ export class PluginWorker {
     }
     this.restarts++;
     // A thread that dies from here on has its own replacement under way.
-    await Promise.allSettled(this.#sessionWorkers().map((worker) => this.connect(worker)));
+    await Promise.allSettled(this.#parts.sessionWorkers().map((worker) => this.connect(worker)));
   }
 
   async #giveUp(error: unknown): Promise<void> {
     const message = `Plugin ${this.manifest.id} could not be restarted: ${asTroupeError(error, "plugin_failed").message}`;
-    this.#failed = { plugin: this.index, code: "plugin_unavailable", message };
-    await Promise.allSettled(this.#sessionWorkers().map((worker) => this.connect(worker)));
+    this.#failed = { plugin: this.#parts.index, code: "plugin_unavailable", message };
+    await Promise.allSettled(this.#parts.sessionWorkers().map((worker) => this.connect(worker)));
   }
 }
 

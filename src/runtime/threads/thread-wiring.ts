@@ -27,12 +27,10 @@ export class Crew {
   async start(): Promise<void> {
     const { clock, store } = this.#options;
     this.#store = await StoreWorker.start(store, { clock, onLost: this.#events.onStoreLost });
-    this.#options.plugins.forEach((plugin, index) => {
-      if (plugin.tier === "worker")
-        this.#pluginWorkers.set(
-          index,
-          new PluginWorker(index, plugin, { clock, sessionWorkers: () => this.#everyone() }),
-        );
+    const sessionWorkers = () => this.#everyone();
+    this.#options.plugins.forEach((entry, index) => {
+      if (entry.tier === "worker")
+        this.#pluginWorkers.set(index, new PluginWorker({ index, entry, clock, sessionWorkers }));
     });
     await all([...this.#pluginWorkers.values()].map((worker) => worker.start()));
     for (let index = 0; index < this.#options.sessionWorkers; index++) {

@@ -14,7 +14,7 @@ import {
   type Usage,
   usageOfCall,
 } from "../../kernel/index.js";
-import type { Turn } from "./turn.js";
+import type { Turn } from "./turns.js";
 
 /** Activities kept for a reader of a turn's events. */
 const KEPT = activitiesUpTo(1_024);
@@ -22,7 +22,7 @@ const KEPT = activitiesUpTo(1_024);
 const MAX_ENDED = 256;
 
 /** A turn as the session that started it knows it: two sessions may use the same id. */
-export interface ChildTurnRef {
+interface ChildTurnRef {
   readonly from: string;
   readonly turnId: string;
 }
@@ -42,7 +42,7 @@ interface ChildTurn extends ChildTurnRef {
   read: boolean;
 }
 
-export interface ChildTurnStart {
+interface ChildTurnStart {
   /** The session that starts it. */
   readonly from: string;
   readonly sessionId: string;

@@ -1,5 +1,4 @@
 /** The turns hosts and sessions asked for, until they end. */
 export * from "./child-turns.js";
-export * from "./turn.js";
 export * from "./turn-options.js";
 export * from "./turns.js";

@@ -1,10 +1,8 @@
 import { Serial, sleep } from "../../async/index.js";
 import { messageOf, TroupeError } from "../../kernel/index.js";
 import type { Observers } from "../observe/index.js";
-import type { Residence, Runtime } from "../places/index.js";
-import { leastLoaded } from "../places/index.js";
-import type { SessionWorker } from "../threads/index.js";
-import { unknownWorker } from "../threads/index.js";
+import { leastLoaded, type Residence, type Runtime } from "../places/index.js";
+import { type SessionWorker, unknownWorker } from "../threads/index.js";
 
 /** How often a session is tried again that is busy by itself. */
 const BUSY_MS = 50;
@@ -23,7 +21,7 @@ export class Moving {
 
   async move(sessionId: string, worker: number): Promise<void> {
     this.#runtime.checkOpen();
-    this.#checkPlace(worker);
+    if (this.#runtime.crew.sessionWorkers[worker] === undefined) throw unknownWorker(worker);
     const moved = await this.#runtime.directory.moveOver(sessionId, async (residence) => {
       if (residence.worker !== worker) await this.#bring(residence, worker);
     });
@@ -81,16 +79,13 @@ export class Moving {
         await this.#bring(residence, old.index).catch((error: TroupeError) => {
           // A turn that waiting inputs began; only its worker knows when it ends.
           busy = isBusy(error);
-          if (!busy) this.#leaveBehind(residence, old);
+          if (busy) return;
+          residence.worker = old.index;
+          this.#observers.moved(sessionId, old);
         });
       });
       if (busy) await sleep(this.#runtime.options.clock, BUSY_MS, { ref: false });
     }
-  }
-
-  #leaveBehind(residence: Residence, old: SessionWorker): void {
-    residence.worker = old.index;
-    this.#observers.moved(residence.id, old);
   }
 
   async #bring(residence: Residence, to: number): Promise<void> {
@@ -102,10 +97,6 @@ export class Moving {
     // It may have left its place meanwhile.
     residence.worker = target.place;
     this.#observers.moved(id, from);
-  }
-
-  #checkPlace(worker: number): void {
-    if (this.#runtime.crew.sessionWorkers[worker] === undefined) throw unknownWorker(worker);
   }
 }
 

@@ -14,7 +14,7 @@ import {
   treeOf,
 } from "../../kernel/index.js";
 import type { StoreReader } from "./contract.js";
-import { decodeSegment, segmentOutline } from "./records.js";
+import { decodeSegment, outlineOfSegment, segmentOutline } from "./records.js";
 
 type SegmentReader = Pick<StoreReader, "segment">;
 
@@ -91,7 +91,7 @@ function* segmentsTo(reader: SegmentReader, leaf: string | null) {
   let segment: Segment | undefined;
   const outlineOf = (id: string): SegmentOutline => {
     segment = checked(id, decodeSegment, bytesOf(reader, id));
-    return { id, parent: segment.parent, count: segment.messages.length };
+    return outlineOfSegment(segment);
   };
   for (const { index } of pathTo(outlineOf, leaf)) yield { segment: segment as Segment, index };
 }
@@ -124,10 +124,15 @@ export function readTree(
     const other = id === sessionId ? undefined : readableHead(reader, id);
     if (other?.parent?.sessionId === sessionId) leaves.push(other.leaf);
   }
-  const segments = new SegmentCache(reader);
-  return treeOf(segments.outlineOf, { active: head.leaf, others: leaves }).map((node) => {
+  const segments = new Map<string, Segment>();
+  const outlineOf = (id: string): SegmentOutline => {
+    const segment = segments.get(id) ?? checked(id, decodeSegment, bytesOf(reader, id));
+    segments.set(id, segment);
+    return outlineOfSegment(segment);
+  };
+  return treeOf(outlineOf, { active: head.leaf, others: leaves }).map((node) => {
     const { segment, index } = parseNodeId(node.node);
-    return { ...node, message: segments.read(segment).messages[index] as Message };
+    return { ...node, message: segments.get(segment)?.messages[index] as Message };
   });
 }
 
@@ -143,33 +148,6 @@ function readableHead(reader: Pick<StoreReader, "head">, sessionId: string): Hea
 /** Finds outlines in a store, so that paths can be followed without reading messages. */
 export function outlinesOf(reader: SegmentReader): OutlineOf {
   return (id) => checked(id, segmentOutline, bytesOf(reader, id));
-}
-
-/** Segments, decoded once each; their outlines come with them. */
-class SegmentCache {
-  readonly #reader: SegmentReader;
-  readonly #bytes = new Map<string, Uint8Array>();
-  readonly #read = new Map<string, Segment>();
-
-  constructor(reader: SegmentReader) {
-    this.#reader = reader;
-  }
-
-  readonly outlineOf = (id: string): SegmentOutline => {
-    const bytes = bytesOf(this.#reader, id);
-    this.#bytes.set(id, bytes);
-    return checked(id, segmentOutline, bytes);
-  };
-
-  /** A segment whose outline was asked for. */
-  read(id: string): Segment {
-    const known = this.#read.get(id);
-    if (known !== undefined) return known;
-    const segment = checked(id, decodeSegment, this.#bytes.get(id) ?? bytesOf(this.#reader, id));
-    this.#bytes.delete(id);
-    this.#read.set(id, segment);
-    return segment;
-  }
 }
 
 function bytesOf(reader: SegmentReader, id: string): Uint8Array {

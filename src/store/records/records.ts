@@ -162,7 +162,7 @@ function damaged(why: string): TroupeError {
  * segmentOutline(encode({ id: "a@2", parent: "a@1.3", messages })); // { id: "a@2", parent: "a@1.3", count: 2 }
  */
 export function segmentOutline(bytes: Uint8Array): SegmentOutline {
-  return readOutline(bytes) ?? decodedOutline(bytes);
+  return readOutline(bytes) ?? outlineOfSegment(decodeSegment(bytes));
 }
 
 /** What `encode` puts before the msgpack, and a map of three whose first key is `id`. */
@@ -212,8 +212,7 @@ function readCount(bytes: Uint8Array, at: number): number | undefined {
   return undefined;
 }
 
-function decodedOutline(bytes: Uint8Array): SegmentOutline {
-  const { id, parent, messages } = decodeSegment(bytes);
+export function outlineOfSegment({ id, parent, messages }: Segment): SegmentOutline {
   return { id, parent, count: messages.length };
 }
 

@@ -1,6 +1,6 @@
 import { type Head, messageOf, pathTo, type Segment, TroupeError } from "../../kernel/index.js";
 import { contentHash } from "../../wire/index.js";
-import { decodeSegment, outlinesOf, type StoreReader } from "../records/index.js";
+import { decodeSegment, outlineOfSegment, outlinesOf, type StoreReader } from "../records/index.js";
 
 /** A session on its own: its head, all its history (the frames it left too), its components and attachments. */
 export interface ExportedSession {
@@ -85,7 +85,7 @@ export function* checkingWhole({ head, segments, components }: ExportedSession):
   const outlineOf = (id: string) => {
     const segment = segments.get(id);
     if (segment === undefined) throw exportDamaged(`history segment ${id} is missing`);
-    return { id, parent: segment.parent, count: segment.messages.length };
+    return outlineOfSegment(segment);
   };
   for (const leaf of [head.leaf, ...(head.frames ?? []).map((left) => left.leaf)]) {
     unlessDamaged(() => [...pathTo(outlineOf, leaf)]);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { TroupeError } from "../../../src/kernel/index.js";
-import { Observer } from "../../../src/runtime/observe/observer.js";
+import { Observer } from "../../../src/runtime/observe/observers.js";
 import type { Observed } from "../../../src/session/index.js";
 
 const committed = (revision: number): Observed => ({

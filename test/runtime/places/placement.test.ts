@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { leastLoaded, placeSession } from "../../../src/runtime/places/placement.js";
+import { leastLoaded, placeSession } from "../../../src/runtime/places/directory.js";
 
 const id = fc.string({ minLength: 1, maxLength: 40 });
 const workers = fc.integer({ min: 1, max: 16 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { deferred } from "../../../src/async/index.js";
 import { NO_USAGE, TroupeError } from "../../../src/kernel/index.js";
-import { AskedTurn, type TurnWorker } from "../../../src/runtime/turns/asked-turn.js";
+import { AskedTurn, type TurnWorker } from "../../../src/runtime/turns/turns.js";
 import type { TurnExtras, TurnReply } from "../../../src/session/index.js";
 
 const REPLY: TurnReply = {

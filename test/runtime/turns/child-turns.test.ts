@@ -8,7 +8,7 @@ import {
   type Usage,
 } from "../../../src/kernel/index.js";
 import { ChildTurns } from "../../../src/runtime/turns/child-turns.js";
-import { Turn } from "../../../src/runtime/turns/turn.js";
+import { Turn } from "../../../src/runtime/turns/turns.js";
 
 const usage = (inputTokens: number, outputTokens = 0): Usage => ({ ...NO_USAGE, inputTokens, outputTokens });
 const recordOf = (spent: Usage, model = "m"): ModelCallRecord => ({

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { ACTIVITY_VERSION, type Activity, NO_USAGE, TroupeError, type TurnResult } from "../../../src/kernel/index.js";
-import { Turn } from "../../../src/runtime/turns/turn.js";
+import { Turn } from "../../../src/runtime/turns/turns.js";
 
 const RESULT: TurnResult = {
   sessionId: "s",
