@@ -44,36 +44,14 @@ export type {
   UsageReport,
 } from "../kernel/index.js";
 export { nativeToolStep, TroupeError, usageReport } from "../kernel/index.js";
-export {
-  type AnyHook,
-  type AnyPluginTool,
-  ContributionSet,
-  duplicateOperation,
-  duplicateSingleton,
-  pluginInvalid,
-} from "./definition/contributions.js";
+export * from "./definition/contributions.js";
 export * from "./definition/define.js";
 export { definePlugin, type Plugin, type PluginDefinition } from "./definition/define.js";
 export { type LoadedPlugin, loadPlugin, type PluginManifest, parseAny } from "./definition/load.js";
-export {
-  abortTurn,
-  createSession,
-  deny,
-  emitEvents,
-  emitTrace,
-  enqueueMessages,
-  replaceToolArgs,
-  shortCircuitTool,
-} from "./host/directives.js";
+export * from "./host/directives.js";
 export * from "./host/extensions.js";
 export * from "./host/host.js";
-export {
-  type PluginRevision,
-  type SnapshotEntries,
-  sameMajor,
-  snapshotFingerprint,
-  snapshotIsCurrent,
-} from "./host/snapshot.js";
+export * from "./host/snapshot.js";
 export * from "./kinds/hooks.js";
 export * from "./kinds/operations.js";
 export * from "./kinds/protocol.js";

@@ -239,16 +239,14 @@ function pathsBetween(recorded: string, given: string): string[] {
 }
 
 /** The facts with what earlier writes of the batch will change. */
-export class PlannedFacts implements WriteFacts {
+class PlannedFacts implements WriteFacts {
   readonly changes: Change[] = [];
   readonly #facts: WriteFacts;
-  readonly #heads = new Map<string, StoredHead>();
-  readonly #segments = new Map<string, Uint8Array>();
-  readonly #components = new Set<string>();
-  readonly #journals = new Map<string, JournalMark[]>();
-  readonly #deleted = new Set<string>();
-  /** Segments and components that are swept. */
-  readonly #swept = new Set<string>();
+  /** What the changes leave under a key; undefined: they take it away. */
+  readonly #heads = new Map<string, StoredHead | undefined>();
+  readonly #segments = new Map<string, Uint8Array | undefined>();
+  readonly #components = new Map<string, boolean>();
+  readonly #journals = new Map<string, (JournalMark | JournalRow)[]>();
 
   constructor(facts: WriteFacts) {
     this.#facts = facts;
@@ -264,11 +262,18 @@ export class PlannedFacts implements WriteFacts {
       case "put_head":
         this.#heads.set(change.stored.head.sessionId, change.stored);
         break;
+      case "delete_head":
+        this.#heads.set(change.sessionId, undefined);
+        break;
       case "put_segment":
         this.#segments.set(change.id, change.bytes);
         break;
+      case "delete_segment":
+        this.#segments.set(change.id, undefined);
+        break;
       case "put_component":
-        this.#components.add(change.hash);
+      case "delete_component":
+        this.#components.set(change.hash, change.kind === "put_component");
         break;
       case "put_journal":
         this.#journals.set(change.sessionId, [...this.journal(change.sessionId), change.row]);
@@ -276,38 +281,25 @@ export class PlannedFacts implements WriteFacts {
       case "clear_journal":
         this.#journals.set(change.sessionId, []);
         break;
-      case "delete_head":
-        this.#heads.delete(change.sessionId);
-        this.#deleted.add(change.sessionId);
-        break;
-      case "delete_segment":
-        this.#segments.delete(change.id);
-        this.#swept.add(change.id);
-        break;
-      case "delete_component":
-        this.#components.delete(change.hash);
-        this.#swept.add(change.hash);
-        break;
     }
   }
 
   head(sessionId: string): StoredHead | undefined {
-    if (this.#deleted.has(sessionId)) return undefined;
-    return this.#heads.get(sessionId) ?? this.#facts.head(sessionId);
+    return this.#heads.has(sessionId) ? this.#heads.get(sessionId) : this.#facts.head(sessionId);
   }
 
   isDeleted(sessionId: string): boolean {
-    return this.#deleted.has(sessionId) || this.#facts.isDeleted(sessionId);
+    return (this.#heads.has(sessionId) && !this.#heads.get(sessionId)) || this.#facts.isDeleted(sessionId);
   }
 
   segment(id: string) {
     const bytes = this.#segments.get(id);
     if (bytes !== undefined) return this.outline(bytes);
-    return this.#swept.has(id) ? undefined : this.#facts.segment(id);
+    return this.#segments.has(id) ? undefined : this.#facts.segment(id);
   }
 
   hasComponent(hash: string): boolean {
-    return this.#components.has(hash) || (!this.#swept.has(hash) && this.#facts.hasComponent(hash));
+    return this.#components.get(hash) ?? this.#facts.hasComponent(hash);
   }
 
   outline(bytes: Uint8Array) {
@@ -319,12 +311,10 @@ export class PlannedFacts implements WriteFacts {
   }
 
   journalRow(sessionId: string, sequence: number): JournalRow | undefined {
-    for (const change of this.changes.toReversed()) {
-      if (change.kind === "clear_journal" && change.sessionId === sessionId) return undefined;
-      if (change.kind === "put_journal" && change.sessionId === sessionId && change.row.sequence === sequence) {
-        return change.row;
-      }
-    }
-    return this.#facts.journalRow(sessionId, sequence);
+    const planned = this.#journals.get(sessionId);
+    const row = planned?.find((each) => each.sequence === sequence);
+    if (planned !== undefined && row === undefined) return undefined;
+    // What the store had stands there as a mark.
+    return row !== undefined && "bytes" in row ? row : this.#facts.journalRow(sessionId, sequence);
   }
 }

@@ -1,5 +1,5 @@
 import type { Clock } from "../../async/index.js";
-import { messageOf, TroupeError } from "../../kernel/index.js";
+import { isRecord, messageOf, TroupeError } from "../../kernel/index.js";
 
 /** Did the provider answer before it failed? Decides between `model_unreachable` and `model_stream_cut`. */
 export type Moment = "opening" | "streaming";
@@ -27,18 +27,8 @@ const STATUS_OF_TYPE: Readonly<Record<string, number>> = {
   [OVERFLOW_CODE]: 400,
 };
 
-/** The fields of AI SDK errors that are read. By shape: several copies of the SDK may be loaded, so no `instanceof`. */
-interface Failure {
-  readonly name?: unknown;
-  readonly code?: unknown;
-  readonly type?: unknown;
-  readonly message?: unknown;
-  readonly cause?: unknown;
-  readonly data?: unknown;
-  readonly statusCode?: unknown;
-  readonly responseHeaders?: unknown;
-  readonly responseBody?: unknown;
-}
+/** An AI SDK error, read by its shape: several copies of the SDK may be loaded, so there is no `instanceof`. */
+type Failure = Readonly<Record<string, unknown>>;
 
 /** The typed form of whatever an AI SDK model threw or put into its stream; the original stays as the cause. */
 export function modelError(
@@ -46,7 +36,7 @@ export function modelError(
   { moment, clock }: { readonly moment: Moment; readonly clock: Clock },
 ): TroupeError {
   if (thrown instanceof TroupeError) return thrown;
-  const failure: Failure = typeof thrown === "object" && thrown !== null ? thrown : {};
+  const failure: Failure = isRecord(thrown) ? thrown : {};
   const status = statusOf(failure);
 
   if (isMalformed(failure)) return malformed(thrown);
@@ -171,9 +161,9 @@ function isTransport(failure: Failure): boolean {
 
 function causes(failure: Failure): Failure[] {
   const found: Failure[] = [];
-  for (let { cause } = failure; typeof cause === "object" && cause !== null && found.length < 8; ) {
+  for (let { cause } = failure; isRecord(cause) && found.length < 8; ) {
     found.push(cause);
-    ({ cause } = cause as Failure);
+    ({ cause } = cause);
   }
   return found;
 }

@@ -4,6 +4,7 @@ import {
   aborted,
   asTroupeError,
   checkUsage,
+  definedOnly,
   type ModelEvent,
   type ModelRequest,
   type ModelResponse,
@@ -109,18 +110,14 @@ class Attempt {
   }
 
   record(outcome: AttemptRecord["outcome"], error?: TroupeError, retry?: Retry): AttemptRecord {
-    const record: { -readonly [K in keyof AttemptRecord]: AttemptRecord[K] } = {
+    const { usage, evidence } = this.#finish ?? {};
+    return {
       attempt: this.#attempt,
       outcome,
       durationMs: this.#clock.now() - this.#started,
       outputStarted: this.outputStarted,
+      ...definedOnly({ error: error && { code: error.code, message: error.message }, retry, usage, evidence }),
     };
-    const { usage, evidence } = this.#finish ?? {};
-    if (error !== undefined) record.error = { code: error.code, message: error.message };
-    if (retry !== undefined) record.retry = retry;
-    if (usage !== undefined) record.usage = usage;
-    if (evidence !== undefined) record.evidence = evidence;
-    return record;
   }
 }
 

@@ -85,7 +85,7 @@ export function executeTool(request: ToolRequest): Promise<ToolExecution> {
     answer = homes[tool.home.kind].run(tool, call.args, homeContext(request, tool, stop));
     if (!isThenable(answer)) return Promise.resolve(executionOf({ status: "success", value: plainResult(answer) }));
   } catch (thrown) {
-    return ended(failureOf(thrown));
+    return Promise.resolve({ output: failureOf(thrown), ran: true });
   }
   return settled(answer, { request, tool, stop });
 }
@@ -216,10 +216,6 @@ class Stop {
 
 function cancelled(call: ToolCall): ToolOutput {
   return { status: "cancelled", message: `The call of ${call.toolName} was cancelled.` };
-}
-
-function ended(output: ToolOutput): Promise<ToolExecution> {
-  return Promise.resolve({ output, ran: true });
 }
 
 function notRun(output: ToolOutput): Promise<ToolExecution> {

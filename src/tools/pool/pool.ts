@@ -191,13 +191,6 @@ function poolClosed(): TroupeError {
   return new TroupeError("tool_pool_closed", "The tool pool is closed.");
 }
 
-export interface PoolThreadsOptions {
-  readonly entry: URL;
-  readonly maxThreads: number;
-  readonly resourceLimits: ResourceLimits;
-  readonly clock: Clock;
-}
-
 const IDLE_MS = 10_000;
 /** A thread inside a native call ends only when that call does; stopping does not wait for it for ever. */
 const STOP_MS = 5_000;
@@ -225,7 +218,7 @@ export class PoolThreads {
     });
   }
 
-  static async start({ entry, maxThreads, resourceLimits, clock }: PoolThreadsOptions): Promise<PoolThreads> {
+  static async start({ entry, maxThreads, resourceLimits, clock }: Required<ToolPoolOptions>): Promise<PoolThreads> {
     // Loaded here, because every thread that runs tools imports this room and few have a pool.
     const { Piscina } = await import("piscina");
     const piscina = new Piscina<PoolTask, PoolAnswer>({
