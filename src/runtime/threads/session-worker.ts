@@ -217,18 +217,28 @@ export class SessionWorker {
     await thread.terminate();
   }
 
+  /** Starts the thread while others already serve; who asks for this worker waits until it is there. */
+  startBehind(): void {
+    this.#ready = this.#keepStarting((attempt) => PAUSE_MS * (attempt - 1));
+    // Whoever needs the worker finds out; a worker nobody needs may fail in peace.
+    this.#ready.catch(ignore);
+  }
+
   async #restart(dead: Thread<SessionWorkerService>): Promise<void> {
     await dead.terminate();
+    await this.#keepStarting((attempt) => PAUSE_MS * attempt);
+    this.restarts++;
+  }
+
+  async #keepStarting(pauseMs: (attempt: number) => number): Promise<void> {
     const { clock } = this.#parts.options;
     const { signal } = this.#closing;
-    const pauseMs = (attempt: number) => PAUSE_MS * attempt;
     try {
       await persist(() => this.start(), { clock, attempts: MAX_FAILED_STARTS, pauseMs, signal });
-      this.restarts++;
     } catch (error) {
       if (signal.aborted) return;
       const cause = asTroupeError(error, "worker_failed");
-      throw new TroupeError("worker_failed", `Session worker ${this.index} could not be restarted: ${cause.message}`, {
+      throw new TroupeError("worker_failed", `Session worker ${this.index} could not be started: ${cause.message}`, {
         cause,
       });
     }

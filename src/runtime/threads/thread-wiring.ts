@@ -18,25 +18,35 @@ export class Crew {
   readonly #past = { lane: 0, control: 0 };
   readonly #pluginWorkers = new Map<number, PluginWorker>();
   #store: StoreWorker | undefined;
+  /** Resolves when the store is open and every plugin is loaded. */
+  #prepared: Promise<void> = Promise.resolve();
 
   constructor(options: ResolvedOptions, events: CrewEvents) {
     this.#options = options;
     this.#events = events;
   }
 
+  /**
+   * Starts the store, the plugins and the first session worker at the same time: its thread loads while theirs do, and is
+   * configured once they are there. The other session workers start while the first already serves.
+   */
   async start(): Promise<void> {
     const { clock, store } = this.#options;
-    this.#store = await StoreWorker.start(store, { clock, onLost: this.#events.onStoreLost });
     const sessionWorkers = () => this.#everyone();
     this.#options.plugins.forEach((entry, index) => {
       if (entry.tier === "worker")
         this.#pluginWorkers.set(index, new PluginWorker({ index, entry, clock, sessionWorkers }));
     });
-    await all([...this.#pluginWorkers.values()].map((worker) => worker.start()));
-    for (let index = 0; index < this.#options.sessionWorkers; index++) {
-      this.#sessionWorkers.push(this.#newSessionWorker(index));
-    }
-    await all(this.#sessionWorkers.map((worker) => worker.start()));
+    const opened = StoreWorker.start(store, { clock, onLost: this.#events.onStoreLost }).then((worker) => {
+      this.#store = worker;
+    });
+    this.#prepared = all([opened, ...[...this.#pluginWorkers.values()].map((worker) => worker.start())]);
+    const [first, ...others] = Array.from({ length: this.#options.sessionWorkers }, (_, index) =>
+      this.#newSessionWorker(index),
+    ) as [SessionWorker, ...SessionWorker[]];
+    this.#sessionWorkers.push(first, ...others);
+    await all([this.#prepared, first.start()]);
+    for (const worker of others) worker.startBehind();
   }
 
   get sessionWorkers(): readonly SessionWorker[] {
@@ -137,7 +147,10 @@ export class Crew {
       options: this.#options,
       events: this.#events,
       plugins: () => this.#pluginSetups(),
-      storePort: () => this.store.connect(),
+      storePort: async () => {
+        await this.#prepared;
+        return this.store.connect();
+      },
       connectPlugins: (worker) =>
         Promise.all([...this.#pluginWorkers.values()].map((plugin) => plugin.connect(worker))),
     });

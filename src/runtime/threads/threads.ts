@@ -43,10 +43,13 @@ export class Thread<S extends Service> {
   constructor(options: ThreadOptions) {
     this.name = options.name;
     this.#clock = options.clock;
+    // A program given by --eval says what it is written in: a thread that inherits this flag cannot start from a file.
+    const ofEval = process.execArgv.some((flag) => flag.startsWith("--input-type"));
+    const execArgv = options.execArgv ?? (ofEval ? [] : undefined);
     this.#worker = new Worker(workerEntry(options.kind), {
       name: `troupe:${options.name}`,
       ...(options.env !== undefined && { env: options.env }),
-      ...(options.execArgv !== undefined && { execArgv: [...options.execArgv] }),
+      ...(execArgv !== undefined && { execArgv: [...execArgv] }),
       ...(options.resourceLimits !== undefined && { resourceLimits: options.resourceLimits }),
     });
     this.caller = new Caller<S>(this.#worker, {
