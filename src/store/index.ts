@@ -1,28 +1,15 @@
 export { acquireStoreLock, type StoreLock } from "./folder/lock.js";
-export { type LmdbReader, openLmdb, openLmdbReader } from "./lmdb/backend.js";
+export { openLmdb, openLmdbReader } from "./lmdb/backend.js";
 export { type RepairedSession, type RepairReport, repairStore } from "./lmdb/rescue/repair.js";
 export { type Finding, type SessionReport, type VerifyReport, verifyStore } from "./lmdb/rescue/verify.js";
 export { openMemory } from "./memory/memory-store.js";
-export type { StoreBackend, StoreOptions, StoreReader, WriteCounts } from "./records/contract.js";
-export {
-  type HistoryTail,
-  isOnPath,
-  type MessageNode,
-  outlinesOf,
-  readHistory,
-  readTail,
-  readTailInSlices,
-  readTree,
-} from "./records/history.js";
+export type { StoreBackend, StoreOptions } from "./records/contract.js";
+export { type MessageNode, readHistory, readTail } from "./records/history.js";
 export type { ListRequest, SessionPage, StoredSession } from "./records/listing.js";
 export { sealEnvelope } from "./records/records.js";
 export { storeLost } from "./records/writes.js";
-export { StoreClient, type StoreClientOptions } from "./thread/client.js";
+export { StoreClient } from "./thread/client.js";
 export { StoreServer, type StoreService, type StoreStats, storeService } from "./thread/serve.js";
-export { sessionFile } from "./transfer/export-file.js";
-export { sessionJson } from "./transfer/export-json.js";
-export type { ExportedSession } from "./transfer/exported.js";
-export { importing, readingExport } from "./transfer/import.js";
 export { readWhole } from "./transfer/whole-files.js";
 export {
   type ExportOptions,
@@ -33,6 +20,6 @@ export {
   type PruneOptions,
   pruneStore,
 } from "./upkeep/closed-store.js";
-export type { ExportRequest, ImportedSession, ImportRequest } from "./upkeep/maintenance.js";
-export type { StoreProgress, Watched, WorkOptions } from "./upkeep/progress.js";
+export type { ImportedSession } from "./upkeep/maintenance.js";
+export type { StoreProgress, WorkOptions } from "./upkeep/progress.js";
 export { type PrunePolicy, type PruneReport, Pruning, type SweepCount } from "./upkeep/prune.js";

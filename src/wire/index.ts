@@ -3,12 +3,4 @@ export { contentHash, decode, encode, encodeState } from "./codec.js";
 export { type Deadline, Deadlines } from "./deadlines.js";
 export { decodeError, type ErrorData, encodeError } from "./errors.js";
 export { importDefault } from "./import-module.js";
-export {
-  Lane,
-  type LaneCallOptions,
-  type LaneOptions,
-  type LaneServer,
-  ServedCall,
-  type UnstartedCall,
-  workerLost,
-} from "./lane.js";
+export { Lane, type LaneCallOptions, type LaneOptions, ServedCall, type UnstartedCall, workerLost } from "./lane.js";

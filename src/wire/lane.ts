@@ -337,7 +337,7 @@ export interface LaneCallOptions {
 }
 
 /** Answers one call; may return a promise. `call.signal` aborts when the caller gave up. */
-export type LaneServer = (method: string, payload: unknown, call: ServedCall) => unknown;
+type LaneServer = (method: string, payload: unknown, call: ServedCall) => unknown;
 
 /** The served side of a call. The signal is made on first use, because most hooks never look at it. */
 export class ServedCall {

@@ -16,7 +16,7 @@ import { type LmdbReader, openLmdbReader } from "../lmdb/index.js";
 import { type HistoryTail, type MessageNode, type StoreOptions, storeClosed, storeLost } from "../records/index.js";
 import { READS, type ReadMethod, type StoreCalls } from "./store-calls.js";
 
-export interface StoreClientOptions {
+interface StoreClientOptions {
   /** The other end of a port that the store worker has attached. */
   readonly port: MessagePort;
   /** The options the store worker was opened with. */

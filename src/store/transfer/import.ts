@@ -8,9 +8,8 @@ import {
   uncounted,
 } from "../../kernel/index.js";
 import { encode } from "../../wire/index.js";
-import { isExportFile, readingFile } from "./export-file.js";
 import { readExportJson } from "./export-json.js";
-import { checkingWhole, type ExportedSession } from "./exported.js";
+import { checkingWhole, type ExportedSession, isExportFile, readingFile } from "./exported.js";
 
 /**
  * Reads an exported session, of either form; yields how many bytes it has read. JSON is read in one step. Throws

@@ -1,5 +1,4 @@
 /** A session on its own, as a file or bytes, and back. */
-export * from "./export-file.js";
 export * from "./export-json.js";
 export * from "./exported.js";
 export * from "./import.js";

@@ -1,7 +1,6 @@
 import { COMMITS } from "./commits.js";
 import { DELETIONS } from "./deletions.js";
-import { JOURNALS } from "./journals.js";
-import { RECEIPTS } from "./receipts.js";
+import { JOURNALS, RECEIPTS } from "./journals.js";
 import type { Cases, ConformanceStore } from "./samples.js";
 
 export interface ConformanceCase {

@@ -127,6 +127,10 @@ export function accepted(result: WriteResult | undefined): WriteReceipt {
   return result.receipt;
 }
 
+export function whichAccepted(results: readonly WriteResult[]): boolean[] {
+  return results.map(({ ok }) => ok);
+}
+
 export function refusal(result: WriteResult | undefined): TroupeError {
   assert.ok(result !== undefined && !result.ok, "the write should have been refused");
   return result.error;

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { isOnPath, openMemory, readHistory, readTail, readTailInSlices, readTree } from "../../../src/store/index.js";
+import { openMemory } from "../../../src/store/index.js";
+import { isOnPath, readHistory, readTail, readTailInSlices, readTree } from "../../../src/store/records/index.js";
 import { encode } from "../../../src/wire/index.js";
 import { commit, segmentBytes, textsOf, turn } from "../commits.js";
 

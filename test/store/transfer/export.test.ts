@@ -4,16 +4,14 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
 import type { Commit, Head } from "../../../src/kernel/index.js";
 import {
-  importing,
   openLmdb,
   openMemory,
   readHistory,
   readWhole,
   type StoreBackend,
   StoreServer,
-  sessionFile,
-  sessionJson,
 } from "../../../src/store/index.js";
+import { importing, sessionFile, sessionJson } from "../../../src/store/transfer/index.js";
 import { contentHash, encode } from "../../../src/wire/index.js";
 import { commit, segmentBytes, temporaryFolder, textsOf, thrownBy, turn } from "../commits.js";
 import { readExport } from "./read-export.js";

@@ -1,4 +1,4 @@
-import { type ExportedSession, readingExport } from "../../../src/store/index.js";
+import { type ExportedSession, readingExport } from "../../../src/store/transfer/index.js";
 
 /** Reads an exported session in one go. */
 export function readExport(bytes: Uint8Array): ExportedSession {

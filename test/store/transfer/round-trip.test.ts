@@ -1,15 +1,8 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { type Commit, type Head, type Message, nodeId, type Part, segmentId } from "../../../src/kernel/index.js";
-import {
-  importing,
-  openLmdb,
-  openMemory,
-  readHistory,
-  type StoreBackend,
-  sessionFile,
-  sessionJson,
-} from "../../../src/store/index.js";
+import { openLmdb, openMemory, readHistory, type StoreBackend } from "../../../src/store/index.js";
+import { importing, sessionFile, sessionJson } from "../../../src/store/transfer/index.js";
 import { contentHash, encode } from "../../../src/wire/index.js";
 import { commit, temporaryFolder, turn } from "../commits.js";
 import { readExport } from "./read-export.js";
