@@ -31,10 +31,29 @@ export type HostService = {
 };
 
 /**
- * What a session worker says on the hook lane. Calls: `hook`, `tool`, `capture`, `operation`, `register`. Notes: `open`,
- * `close`. A session has a number on the lane, given with `open`, so that its id need not be said with every call.
+ * What a session worker says on the hook lane. Calls: see {@link HookLane}. Notes: `open`, `close`. A session has a number
+ * on the lane, given with `open`, so that its id need not be said with every call.
  */
 export const HOOK_LANE_METHODS = ["hook", "tool", "capture", "operation", "register"] as const;
+
+/** The calls of the hook lane, by method: what is sent, and what is answered. */
+export interface HookLane {
+  hook: { readonly call: HookCall; readonly answer: unknown };
+  tool: {
+    readonly call: readonly [session: number, toolId: string, args: unknown, facts: ToolFacts];
+    readonly answer: unknown;
+  };
+  capture: { readonly call: readonly [session: number, mode: CaptureMode]; readonly answer: Captured };
+  operation: {
+    readonly call: readonly [session: number, name: string, args: unknown, sessionId: string | undefined];
+    readonly answer: unknown;
+  };
+  /** `stateful`: it keeps something for this session. One that does not need never be asked for it. */
+  register: {
+    readonly call: readonly [session: number];
+    readonly answer: { readonly contributions: Contributions; readonly stateful: boolean };
+  };
+}
 export type OpenInstance = readonly [
   session: number,
   sessionId: string,
@@ -55,13 +74,6 @@ export interface InstanceInit {
 export type HookCall = readonly [session: number, kind: number, capture: CaptureMode, ...facts: unknown[]];
 /** 0: do not capture. 1: the state if it changed. 2: the state in any case. */
 export type CaptureMode = 0 | 1 | 2;
-export type CaptureCall = readonly [session: number, mode: CaptureMode];
-export type RegisterCall = readonly [session: number];
-export interface RegisterAnswer {
-  readonly contributions: Contributions;
-  /** It keeps something for this session. One that does not need never be asked for it. */
-  readonly stateful: boolean;
-}
 
 /** What capturing came to. */
 export interface Captured {
@@ -76,10 +88,6 @@ export type HookAnswer = {
   readonly value: unknown;
   readonly captured: Captured | undefined;
 };
-export type ToolRun = readonly [session: number, toolId: string, args: unknown, facts: ToolFacts];
-
-export type OperationRun = readonly [session: number, name: string, args: unknown, sessionId: string | undefined];
-
 export interface ToolFacts {
   readonly sessionId: string;
   readonly turnId: string;

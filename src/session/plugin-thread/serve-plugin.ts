@@ -4,20 +4,15 @@ import { asTroupeError, TroupeError } from "../../kernel/index.js";
 import { type LoadedPlugin, loadPlugin, pluginInvalid } from "../../plugin/index.js";
 import { Caller, importDefault, Lane, type ServedCall, type Service, serve } from "../../wire/index.js";
 import {
-  type CaptureCall,
   type Captured,
   type CaptureMode,
   HOOK_LANE_METHODS,
   type HookAnswer,
-  type HookCall,
+  type HookLane,
   type HostService,
   hookOf,
   type OpenInstance,
-  type OperationRun,
   type PluginWorkerService,
-  type RegisterAnswer,
-  type RegisterCall,
-  type ToolRun,
   unpackFacts,
 } from "./plugin-calls.js";
 import { type HostAccess, type InstanceOptions, PluginInstance } from "./plugin-instance.js";
@@ -87,30 +82,28 @@ function openHookLane(
     return found as OpenSession & { readonly instance: PluginInstance };
   };
 
-  const open = ([session, sessionId, captured, init]: OpenInstance) => {
-    sessions.set(session, { options: { sessionId, captured, init, host, development }, instance: undefined });
-  };
-
-  const hook = (payload: HookCall, call: ServedCall): unknown => {
-    const [session, kindNumber, capture] = payload;
-    const { options, instance } = opened(session);
-    const ref = hookOf(kindNumber);
-    const value = instance.hook(ref, (context) => unpackFacts(context, ref.kind, options.sessionId, payload), call);
-    if (capture === 0) return value;
-    const answer = (settled: unknown): HookAnswer => ({ value: settled, captured: tryCapture(instance, capture) });
-    return value instanceof Promise ? value.then(answer) : answer(value);
-  };
-
-  const registered = ([session]: RegisterCall): RegisterAnswer => {
-    const { instance } = opened(session);
-    if (instance.protocol !== undefined) {
+  const calls: { readonly [M in keyof HookLane]: (payload: HookLane[M]["call"], call: ServedCall) => unknown } = {
+    hook(payload, call) {
+      const [session, kindNumber, capture] = payload;
+      const { options, instance } = opened(session);
+      const hook = hookOf(kindNumber);
+      const value = instance.hook(hook, (context) => unpackFacts(context, hook.kind, options.sessionId, payload), call);
+      if (capture === 0) return value;
+      const answer = (settled: unknown): HookAnswer => ({ value: settled, captured: tryCapture(instance, capture) });
+      return value instanceof Promise ? value.then(answer) : answer(value);
+    },
+    tool: ([session, toolId, args, facts], call) => opened(session).instance.tool(toolId, args, facts, call),
+    operation: ([session, name, args, sessionId], call) =>
+      opened(session).instance.operation(name, args, sessionId, call),
+    capture: ([session, mode]) => opened(session).instance.capture(mode === 2),
+    register([session]): HookLane["register"]["answer"] {
+      const { contributions, stateful, protocol } = opened(session).instance;
+      if (protocol === undefined) return { contributions, stateful };
       throw pluginInvalid(
         `plugin ${id}`,
         'it registered a protocol, which is part of every turn. Give it the tier "inline"',
       );
-    }
-    const { contributions, stateful } = instance;
-    return { contributions, stateful };
+    },
   };
 
   new Lane(lane.port, {
@@ -119,30 +112,14 @@ function openHookLane(
     stage: lane.stage,
     methods: HOOK_LANE_METHODS,
     serve(method, payload, call) {
-      switch (method) {
-        case "hook":
-          return hook(payload as HookCall, call);
-        case "tool": {
-          const [session, toolId, args, facts] = payload as ToolRun;
-          return opened(session).instance.tool(toolId, args, facts, call);
-        }
-        case "operation": {
-          const [session, name, args, sessionId] = payload as OperationRun;
-          return opened(session).instance.operation(name, args, sessionId, call);
-        }
-        case "capture": {
-          const [session, mode] = payload as CaptureCall;
-          return opened(session).instance.capture(mode === 2);
-        }
-        case "register":
-          return registered(payload as RegisterCall);
-        default:
-          throw new TroupeError("unknown_method", `A plugin worker does not serve ${method}.`);
-      }
+      if (Object.hasOwn(calls, method)) return calls[method as keyof HookLane](payload as never, call);
+      throw new TroupeError("unknown_method", `A plugin worker does not serve ${method}.`);
     },
     onNote(topic, payload) {
-      if (topic === "open") open(payload as OpenInstance);
-      else if (topic === "close") sessions.delete(payload as number);
+      if (topic === "open") {
+        const [session, sessionId, captured, init] = payload as OpenInstance;
+        sessions.set(session, { options: { sessionId, captured, init, host, development }, instance: undefined });
+      } else if (topic === "close") sessions.delete(payload as number);
     },
   });
 }

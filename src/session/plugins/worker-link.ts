@@ -24,21 +24,16 @@ import {
 } from "../../wire/index.js";
 import type { PluginLane } from "../calls/index.js";
 import {
-  type CaptureCall,
-  type Captured,
   HOOK_LANE_METHODS,
   type HookAnswer,
   type HookCall,
+  type HookLane,
   type HookRef,
   type HostService,
   hookOf,
   type OpenInstance,
-  type OperationRun,
   packHook,
   placeOf,
-  type RegisterAnswer,
-  type RegisterCall,
-  type ToolRun,
   unpackFacts,
 } from "../plugin-thread/index.js";
 import {
@@ -158,13 +153,13 @@ export class WorkerLink implements PluginLink {
   }
 
   #granted(method: string, payload: unknown): readonly HostInterface[] {
-    switch (method as (typeof HOOK_LANE_METHODS)[number]) {
+    switch (method as keyof HookLane) {
       case "hook":
         return HOOK_HOSTS[hookOf((payload as HookCall)[1]).kind];
       case "tool":
         return TOOL_HOOK_HOST;
       case "operation": {
-        const [session, name] = payload as OperationRun;
+        const [session, name] = payload as HookLane["operation"]["call"];
         const { operations } = this.#registered.get(session) ?? this.manifest.contributions;
         const kind = operations.find((spec) => spec.name === name)?.kind;
         return kind === undefined ? NO_HOST : OPERATION_HOSTS[kind];
@@ -175,19 +170,18 @@ export class WorkerLink implements PluginLink {
   }
 
   async register(slot: PluginSlot): Promise<Contributions> {
-    const ask: RegisterCall = [slot.number];
-    const answer = await this.#call<RegisterAnswer>(slot, "register", ask, this.#within);
+    const { stateful, contributions } = await this.#call(slot, "register", [slot.number], this.#within);
     // Registering changes nothing that would have to be captured.
     slot.touched = false;
-    slot.stateful = answer.stateful;
-    this.#registered.set(slot.number, answer.contributions);
-    return answer.contributions;
+    slot.stateful = stateful;
+    this.#registered.set(slot.number, contributions);
+    return contributions;
   }
 
   hook(slot: PluginSlot, hook: HookRef, facts: object, { capture = false, signal }: HookOptions): Promise<unknown> {
     const payload = packHook(slot.number, hook, capture ? captureMode(slot) : 0, facts);
     const { deadlineMs, deadlineCode } = this.#within;
-    const answer = this.#call<unknown>(slot, "hook", payload, { deadlineMs, deadlineCode, signal });
+    const answer = this.#call(slot, "hook", payload, { deadlineMs, deadlineCode, signal });
     return capture ? this.#keeping(slot, answer as Promise<HookAnswer>) : answer;
   }
 
@@ -198,12 +192,11 @@ export class WorkerLink implements PluginLink {
     { sessionId, turnId, callId, signal, cancelGraceMs: graceMs }: HomeContext,
   ): Promise<unknown> {
     // The tool's own timeout is kept by the dispatch, which aborts the signal.
-    const run: ToolRun = [slot.number, toolId, args, { sessionId, turnId, callId }];
-    return this.#call(slot, "tool", run, { signal, graceMs });
+    return this.#call(slot, "tool", [slot.number, toolId, args, { sessionId, turnId, callId }], { signal, graceMs });
   }
 
   operation(slot: PluginSlot, { spec, args, sessionId, signal }: OperationCall): Promise<unknown> {
-    const run: OperationRun = [slot.number, spec.name, args, sessionId];
+    const run = [slot.number, spec.name, args, sessionId] as const;
     const deadlineMs = operationDeadline(spec, this.#within.deadlineMs);
     // Its caller's signal asks it to stop; what it did by then counts.
     if (deadlineMs === undefined) return this.#call(slot, "operation", run, { signal, cooperative: true });
@@ -219,8 +212,7 @@ export class WorkerLink implements PluginLink {
       slot.touched = false;
       return;
     }
-    const ask: CaptureCall = [slot.number, captureMode(slot)];
-    const asked = this.#call<Captured>(slot, "capture", ask, this.#within);
+    const asked = this.#call(slot, "capture", [slot.number, captureMode(slot)], this.#within);
     const answer = asked.then((captured) => ({ value: undefined, captured }));
     await this.#keeping(slot, answer);
   }
@@ -262,18 +254,18 @@ export class WorkerLink implements PluginLink {
     this.fail(new TroupeError("closed", "The runtime is closed."));
   }
 
-  #call<T>(
+  #call<M extends keyof HookLane>(
     slot: PluginSlot,
-    method: (typeof HOOK_LANE_METHODS)[number],
-    payload: unknown,
+    method: M,
+    payload: HookLane[M]["call"],
     options: LaneCallOptions,
-  ): Promise<T> {
+  ): Promise<HookLane[M]["answer"]> {
     this.#slots.set(slot.number, slot);
     slot.touched = true;
-    if (this.#lane !== undefined) return this.#send<T>(this.#lane, slot, method, payload, options);
-    return new Promise<T>((resolve, reject) => {
-      this.#wait({ method, payload, options, resolve: resolve as (value: unknown) => void, reject });
-    });
+    if (this.#lane !== undefined) return this.#send(this.#lane, slot, method, payload, options);
+    return new Promise((resolve, reject) =>
+      this.#wait({ method, payload, options, resolve: resolve as never, reject }),
+    );
   }
 
   #send<T>(lane: Lane, slot: PluginSlot, method: string, payload: unknown, options: LaneCallOptions): Promise<T> {
