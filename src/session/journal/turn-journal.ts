@@ -107,7 +107,7 @@ export class StoredJournal implements TurnJournal {
   }
 
   waits(): void {
-    this.#trial?.pass("waits");
+    this.#trial?.end("waits");
   }
 
   async left(): Promise<void> {
@@ -279,21 +279,16 @@ export class Trial {
   constructor({ clock, note, past }: TrialParts) {
     this.#note = note;
     this.#past = past;
-    this.#timer = clock.timeout(ALONE_MS, () => this.pass("lasted"));
+    this.#timer = clock.timeout(ALONE_MS, () => this.end("lasted"));
   }
 
-  pass(passed: Passed): void {
-    // The next suspect begins when this one's good name is written down.
-    if (!this.#over) void this.#note(passed).then(this.#past, this.#past);
-    this.#over = true;
-    this.#timer.cancel();
-  }
-
-  /** It has something to show, or has ended. */
-  end(): void {
+  /** It has something to show, or has ended; or it has passed without. */
+  end(passed?: Passed): void {
     if (this.#over) return;
     this.#over = true;
     this.#timer.cancel();
-    this.#past();
+    // The next suspect begins when this one's good name is written down.
+    if (passed === undefined) this.#past();
+    else void this.#note(passed).then(this.#past, this.#past);
   }
 }

@@ -27,27 +27,23 @@ export interface Waiting {
 }
 
 /** How an instance reaches the host services: in whose name, and for which call. */
-export interface HostAccess {
-  call(request: {
-    readonly granted: readonly HostInterface[];
-    readonly waiting: Waiting;
-    readonly method: HostMethod;
-    readonly args: readonly unknown[];
-    /** When it aborts the service is given up. */
-    readonly signal: AbortSignal | undefined;
-  }): Promise<unknown>;
-}
+export type HostAccess = (request: {
+  readonly granted: readonly HostInterface[];
+  readonly waiting: Waiting;
+  readonly method: HostMethod;
+  readonly args: readonly unknown[];
+  /** When it aborts, the service was given up and has no answer. */
+  readonly signal: AbortSignal | undefined;
+}) => Promise<unknown>;
 
 /** What a captured component holds: of a declared plugin its state, of one that registers what it wrote. */
-type CapturedState =
-  | { readonly version: string; readonly state: unknown }
-  | {
-      readonly version: string;
-      readonly state: unknown;
-      /** Decimal: it has 64 bits. */
-      readonly revision: string;
-      readonly blobs: readonly Blob[];
-    };
+interface CapturedState {
+  readonly version: string;
+  readonly state?: unknown;
+  /** Of one that registers. Decimal: it has 64 bits. */
+  readonly revision?: string;
+  readonly blobs?: readonly Blob[];
+}
 type Blob = readonly [name: string, data: Uint8Array];
 
 export interface InstanceOptions {
@@ -132,7 +128,7 @@ export class PluginInstance {
     const operation = this.#contributed.operation(name);
     if (operation === undefined) throw new TroupeError("operation_unknown", `There is no operation ${name}.`);
     // An operation that is asked to stop may go on, and so may what it asks the host for.
-    const host: HostAccess = { call: (request) => this.#options.host.call({ ...request, signal: undefined }) };
+    const host: HostAccess = (request) => this.#options.host({ ...request, signal: undefined });
     const context = Object.assign(this.#context(waiting, OPERATION_HOSTS[operation.spec.kind], host), { sessionId });
     return runOperation(operation, args, context);
   }
@@ -163,7 +159,7 @@ export class PluginInstance {
     const { id, version } = this.#plugin.manifest;
     const revision = this.#asked("plugin_capture_failed", "snapshotRevision", () => String(this.#revision()));
     const last = this.#captured === undefined ? undefined : decode<CapturedState>(this.#captured);
-    const current = last !== undefined && "revision" in last && last.revision === revision && last.version === version;
+    const current = last?.revision === revision && last.version === version;
     if (current && !inAnyCase && !this.#options.development) return NOTHING_CAPTURED;
     const blobs: Blob[] = [];
     const written = this.#asked("plugin_capture_failed", "snapshot", () =>
@@ -184,9 +180,9 @@ export class PluginInstance {
     const own = this.#own;
     if (own?.restore === undefined) return;
     const { id: pluginId, version } = this.#plugin.manifest;
-    const blobs = stored !== undefined && "blobs" in stored ? stored.blobs : [];
+    const { blobs = [] } = stored ?? {};
     this.#asked("plugin_state_failed", "restore", () => {
-      const revision = stored !== undefined && "revision" in stored ? BigInt(stored.revision) : this.#revision();
+      const revision = stored?.revision === undefined ? this.#revision() : BigInt(stored.revision);
       const state = stored === undefined ? undefined : stateOf(this.#plugin, stored);
       own.restore?.(
         { pluginId, pluginVersion: stored?.version ?? version, revision, state: state as never },
@@ -314,8 +310,8 @@ function same(a: Uint8Array, b: Uint8Array): boolean {
 
 /** The version that captured some state, and its revision when the plugin counts them itself. */
 export function describeCaptured(captured: Uint8Array): { version: string; revision: bigint | undefined } {
-  const record = decode<CapturedState>(captured);
-  return { version: record.version, revision: "revision" in record ? BigInt(record.revision) : undefined };
+  const { version, revision } = decode<CapturedState>(captured);
+  return { version, revision: revision === undefined ? undefined : BigInt(revision) };
 }
 
 /** State, options, host services and a signal on demand; the facts are added to it. */
@@ -348,7 +344,7 @@ class Context {
   get host(): object {
     this.#host ??= hostFacade(this.#granted, (method, args) => {
       const { signal } = this.#waiting;
-      return this.#access.call({ granted: this.#granted, waiting: this.#waiting, method, args, signal });
+      return this.#access({ granted: this.#granted, waiting: this.#waiting, method, args, signal });
     });
     return this.#host;
   }

@@ -57,10 +57,8 @@ function hostAccess({ hostPort, name }: Parameters<PluginWorkerService["attach"]
   const caller = new Caller<HostService>(hostPort, { name, clock, deadlineMs: Number.POSITIVE_INFINITY });
   hostPort.on("close", () => caller.lose());
   hostPort.on("messageerror", (error) => caller.lose(error));
-  return {
-    call: ({ waiting, method, args, signal }) =>
-      caller.to.host({ call: (waiting as ServedCall).id, method, args }, { signal }),
-  };
+  return ({ waiting, method, args, signal }) =>
+    caller.to.host({ call: (waiting as ServedCall).id, method, args }, { signal });
 }
 
 function openHookLane(

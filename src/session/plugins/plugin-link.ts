@@ -2,18 +2,10 @@ import type { RecordableHistogram } from "node:perf_hooks";
 import { isDeepStrictEqual } from "node:util";
 import type { Clock } from "../../async/index.js";
 import { TroupeError } from "../../kernel/index.js";
-import type {
-  Contributions,
-  HookKind,
-  HostInterface,
-  HostMethod,
-  OperationSpec,
-  PluginManifest,
-  Protocol,
-} from "../../plugin/index.js";
+import type { Contributions, HookKind, OperationSpec, PluginManifest, Protocol } from "../../plugin/index.js";
 import type { HomeContext } from "../../tools/index.js";
 import { hookPhase, type PhaseProbe, recordMs } from "../../trace/index.js";
-import type { Captured, HookRef, InstanceInit } from "../plugin-thread/index.js";
+import type { Captured, HookRef, HostAccess, InstanceInit } from "../plugin-thread/index.js";
 
 interface PluginSlotParts {
   readonly number: number;
@@ -34,6 +26,8 @@ export class PluginSlot {
   readonly number: number;
   /** For a plugin that registers. */
   readonly init: InstanceInit | undefined;
+  /** What the plugin registered for this session alone, when it is on a thread: no manifest knows it. */
+  registered: Contributions | undefined;
   /** The plugin keeps something for this session. One that registers says so when it has. */
   stateful = true;
   /** The plugin was called since the last capture. */
@@ -104,14 +98,9 @@ export interface OperationCall {
 }
 
 /** A host service that is asked for, in the name of a plugin's call. */
-export interface HostRequest {
+export interface HostRequest extends Omit<Parameters<HostAccess>[0], "waiting"> {
   readonly sessionId: string;
   readonly pluginId: string;
-  readonly granted: readonly HostInterface[];
-  readonly method: HostMethod;
-  readonly args: readonly unknown[];
-  /** When it aborts, the service was given up and has no answer. */
-  readonly signal: AbortSignal | undefined;
   /** The call it is asked in, when that may be made again. */
   readonly asking?: AskingCall | undefined;
 }

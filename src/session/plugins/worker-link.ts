@@ -61,8 +61,6 @@ export class WorkerLink implements PluginLink {
   readonly optionalInChildren: boolean;
   readonly #options: WorkerLinkOptions;
   #hostPort: MessagePort | undefined;
-  /** What was registered for a session, by its slot: no manifest knows it. */
-  readonly #registered = new Map<number, Contributions>();
   /** The deadline of every hook call. */
   readonly #within: Required<Pick<LaneCallOptions, "deadlineMs" | "deadlineCode">>;
   readonly #deadlines: Deadlines;
@@ -160,7 +158,7 @@ export class WorkerLink implements PluginLink {
         return TOOL_HOOK_HOST;
       case "operation": {
         const [session, name] = payload as HookLane["operation"]["call"];
-        const { operations } = this.#registered.get(session) ?? this.manifest.contributions;
+        const { operations } = this.#slots.get(session)?.registered ?? this.manifest.contributions;
         const kind = operations.find((spec) => spec.name === name)?.kind;
         return kind === undefined ? NO_HOST : OPERATION_HOSTS[kind];
       }
@@ -174,7 +172,7 @@ export class WorkerLink implements PluginLink {
     // Registering changes nothing that would have to be captured.
     slot.touched = false;
     slot.stateful = stateful;
-    this.#registered.set(slot.number, contributions);
+    slot.registered = contributions;
     return contributions;
   }
 
@@ -244,7 +242,6 @@ export class WorkerLink implements PluginLink {
 
   closeSession(slot: PluginSlot): void {
     this.#slots.delete(slot.number);
-    this.#registered.delete(slot.number);
     this.renew(slot);
   }
 
@@ -279,14 +276,11 @@ export class WorkerLink implements PluginLink {
 
   /** Keeps a call until there is a thread to make it on. Waiting for one is not the hook's time. */
   #wait({ method, payload, options, resolve, reject }: UnstartedCall): void {
-    if (this.#closed !== undefined) {
-      reject(this.#closed);
-      return;
-    }
     const slot = this.#slots.get((payload as readonly number[])[0] as number);
     const { signal } = options;
-    if (signal?.aborted) {
-      reject(aborted(signal));
+    const refused = this.#closed ?? (signal?.aborted ? aborted(signal) : undefined);
+    if (refused !== undefined) {
+      reject(refused);
       return;
     }
     const leave = () => {

@@ -14,13 +14,13 @@ import { readFrameSwitch } from "../plugins/index.js";
 import type { NewFrame } from "../state/index.js";
 import { askModel } from "./model-call.js";
 import { runTools } from "./tool-calls.js";
+import { protocolHost, replayIssue, siteDirectives, type Turn } from "./turn.js";
 import { runTurnCode } from "./turn-code.js";
-import { protocolHost, replayIssue, siteDirectives, type TurnScope } from "./turn-scope.js";
 import { issueOf, orRefused, settleOrIssue } from "./turn-session.js";
 
 /** Does what the machine asks for. What nobody has a hook for is answered at once. */
 export function performEffect(
-  turn: TurnScope,
+  turn: Turn,
   effect: Exclude<TurnEffect, { type: "emit" }>,
 ): TurnEvent | Promise<TurnEvent> {
   const { hooks } = turn.session;
@@ -29,7 +29,7 @@ export function performEffect(
       if (hooks.has("context_transform") || hooks.has("before_turn")) return beforeTurn(turn);
       return { type: "before_turn_done", directives: NO_DIRECTIVES };
     case "prompt":
-      return turn.context.prompt();
+      return turn.prompt();
     case "before_model":
       return beforeModel(turn, effect.step);
     case "code":
@@ -54,16 +54,16 @@ export function performEffect(
   }
 }
 
-async function beforeTurn(turn: TurnScope): Promise<TurnEvent> {
-  const { context, request, session } = turn;
+async function beforeTurn(turn: Turn): Promise<TurnEvent> {
+  const { request, session } = turn;
   const { signal } = request;
   const messageCount = session.past.known ?? (await session.past.count());
-  const facts = (pluginId: string) => ({ ...context.beginning(pluginId), messageCount });
+  const facts = (pluginId: string) => ({ ...turn.beginningFor(pluginId), messageCount });
   try {
     const prepared = await orRefused("context_prepare_turn", "A context transform failed", () =>
-      context.prepare(messageCount),
+      turn.prepare(messageCount),
     );
-    if (prepared !== undefined) await context.adopt(prepared);
+    if (prepared !== undefined) await turn.adopt(prepared);
     const directives = await orRefused("plugin_prepare_turn", "A beforeTurn hook failed", () =>
       siteDirectives(turn, "before_turn", facts, { signal }),
     );
@@ -76,8 +76,8 @@ async function beforeTurn(turn: TurnScope): Promise<TurnEvent> {
 }
 
 /** The protocol may leave for another frame instead of calling the model. */
-async function beforeModel(turn: TurnScope, step: number): Promise<TurnEvent> {
-  const { context, facts, request, session, state } = turn;
+async function beforeModel(turn: Turn, step: number): Promise<TurnEvent> {
+  const { facts, request, session, state } = turn;
   const { protocol } = session;
   const { signal, extras } = request;
   const pluginId = protocol.ownerOf("session");
@@ -85,9 +85,9 @@ async function beforeModel(turn: TurnScope, step: number): Promise<TurnEvent> {
     sessionId: session.id,
     turnId: facts.turnId,
     step,
-    messages: [...context.messages, ...state.messages],
-    turnOptions: context.protocolOptions,
-    latestUsage: context.latestUsage,
+    messages: [...turn.history, ...state.messages],
+    turnOptions: turn.protocolOptions,
+    latestUsage: turn.latestUsage,
     extension: extras.extension,
     host: protocolHost(turn, { site: "before_llm_call", pluginId }),
     signal,
@@ -108,13 +108,13 @@ async function beforeModel(turn: TurnScope, step: number): Promise<TurnEvent> {
  * A safe point of a turn, where hooks and what was said meanwhile may change it. What a checkpoint delivered is
  * delivered again when the turn is taken up again, and nothing else.
  */
-function passCheckpoint(turn: TurnScope, checkpoint: CheckpointKind): TurnEvent | Promise<TurnEvent> {
+function passCheckpoint(turn: Turn, checkpoint: CheckpointKind): TurnEvent | Promise<TurnEvent> {
   const { hooks, inputs } = turn.session;
-  const passed = turn.journal.once<TurnEvent, CheckpointDone>({
+  const event = turn.journal.once<TurnEvent, CheckpointDone>({
     // There is one behind every model call.
     key: `checkpoint:${turn.state.step - 1}`,
     envelope: () => checkpoint,
-    run: () => (hooks.has("checkpoint") ? hooked(turn, checkpoint) : done(turn, checkpoint, NO_DIRECTIVES)),
+    run: () => (hooks.has("checkpoint") ? checkpointHooks(turn, checkpoint) : passed(turn, checkpoint, NO_DIRECTIVES)),
     keep: (event) => (event.type === "checkpoint_done" && deliversSomething(event) ? event : undefined),
     changes: () => hooks.pluginsWith("checkpoint"),
     found: (event) => {
@@ -123,22 +123,22 @@ function passCheckpoint(turn: TurnScope, checkpoint: CheckpointKind): TurnEvent 
     },
     inside: true,
   });
-  if (!(passed instanceof Promise)) return passed;
-  return passed.catch((error) => ({ type: "checkpoint_failed", issue: replayIssue(error) }));
+  if (!(event instanceof Promise)) return event;
+  return event.catch((error) => ({ type: "checkpoint_failed", issue: replayIssue(error) }));
 }
 
-async function hooked(turn: TurnScope, checkpoint: CheckpointKind): Promise<TurnEvent> {
+async function checkpointHooks(turn: Turn, checkpoint: CheckpointKind): Promise<TurnEvent> {
   try {
     const facts = { ...turn.facts, checkpoint, step: turn.state.step };
     const directives = await siteDirectives(turn, "checkpoint", facts, { signal: turn.request.signal });
-    return done(turn, checkpoint, directives);
+    return passed(turn, checkpoint, directives);
   } catch (error) {
     return { type: "checkpoint_failed", issue: issueOf("plugin", "plugin_checkpoint", error) };
   }
 }
 
 /** What waits for the turn is taken only when no hook ends it here: otherwise it goes on waiting. */
-function done(turn: TurnScope, checkpoint: CheckpointKind, directives: TurnDirectives): TurnEvent {
+function passed(turn: Turn, checkpoint: CheckpointKind, directives: TurnDirectives): TurnEvent {
   const { inputs } = turn.session;
   const stays = directives.abort !== undefined || turn.request.signal.aborted || inputs.pending.length === 0;
   if (stays) return { type: "checkpoint_done", directives };
@@ -151,10 +151,7 @@ function deliversSomething({ directives, inputs = [] }: CheckpointDone): boolean
   return inputs.length > 0 || directives !== NO_DIRECTIVES;
 }
 
-async function afterTurn(
-  turn: TurnScope,
-  { summary }: Extract<TurnEffect, { type: "after_turn" }>,
-): Promise<TurnEvent> {
+async function afterTurn(turn: Turn, { summary }: Extract<TurnEffect, { type: "after_turn" }>): Promise<TurnEvent> {
   const facts = { ...turn.facts, turn: summary };
   const directives = await orRefused("plugin_finalize_turn", "An afterTurn hook failed", () =>
     siteDirectives(turn, "after_turn", facts),
@@ -164,7 +161,7 @@ async function afterTurn(
 }
 
 async function deliver(
-  { session, facts }: TurnScope,
+  { session, facts }: Turn,
   { summary, revision }: Extract<TurnEffect, { type: "deliver" }>,
 ): Promise<TurnEvent> {
   const issues = await session.hooks.announce("turn_persisted", { ...facts, turn: summary, revision });
@@ -176,13 +173,13 @@ function isCancelled({ outcome }: TurnSummary): boolean {
 }
 
 /** Captures the state plugins and the code executor are left in; at once when nobody has any. */
-function captureTurn(scope: TurnScope): TurnEvent | Promise<TurnEvent> {
-  const { hooks, protocol } = scope.session;
-  if (hooks.needCapture() || protocol.codeExecutor !== undefined) return captureState(scope);
+function captureTurn(turn: Turn): TurnEvent | Promise<TurnEvent> {
+  const { hooks, protocol } = turn.session;
+  if (hooks.needCapture() || protocol.codeExecutor !== undefined) return captureState(turn);
   return { type: "captured", issues: hooks.takeUnrevised().map(unrevised) };
 }
 
-async function captureState({ session }: TurnScope): Promise<TurnEvent> {
+async function captureState({ session }: Turn): Promise<TurnEvent> {
   const { hooks, protocol } = session;
   const issues: TurnIssue[] = [];
   /** A capture that fails keeps the last good state and costs the turn nothing but an issue. */
@@ -200,14 +197,21 @@ async function captureState({ session }: TurnScope): Promise<TurnEvent> {
   return { type: "captured", issues };
 }
 
-/** Stores a turn with the state that was captured, and enters the frame it leaves for. */
-async function commitTurn(scope: TurnScope, turn: StorableTurn): Promise<TurnEvent> {
-  const { session, request, beginning, journal } = scope;
+/**
+ * Stores a turn with the state that was captured, in the frame it was asked in; the next one finds the frame it leaves for.
+ * Whatever goes wrong entering that is an issue of a turn that is stored, and never says that it is not.
+ */
+async function commitTurn({ session, request, beginning, journal }: Turn, turn: StorableTurn): Promise<TurnEvent> {
   const { name, before } = beginning;
   const entering = frameLeftFor(turn);
   const revision = await session.graph.commit(turn, { name, before, call: request.call, entering });
   journal.ended();
-  return entering === undefined ? { type: "committed", revision } : enterFrame(scope, entering);
+  if (entering === undefined) return { type: "committed", revision };
+  const issues = await session.graph.openFrame(entering).then(
+    () => [],
+    (error: unknown) => [issueOf("plugin", "frame_switch_failed", error)],
+  );
+  return { type: "committed", revision: session.stored.revision, issues };
 }
 
 function frameLeftFor({ summary: { turnId, outcome }, initialNodes: nodes }: StorableTurn): NewFrame | undefined {
@@ -215,20 +219,6 @@ function frameLeftFor({ summary: { turnId, outcome }, initialNodes: nodes }: Sto
   const { frameId, task } = outcome;
   const waits = { id: frameTaskOf(turnId), text: task };
   return { frameId, reason: "switch", nodes, origin: { kind: "protocol" }, task: waits };
-}
-
-/**
- * The turn is stored in the frame it was asked in; the next one finds the new frame. Whatever goes wrong now is an
- * issue of a turn that is stored, and never says that it is not.
- */
-async function enterFrame({ session }: TurnScope, frame: NewFrame): Promise<TurnEvent> {
-  const issues: TurnIssue[] = [];
-  try {
-    await session.graph.openFrame(frame);
-  } catch (error) {
-    issues.push(issueOf("plugin", "frame_switch_failed", error));
-  }
-  return { type: "committed", revision: session.stored.revision, issues };
 }
 
 function unrevised(pluginId: string): TurnIssue {

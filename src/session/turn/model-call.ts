@@ -20,18 +20,18 @@ import { readResponseTransform } from "../plugins/index.js";
 import type { TurnCatalog } from "../protocol/index.js";
 import { haveAttachments } from "../stored/index.js";
 import { StreamPump } from "./stream.js";
-import { promptFailed, replayIssue, type TurnScope } from "./turn-scope.js";
+import { promptFailed, replayIssue, type Turn } from "./turn.js";
 import { issueOf } from "./turn-session.js";
 
 /** A model that always has more to say is left alone for so many events; then whatever else waits has its turn. */
 const BURST = 256;
 
 /** Calls the model. Tools that changed since the last call are as they are now; when none did, nothing is awaited for them. */
-export function askModel(turn: TurnScope, step: number): TurnEvent | Promise<TurnEvent> {
+export function askModel(turn: Turn, step: number): TurnEvent | Promise<TurnEvent> {
   const why = turn.session.spending.whySpent();
   if (why !== undefined) return budgetSpent(turn, step, why);
   try {
-    const resolved = turn.context.resolveCatalog();
+    const resolved = turn.resolveCatalog();
     if (!(resolved instanceof Promise)) return callWith(turn, step, resolved);
     return resolved.then((catalog) => callWith(turn, step, catalog), promptFailed);
   } catch (error) {
@@ -40,13 +40,13 @@ export function askModel(turn: TurnScope, step: number): TurnEvent | Promise<Tur
 }
 
 /** A spent budget ends the turn, or keeps it waiting until somebody raises it. */
-function budgetSpent(turn: TurnScope, step: number, why: string): TurnEvent | Promise<TurnEvent> {
+function budgetSpent(turn: Turn, step: number, why: string): TurnEvent | Promise<TurnEvent> {
   const issue: TurnIssue = { kind: "runtime", code: "budget_spent", message: why };
   if (turn.session.spending.budget?.whenSpent !== "pause") return { type: "budget_spent", issue };
   return pause(turn, step, issue);
 }
 
-async function pause(turn: TurnScope, step: number, issue: TurnIssue): Promise<TurnEvent> {
+async function pause(turn: Turn, step: number, issue: TurnIssue): Promise<TurnEvent> {
   const { emit, signal } = turn.request;
   emit({ type: "turn_paused", code: issue.code, message: issue.message });
   await turn.session.spending.untilRaised(signal);
@@ -56,7 +56,7 @@ async function pause(turn: TurnScope, step: number, issue: TurnIssue): Promise<T
 
 /** One call of the model in a turn, and how it goes, written down on the way. */
 interface ModelCall {
-  readonly turn: TurnScope;
+  readonly turn: Turn;
   readonly facts: TurnFacts & { readonly step: number };
   readonly request: ModelRequest;
   readonly pump: StreamPump;
@@ -70,10 +70,10 @@ interface Answer {
   readonly record: ModelCallRecord;
 }
 
-async function callWith(turn: TurnScope, step: number, catalog: TurnCatalog): Promise<TurnEvent> {
-  const { session, request, context, state } = turn;
+async function callWith(turn: Turn, step: number, catalog: TurnCatalog): Promise<TurnEvent> {
+  const { session, request, state } = turn;
   const facts = { ...turn.facts, step };
-  context.use(catalog);
+  turn.use(catalog);
   const call: ModelCall = {
     turn,
     facts,
@@ -81,8 +81,8 @@ async function callWith(turn: TurnScope, step: number, catalog: TurnCatalog): Pr
       sessionId: session.id,
       turnId: facts.turnId,
       step,
-      system: context.system,
-      history: context.messages,
+      system: turn.system,
+      history: turn.history,
       turn: state.messages,
       tools: catalog.preamble.toolSpecs,
     },
@@ -97,7 +97,7 @@ async function callWith(turn: TurnScope, step: number, catalog: TurnCatalog): Pr
     return failed(call, asTroupeError(error, "model_failed"));
   }
   const { response, aborted, record } = answer;
-  context.latestUsage = response.usage;
+  turn.latestUsage = response.usage;
   session.past.promptTokens = response.usage.inputTokens;
   const read = interpret(catalog, response);
   const issues = await finishStream(call, aborted ? "aborted" : "complete");

@@ -1,16 +1,19 @@
+import { ignore } from "../../async/index.js";
 import {
   asTroupeError,
   frameTaskOf,
   type Part,
+  resultOf,
   TroupeError,
   type TurnConfig,
+  type TurnEvent,
   type TurnResult,
 } from "../../kernel/index.js";
-import type { TurnExtras } from "../calls/index.js";
-import { MAX_IDLE, MAX_STRIKES, type UnfinishedTurn } from "../journal/index.js";
+import { NO_PLUGIN_OPTIONS, type TurnExtras } from "../calls/index.js";
+import { endsHere, isSuspended, MAX_IDLE, MAX_STRIKES, type TurnStart, type UnfinishedTurn } from "../journal/index.js";
 import { attachedTo, storedParts, turnKeyOf } from "../stored/index.js";
-import { runOneTurn } from "./one-turn.js";
-import type { Admitted, TurnBeginning } from "./turn-scope.js";
+import { performEffect } from "./effects.js";
+import { type Admitted, Turn, type TurnBeginning } from "./turn.js";
 import { issueOf, type TurnRequest, type TurnSession } from "./turn-session.js";
 
 /** A turn that was asked for with a text and nothing else. */
@@ -103,8 +106,7 @@ export async function resumeTurn(
 function modelOrEnd(
   session: TurnSession,
   { start, strikes, idle }: UnfinishedTurn,
-): Pick<TurnBeginning, "model"> &
-  Partial<Pick<TurnBeginning, "poisoned">> & { stopped?: NonNullable<TurnConfig["stopped"]> } {
+): Pick<TurnBeginning, "model" | "stopped" | "poisoned"> {
   const ended = (issue: NonNullable<TurnConfig["stopped"]>["issue"]) => ({
     model: session.settings.modelNamed(""),
     stopped: { reason: "runtime_error" as const, issue },
@@ -121,8 +123,7 @@ function modelOrEnd(
 }
 
 async function runInFrames(session: TurnSession, request: TurnRequest, beginning: TurnBeginning): Promise<TurnResult> {
-  const result = withBefore(await runOneTurn(session, request, beginning), beginning.before);
-  return goOnInFrames(session, request, beginning, result);
+  return goOnInFrames(session, request, beginning, await runOneTurn(session, request, beginning));
 }
 
 /** Does what a turn left to be done in another frame, and what that leaves, until a turn stays where it is. */
@@ -142,7 +143,7 @@ async function goOnInFrames(
     const tooOften = before.length === MAX_FRAME_SWITCHES;
     const how = tooOften ? { parts: [], stopped: TOO_OFTEN } : { parts: textParts(task.text) };
     try {
-      result = withBefore(await runOneTurn(session, next, { model, name, before, ...how }), before);
+      result = await runOneTurn(session, next, { model, name, before, ...how });
     } catch (error) {
       return unfinishedAfter(result, error);
     }
@@ -164,12 +165,103 @@ const TOO_OFTEN: NonNullable<TurnConfig["stopped"]> = {
   },
 };
 
-function withBefore(result: TurnResult, before: readonly TurnResult[] | undefined): TurnResult {
-  return before === undefined ? result : { ...result, before };
-}
-
 /** What is stored is stored: that the next frame's turn failed is told with the last one that did not. */
 function unfinishedAfter(result: TurnResult, error: unknown): TurnResult {
   const { code, message } = asTroupeError(error, "turn_failed");
   return { ...result, issues: [...result.issues, { kind: "runtime", code, message }] };
+}
+
+/** Runs one turn: asks the machine what to do, does it, tells the machine what came of it. */
+async function runOneTurn(session: TurnSession, request: TurnRequest, beginning: TurnBeginning): Promise<TurnResult> {
+  // What the model is not given is not read; what it is, its transforms say.
+  const turn = new Turn(session, request, { beginning, history: await session.past.ahead(session.hooks) });
+  // A turn that had its worker killed before may do so again: it is counted before it can.
+  if (beginning.unfinished !== undefined) await resumed(turn, beginning.unfinished);
+  else {
+    const begun = begin(turn);
+    if (request.again === true) await begun;
+  }
+  session.life.begin(turn);
+  try {
+    const result = await perform(turn);
+    return beginning.before === undefined ? result : { ...result, before: beginning.before };
+  } catch (error) {
+    session.inputs.turnFailed();
+    // What was refused is not taken up again after a crash.
+    if (isSuspended(request.signal)) await leave(turn);
+    else if (endsHere(request.signal)) session.life.giveUp(request.signal.reason);
+    else if (!session.life.isStale) {
+      session.stored.usage.release();
+      await session.stored.clearJournal();
+    }
+    throw error;
+  } finally {
+    turn.journal.ended();
+    session.life.end();
+  }
+}
+
+async function perform(turn: Turn): Promise<TurnResult> {
+  while (turn.effects.length > 0) {
+    let answer: TurnEvent | undefined;
+    for (const effect of turn.effects) {
+      if (effect.type === "emit") turn.request.emit(effect.activity);
+      else {
+        const performed = performEffect(turn, effect);
+        answer = performed instanceof Promise ? await performed : performed;
+      }
+    }
+    if (answer === undefined) break;
+    turn.step(answer);
+  }
+  return resultOf(turn.state);
+}
+
+/** Writes down what is begun, so that it can be begun again. */
+function begin({ journal, request, session, beginning }: Turn): Promise<unknown> | undefined {
+  const written = journal.begin((): TurnStart => {
+    const { input, extras, call, inputIds = [] } = request;
+    const { parts, stopped, name, before } = beginning;
+    const { pluginOptions, blobs } = session;
+    return {
+      call,
+      input,
+      parts,
+      extras: plainExtras(extras),
+      blobs: blobs.encode().map(({ bytes }) => bytes),
+      inputIds,
+      stopped,
+      ...(name && { name }),
+      ...(before && { before }),
+      ...(pluginOptions !== NO_PLUGIN_OPTIONS && { pluginOptions }),
+    };
+  });
+  // What is recorded next fails for the same reason, and is waited for.
+  written?.catch(ignore);
+  return written;
+}
+
+/** Without what the journal keeps beside them: items are parts by then. */
+function plainExtras({ items: _items, parts: _parts, ...extras }: TurnExtras): TurnExtras {
+  return extras;
+}
+
+/** Writes down that it is taken up again, alone if it may be what kills its worker. */
+async function resumed(
+  { journal, request, session }: Turn,
+  { resumed: times, strikes }: UnfinishedTurn,
+): Promise<void> {
+  const { signal } = request;
+  const past = strikes === 0 ? ignore : await session.services.suspects.alone(signal);
+  if (endsHere(signal)) throw signal.reason;
+  await journal.resume(times, past).catch((error: unknown) => {
+    past();
+    throw error;
+  });
+}
+
+/** Left as its journal has it: the runtime closes. */
+async function leave({ journal, session }: Turn): Promise<void> {
+  session.life.suspend();
+  await journal.left();
 }

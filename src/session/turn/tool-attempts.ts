@@ -12,7 +12,7 @@ import {
 } from "../../kernel/index.js";
 import type { PendingTool } from "../../plugin/index.js";
 import { executeTool, type ToolExecution } from "../../tools/index.js";
-import type { TurnScope } from "./turn-scope.js";
+import type { Turn } from "./turn.js";
 
 /** What a result is after the hooks have seen it. */
 type Review = (output: ToolOutput, durationMs: number) => Promise<ToolOutput>;
@@ -22,19 +22,19 @@ type Executed = ToolExecution & { readonly at?: number };
 
 /** The attempts at the calls of one batch: each is made once, whatever becomes of the turn's worker. */
 export class ToolAttempts {
-  readonly #turn: TurnScope;
+  readonly #turn: Turn;
   readonly #signal: AbortSignal;
 
-  constructor(turn: TurnScope, signal: AbortSignal) {
+  constructor(turn: Turn, signal: AbortSignal) {
     this.#turn = turn;
     this.#signal = signal;
   }
 
   /** Makes the call, and again when its tool's policy says so; every attempt is reviewed. An answer that comes later ends the ladder. */
   async run(call: ToolCall, review: Review): Promise<ToolOutput> {
-    const { request, context, session } = this.#turn;
+    const { request, catalog, session } = this.#turn;
     const { clock } = session.services;
-    const retry = context.catalog.get(call.toolName)?.retry;
+    const retry = catalog.get(call.toolName)?.retry;
     for (let attempt = 1; ; attempt++) {
       const started = clock.now();
       const { ran, output, pending, at } = await this.#executeOnce(call, attempt);
@@ -70,7 +70,7 @@ export class ToolAttempts {
 
   /** A plugin's tool may have changed the plugin's state: not run again, it would not do so again. */
   #changedBy(toolName: string): readonly string[] {
-    const home = this.#turn.context.catalog.get(toolName)?.home;
+    const home = this.#turn.catalog.get(toolName)?.home;
     return home?.kind === "plugin" ? [home.pluginId] : [];
   }
 
@@ -93,9 +93,8 @@ export class ToolAttempts {
   }
 
   async #execute(call: ToolCall): Promise<ToolExecution> {
-    const { session, facts, context } = this.#turn;
+    const { session, facts, catalog } = this.#turn;
     const { sessionId, turnId } = facts;
-    const { catalog } = context;
     const { homes, limits, deadlines } = session.services;
     const signal = this.#signal;
     const run = () =>

@@ -21,11 +21,11 @@ import {
 } from "../../kernel/index.js";
 import { performAtTool, trace } from "../host-services/index.js";
 import { CANCELLED, ToolAttempts, withoutControl } from "./tool-attempts.js";
-import { replayIssue, type TurnScope } from "./turn-scope.js";
+import { replayIssue, type Turn } from "./turn.js";
 
 /** The calls of one answer of the model. */
 export async function runTools(
-  turn: TurnScope,
+  turn: Turn,
   { calls, brokenArgs }: Extract<TurnEffect, { type: "tools" }>,
 ): Promise<TurnEvent> {
   try {
@@ -39,7 +39,7 @@ export async function runTools(
 }
 
 interface ToolBatch {
-  readonly turn: TurnScope;
+  readonly turn: Turn;
   readonly calls: readonly ToolCall[];
   readonly brokenArgs: Readonly<Record<string, string>>;
   /** The turn's, or the one of the code that makes the calls. */
@@ -99,7 +99,7 @@ class BatchRun {
     if (this.#aborted) return { call, decided: CANCELLED };
     const broken = Object.hasOwn(brokenArgs, call.callId) ? brokenArgs[call.callId] : undefined;
     if (broken !== undefined) return { call, decided: notJson(call, broken) };
-    const known = turn.context.catalog.get(call.toolName) !== undefined;
+    const known = turn.catalog.get(call.toolName) !== undefined;
     // A tool the model cannot have never reaches a hook.
     if (!known || !turn.session.hooks.has("before_tool_call", call.toolName)) return { call, decided: undefined };
     try {
@@ -110,8 +110,8 @@ class BatchRun {
   }
 
   async #inspect(call: ToolCall): Promise<Prepared> {
-    const { session, facts, context } = this.#batch.turn;
-    const argumentProjection = context.catalog.get(call.toolName)?.argumentProjection;
+    const { session, facts, catalog } = this.#batch.turn;
+    const argumentProjection = catalog.get(call.toolName)?.argumentProjection;
     const around = session.hooks.around({
       site: "before_tool_call",
       toolName: call.toolName,

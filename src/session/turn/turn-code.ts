@@ -15,14 +15,14 @@ import type { ExecRequest, ExecutionContext } from "../../plugin/index.js";
 import { isSuspended } from "../journal/index.js";
 import { readCodeAnswer } from "../plugins/index.js";
 import { runToolBatch, type ToolBatchResult } from "./tool-calls.js";
-import { protocolHost, replayIssue, type TurnScope } from "./turn-scope.js";
+import { protocolHost, replayIssue, type Turn } from "./turn.js";
 
 type CodeRan = { readonly result: CodeResult; readonly directives: TurnDirectives };
 type RecordedCode = CodeRan & { readonly execution?: Uint8Array | null };
 
 /** Code runs in the protocol's executor; the tools it calls go through the same catalog and hooks as the model's. */
 export async function runTurnCode(
-  turn: TurnScope,
+  turn: Turn,
   { language, code }: Extract<TurnEffect, { type: "code" }>,
 ): Promise<TurnEvent> {
   try {
@@ -35,7 +35,7 @@ export async function runTurnCode(
 }
 
 /** Code that ran is not run again: what it left behind, in its executor and in plugins, is kept with its result. */
-function codeOnce(turn: TurnScope, asked: { language: string; code: string }): CodeRan | Promise<CodeRan> {
+function codeOnce(turn: Turn, asked: { language: string; code: string }): CodeRan | Promise<CodeRan> {
   const { protocol } = turn.session;
   const { signal } = turn.request;
   return turn.journal.once<CodeRan, RecordedCode>({
@@ -64,8 +64,8 @@ function codeOnce(turn: TurnScope, asked: { language: string; code: string }): C
  * Runs a piece of code in the protocol's executor. The tools it calls are the turn's, each a batch of its own. Cancelling
  * the turn, or a tool hook that aborts it, ends the code whether it listens or not.
  */
-async function runCode(turn: TurnScope, request: ExecRequest): Promise<CodeRan> {
-  const { session, facts, state, context } = turn;
+async function runCode(turn: Turn, request: ExecRequest): Promise<CodeRan> {
+  const { session, facts, state } = turn;
   const { clock } = session.services;
   const started = clock.now();
   const stop = new AbortController();
@@ -92,7 +92,7 @@ async function runCode(turn: TurnScope, request: ExecRequest): Promise<CodeRan> 
   const answer = await execute(turn, request, {
     sessionId: session.id,
     turnId: facts.turnId,
-    turnOptions: context.protocolOptions,
+    turnOptions: turn.protocolOptions,
     extension: turn.request.extras.extension,
     host: protocolHost(turn, { site: "code", pluginId }),
     signal,
@@ -116,7 +116,7 @@ async function runCode(turn: TurnScope, request: ExecRequest): Promise<CodeRan> 
 
 /** What goes wrong in code, or with it, is for the model to read. */
 async function execute(
-  { session: { protocol } }: TurnScope,
+  { session: { protocol } }: Turn,
   request: ExecRequest,
   context: ExecutionContext,
 ): Promise<Partial<Omit<CodeResult, "toolCalls">>> {

@@ -17,47 +17,31 @@ import type {
 import { settleSession } from "../state/index.js";
 import type { Blobs, StoredSession, TurnKeys } from "../stored/index.js";
 
-/**
- * A session as its turns see it: all that performing the effects of a turn uses of one, and nothing else. Members are
- * grouped as the session has them.
- */
+/** A session as its turns see it: the parts that performing the effects of a turn uses, and nothing of the session itself. */
 export interface TurnSession extends ParentSession {
-  readonly services: ParentSession["services"] &
-    Pick<SessionServices, "clock" | "deadlines" | "journals" | "suspects" | "homes" | "limits" | "host">;
-  readonly settings: Pick<SessionSettings, "config" | "modelNamed" | "promptLayers">;
+  readonly services: SessionServices;
+  readonly settings: SessionSettings;
   /** What it was opened with. */
   readonly pluginOptions: SessionPluginOptions;
 
   // What a turn asks, and of whom.
   readonly hooks: SessionHooks;
-  readonly protocol: Pick<
-    SessionProtocol,
-    | "session"
-    | "ownerOf"
-    | "turnOptions"
-    | "codeExecutor"
-    | "captureExecution"
-    | "restoreExecution"
-    | "validateTurnExtension"
-  >;
-  readonly completions: Pick<Completions, "begin" | "end" | "wait">;
-  readonly spending: Pick<Spending, "budget" | "whySpent" | "untilRaised">;
+  readonly protocol: SessionProtocol;
+  readonly completions: Completions;
+  readonly spending: Spending;
 
   // What the model is given.
-  readonly past: Pick<SessionHistory, "known" | "count" | "ahead" | "from" | "hasAttachments" | "promptTokens">;
-  readonly tools: Pick<SessionTools, "setOverlay">;
-  readonly catalog: Pick<SessionCatalog, "resolve" | "prompts">;
+  readonly past: SessionHistory;
+  readonly tools: SessionTools;
+  readonly catalog: SessionCatalog;
   readonly blobs: Blobs;
-  readonly inputs: Pick<SessionInputs, "pending" | "takeAtCheckpoint" | "takeThese" | "turnFailed">;
+  readonly inputs: SessionInputs;
 
   // What becomes of a turn.
-  readonly life: Pick<SessionLife, "now" | "isStale" | "unstoredTurn" | "begin" | "end" | "suspend" | "giveUp">;
-  readonly stored: Pick<
-    StoredSession,
-    "head" | "dirty" | "turnIndex" | "usage" | "revision" | "record" | "store" | "clearJournal"
-  >;
-  readonly turnKeys: Pick<TurnKeys, "find" | "leftOff">;
-  readonly graph: Pick<SessionGraph, "checkNewFrame" | "openFrame" | "commit">;
+  readonly life: SessionLife;
+  readonly stored: StoredSession;
+  readonly turnKeys: TurnKeys;
+  readonly graph: SessionGraph;
 }
 
 export interface TurnRequest {
@@ -85,13 +69,13 @@ export function issueOf(kind: TurnIssue["kind"], code: string, error: unknown): 
 }
 
 /** What was done is stored; that what its hooks changed afterwards is not is an issue of it. */
-export async function settleOrIssue(session: TurnSession): Promise<TurnIssue[]> {
-  try {
-    await settleSession(session);
-    return [];
-  } catch (error) {
-    return [issueOf("plugin", session.life.isStale ? "plugin_state_not_stored" : "plugin_capture_failed", error)];
-  }
+export function settleOrIssue(session: TurnSession): Promise<TurnIssue[]> {
+  return settleSession(session).then(
+    () => [],
+    (error: unknown) => [
+      issueOf("plugin", session.life.isStale ? "plugin_state_not_stored" : "plugin_capture_failed", error),
+    ],
+  );
 }
 
 /** When it fails, the call fails and nothing is stored. */

@@ -29,7 +29,7 @@ test("a suspect's trial is over after two seconds, and that it lasted is noted b
 
 test("a suspect that waits for somebody has passed its trial, once", async () => {
   const { clock, running, notes, past } = trial();
-  running.pass("waits");
+  running.end("waits");
   running.end();
   await clock.elapse(10_000);
   expect([notes, past(), clock.timers]).toEqual([["waits"], 1, 0]);

@@ -6,7 +6,7 @@ import { decode } from "../../../src/wire/index.js";
 
 const idle = { signal: new AbortController().signal };
 
-const host = { call: () => Promise.reject(new Error("Nobody asks for host services here.")) };
+const host = () => Promise.reject(new Error("Nobody asks for host services here."));
 const open = (plugin: LoadedPlugin, sessionId: string, captured?: Uint8Array) =>
   new PluginInstance(plugin, { sessionId, captured, init: undefined, host, development: false });
 const stateOf = (instance: PluginInstance) => instance.capture(true).state as Uint8Array;
