@@ -1,7 +1,7 @@
 import { closeSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Session, Troupe } from "../src/index.js";
+import type { Session, Troupe } from "troupe";
 import { withTroupe } from "./long-session.js";
 import type { Bench } from "./report.js";
 import { type Contender, compare, middle, takeRounds } from "./sampling.js";

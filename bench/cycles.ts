@@ -1,4 +1,4 @@
-import type { Session, Troupe } from "../src/index.js";
+import type { Session, Troupe } from "troupe";
 import { eachOf, exposeGc, heldBy, MEMORY_PLUGIN } from "./held.js";
 import { grow, withTroupe } from "./long-session.js";
 import { INPUT } from "./reference-turn.js";

@@ -1,4 +1,4 @@
-import type { Session, Troupe } from "../src/index.js";
+import type { Session, Troupe } from "troupe";
 import { withTroupe } from "./long-session.js";
 import type { Bench } from "./report.js";
 import { type Contender, compare, middle, quantile, takeRounds } from "./sampling.js";

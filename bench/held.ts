@@ -1,6 +1,6 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import type { Session } from "../src/index.js";
+import type { Session } from "troupe";
 import { heldHere } from "./plugins/memory.js";
 
 /** The plugin by which a session worker says what it holds. */

@@ -1,4 +1,4 @@
-import type { Session } from "../src/index.js";
+import type { Session } from "troupe";
 import { grow, withTroupe } from "./long-session.js";
 import { INPUT } from "./reference-turn.js";
 import type { Bench } from "./report.js";

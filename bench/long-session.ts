@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createTroupe, type Session, scriptedModel, type Troupe, type TroupeOptions } from "../src/index.js";
+import { createTroupe, type Session, scriptedModel, type Troupe, type TroupeOptions } from "troupe";
 import { type Head, nodeId, parseNodeId, type Segment, segmentId } from "../src/kernel/index.js";
 import { openLmdb } from "../src/store/index.js";
 import { decode, encode } from "../src/wire/index.js";

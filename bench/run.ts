@@ -7,9 +7,10 @@ import { hooks } from "./hooks.js";
 import { length } from "./length.js";
 import { Progress } from "./progress.js";
 import { asJson, asText, type Bench } from "./report.js";
+import { start } from "./start.js";
 import { turns } from "./turns.js";
 
-const BENCHES: readonly Bench[] = [hooks, turns, length, fork, density, commits, cycles];
+const BENCHES: readonly Bench[] = [hooks, turns, length, fork, density, commits, cycles, start];
 
 const USAGE = `npm run -s bench -- <name> [--json] [--quick] [--only <variant>]...
 

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
-import { createTroupe, scriptedModel, type TroupeStats, type TurnResult } from "../src/index.js";
+import { createTroupe, scriptedModel, type TroupeStats, type TurnResult } from "troupe";
 import { bareTurns, HOOK_KINDS, INPUT, SCRIPT } from "./reference-turn.js";
 import type { Bar, Bench, BenchResult, BenchRun } from "./report.js";
 import { type Contender, compare, median, middle, quantile, type Rounds, takeRounds } from "./sampling.js";

@@ -1,4 +1,4 @@
-import { definePlugin, deny } from "../../src/plugin/index.js";
+import { definePlugin, deny } from "troupe/plugin";
 
 /** What a typical guard does before a tool call: counts, and lets it pass. */
 export default definePlugin({

@@ -1,5 +1,5 @@
 import { getHeapStatistics } from "node:v8";
-import { definePlugin } from "../../src/plugin/index.js";
+import { definePlugin } from "troupe/plugin";
 
 /** Says how much the thread it runs in holds, after a collection: it must be inline, in a process with `--expose-gc`. */
 export default definePlugin({

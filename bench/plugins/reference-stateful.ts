@@ -1,4 +1,4 @@
-import { definePlugin, type PluginTool } from "../../src/plugin/index.js";
+import { definePlugin, type PluginTool } from "troupe/plugin";
 import { lookUp, lookUpInput } from "../reference-turn.js";
 
 interface Counts {

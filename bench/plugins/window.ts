@@ -1,4 +1,4 @@
-import { definePlugin } from "../../src/plugin/index.js";
+import { definePlugin } from "troupe/plugin";
 
 /** The messages a session is given whose name begins with `windowed`: what fits a model, however long it has been going on. */
 export const WINDOW = 40;

@@ -32,6 +32,8 @@ export interface PluginEntry {
   readonly deadlineMs?: number;
   /** How long its thread may be blocked by one piece of synchronous work before it is replaced. Default 1,000. */
   readonly blockedMs?: number;
+  /** Its thread starts with the first call that needs it; when the runtime starts it is loaded only to be looked at. Default false. */
+  readonly lazy?: boolean;
   /** What an isolated plugin may do beyond computing; default nothing. `"all"` takes the seat belt off. */
   readonly permissions?: Permissions | "all";
   /** A child session may do without it (`authority.withoutPlugins`). Default: what watches the parent watches the child. */
@@ -284,6 +286,7 @@ function resolvePlugin(
     tier,
     deadlineMs: positive(entry.deadlineMs, hookDeadlineMs, `${what}.deadlineMs`),
     blockedMs: positive(entry.blockedMs, 1_000, `${what}.blockedMs`),
+    lazy: entry.lazy === true,
     permissions: entry.permissions ?? {},
     optionalInChildren: entry.optionalInChildren === true,
     development,

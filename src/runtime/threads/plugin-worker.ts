@@ -37,6 +37,8 @@ export class PluginWorker {
   #manifest: PluginManifest | undefined;
   readonly #closed = new AbortController();
   #replacing: Promise<void> | undefined;
+  /** Lazy, and not called since it was looked at: it has no thread. */
+  #resting = false;
   readonly #backoff = new Backoff();
   /** What session workers are told of a plugin that was given up, also those that start later. */
   #failed: { readonly plugin: number; readonly code: string; readonly message: string } | undefined;
@@ -97,8 +99,22 @@ export class PluginWorker {
     await this.#replacing;
   }
 
-  /** Starts the thread and loads the plugin; throws what is wrong with it. Replaced from then on when it dies. */
+  /** Loads the plugin; throws what is wrong with it. A lazy one has no thread again until it is called. */
   async start(): Promise<void> {
+    this.#resting = this.#parts.entry.lazy;
+    await this.#load();
+    if (this.#resting) await this.#thread?.terminate();
+  }
+
+  /** A session has called the plugin and waits for it. */
+  wake(): void {
+    if (!this.#resting || this.#closed.signal.aborted) return;
+    this.#resting = false;
+    this.#replacing = this.#bringUp(() => 0);
+  }
+
+  /** Starts the thread and loads the plugin. Replaced from then on when it dies. */
+  async #load(): Promise<void> {
     const thread = new Thread<PluginWorkerService>({
       kind: "plugin",
       clock: this.#parts.clock,
@@ -116,6 +132,7 @@ export class PluginWorker {
       await thread.terminate();
       throw error;
     }
+    if (this.#resting) return;
     this.#loaded = thread;
     const pulse = this.#watchPulse(thread, beat);
     thread.exited.then(() => {
@@ -142,16 +159,22 @@ export class PluginWorker {
     return this.#parts.clock.interval(LOOK_MS, look).unref();
   }
 
-  async #replace(): Promise<void> {
-    const clock = this.#parts.clock;
+  #replace(): Promise<void> {
+    const pauseMs = () => this.#backoff.pauseAfterDeath(this.#parts.clock.now());
+    return this.#bringUp(pauseMs, () => {
+      this.restarts++;
+    });
+  }
+
+  async #bringUp(pauseMs: () => number, onThere?: () => void): Promise<void> {
+    const { clock } = this.#parts;
     const { signal } = this.#closed;
-    const pauseMs = () => this.#backoff.pauseAfterDeath(clock.now());
     try {
-      await persist(() => this.start(), { clock, attempts: MAX_FAILED_STARTS, pauseMs, signal });
+      await persist(() => this.#load(), { clock, attempts: MAX_FAILED_STARTS, pauseMs, signal });
     } catch (error) {
       return signal.aborted ? undefined : this.#giveUp(error);
     }
-    this.restarts++;
+    onThere?.();
     // A thread that dies from here on has its own replacement under way.
     await Promise.allSettled(this.#parts.sessionWorkers().map((worker) => this.connect(worker)));
   }

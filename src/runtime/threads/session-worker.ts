@@ -14,6 +14,7 @@ import {
   type SessionMethod,
   type SessionWorkerService,
   type TraceEvent,
+  type WantedNote,
 } from "../../session/index.js";
 import { runHere } from "../../tools/index.js";
 import { type Caller, type CallOptions, Lane, type ServedCall, workerLost } from "../../wire/index.js";
@@ -46,6 +47,8 @@ interface SessionWorkerParts {
   /** Made anew for every incarnation: the manifests of isolated plugins may come from a restarted worker. */
   readonly plugins: () => readonly PluginSetup[];
   readonly storePort: () => Promise<MessagePort>;
+  /** A session waits for a plugin that has no thread yet. */
+  readonly wakePlugin: (plugin: number) => void;
   /** Opens the hook lanes of a new incarnation. */
   readonly connectPlugins: (worker: SessionWorker) => Promise<unknown>;
 }
@@ -139,6 +142,7 @@ export class SessionWorker {
         else if (topic === "observed") events.onObserved(payload as ObservedNote);
         else if (topic === "inspected") events.onInspected(payload as Inspected);
         else if (topic === "full") events.onFull(this);
+        else if (topic === "wanted") this.#parts.wakePlugin(payload as WantedNote);
       },
       onLost: () => {
         closed();

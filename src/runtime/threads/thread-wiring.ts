@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import { TroupeError } from "../../kernel/index.js";
 import type { PluginSetup } from "../../session/index.js";
 import type { ResolvedOptions } from "../options/index.js";
@@ -40,13 +41,24 @@ export class Crew {
     const opened = StoreWorker.start(store, { clock, onLost: this.#events.onStoreLost }).then((worker) => {
       this.#store = worker;
     });
-    this.#prepared = all([opened, ...[...this.#pluginWorkers.values()].map((worker) => worker.start())]);
+    this.#prepared = all([opened, this.#loadPlugins()]);
     const [first, ...others] = Array.from({ length: this.#options.sessionWorkers }, (_, index) =>
       this.#newSessionWorker(index),
     ) as [SessionWorker, ...SessionWorker[]];
     this.#sessionWorkers.push(first, ...others);
     await all([this.#prepared, first.start()]);
     for (const worker of others) worker.startBehind();
+  }
+
+  /** All at once, but for lazy ones: their threads end again, so a few at a time are enough. */
+  async #loadPlugins(): Promise<void> {
+    const workers = [...this.#pluginWorkers].map(([index, worker]) => ({ worker, ...this.#options.plugins[index] }));
+    const lazy = workers.filter((entry) => entry.lazy);
+    const line = async () => {
+      for (let next = lazy.shift(); next !== undefined; next = lazy.shift()) await next.worker.start();
+    };
+    const lines = Array.from({ length: Math.min(lazy.length, availableParallelism()) }, line);
+    await all([...workers.filter((entry) => !entry.lazy).map(({ worker }) => worker.start()), ...lines]);
   }
 
   get sessionWorkers(): readonly SessionWorker[] {
@@ -147,6 +159,7 @@ export class Crew {
       options: this.#options,
       events: this.#events,
       plugins: () => this.#pluginSetups(),
+      wakePlugin: (plugin) => this.#pluginWorkers.get(plugin)?.wake(),
       storePort: async () => {
         await this.#prepared;
         return this.store.connect();
@@ -157,10 +170,10 @@ export class Crew {
   }
 
   #pluginSetups(): PluginSetup[] {
-    return this.#options.plugins.map(({ tier, module, options, deadlineMs, optionalInChildren }, index) => {
+    return this.#options.plugins.map(({ tier, module, options, deadlineMs, optionalInChildren, lazy }, index) => {
       if (tier === "inline") return { tier, module, options, deadlineMs, optionalInChildren };
       const { manifest } = this.#pluginWorkers.get(index) as PluginWorker;
-      return { tier, manifest, deadlineMs, optionalInChildren };
+      return { tier, manifest, deadlineMs, optionalInChildren, lazy };
     });
   }
 }

@@ -53,6 +53,9 @@ export type UsageNote = readonly [sessionId: string, entry: LedgerEntry];
 export type TraceNote = TraceEvent;
 /** The worker's heap stays full: how full, of 1. */
 export type FullNote = number;
+
+/** A lazy plugin that is called and may have no thread, by its place in the options. */
+export type WantedNote = number;
 /** An event in the life of a session that somebody inspects. */
 export type InspectedNote = Inspected;
 export type ObservedNote = readonly [reader: number, observed: Observed];

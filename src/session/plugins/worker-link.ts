@@ -52,6 +52,8 @@ const REPLACEMENT_MS = 10_000;
 
 interface WorkerLinkOptions extends LinkOptions {
   readonly manifest: PluginManifest;
+  /** A call waits for a thread that may not have been started yet. */
+  readonly onWanted?: () => void;
 }
 
 /** A plugin on its own thread. Survives the thread: calls made while it is replaced wait for the next one. */
@@ -304,6 +306,7 @@ export class WorkerLink implements PluginLink {
     const deadline = this.#deadlines.add(REPLACEMENT_MS, () => fail(workerLost(`Plugin ${this.manifest.id}`)));
     const letGo = onAbort(signal, () => fail(aborted(signal as AbortSignal)));
     this.#waiting.push(call);
+    if (this.#waiting.length === 1) this.#options.onWanted?.();
   }
 }
 

@@ -17,6 +17,7 @@ import {
   type TurnCall,
   type TurnReply,
   type UsageNote,
+  type WantedNote,
 } from "../calls/index.js";
 import { serveHostCall } from "../host-services/index.js";
 import { suspension } from "../journal/index.js";
@@ -136,7 +137,8 @@ class WorkerWiring {
       // Plugins can ask for services only once there are sessions, and so a worker.
       let worker: WorkerWiring | undefined;
       const host: ResidentSessions["callHost"] = (call) => (worker as WorkerWiring).sessions.callHost(call);
-      const loaded = await loadSetup(setup, { clock, probe, host, pool });
+      const wake = (plugin: number) => (worker as WorkerWiring).#lane.note("wanted", plugin satisfies WantedNote);
+      const loaded = await loadSetup(setup, { clock, probe, host, wake, pool });
       worker = new WorkerWiring({ ...parts, ...loaded, setup, pool, probe }, service);
       return worker;
     } catch (error) {

@@ -19,6 +19,8 @@ interface LinkParts {
   readonly clock: Clock;
   readonly probe: PhaseProbe;
   readonly host: HostGate;
+  /** Asks for the thread of a lazy plugin, by its place in the options. */
+  readonly wake: (plugin: number) => void;
 }
 
 export async function loadSetup(
@@ -40,8 +42,9 @@ async function makeLinks(setup: SessionWorkerSetup, given: LinkParts): Promise<P
     { deadlineMs, optionalInChildren }: Pick<PluginSetup, "deadlineMs" | "optionalInChildren">,
   ) => new InlineLink({ plugin, deadlineMs, optionalInChildren, ...parts });
   const links = await Promise.all(
-    setup.plugins.map(async (plugin) => {
-      if (plugin.tier === "worker") return new WorkerLink({ ...plugin, ...parts });
+    setup.plugins.map(async (plugin, index) => {
+      if (plugin.tier === "worker")
+        return new WorkerLink({ ...plugin, ...parts, ...(plugin.lazy && { onWanted: () => given.wake(index) }) });
       const { module, options } = plugin;
       return inline(await loadPlugin(await importDefault(module, "plugin"), options, module), plugin);
     }),
