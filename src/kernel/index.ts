@@ -47,7 +47,6 @@ export {
   isOnPath,
   miscounted,
   nodeId,
-  nodesBetween,
   type OutlineOf,
   parseNodeId,
   pathTo,

@@ -76,25 +76,6 @@ export function isOnPath(outlineOf: OutlineOf, leaf: string | null, node: string
   return false;
 }
 
-/**
- * The nodes after `from` up to and including `to`, oldest first; `from` null: from the root. Throws `not_on_path` when
- * `from` does not lead to `to`.
- *
- * @example
- * nodesBetween(outlineOf, "a@1.0", "a@2.0"); // ["a@1.1", "a@2.0"]
- */
-export function nodesBetween(outlineOf: OutlineOf, from: string | null, to: string | null): string[] {
-  const newestFirst: string[] = [];
-  const end = from === null ? undefined : parseNodeId(from);
-  for (const { outline, index } of pathTo(outlineOf, to)) {
-    const stop = outline.id === end?.segment ? end.index : -1;
-    for (let i = index; i > stop; i--) newestFirst.push(nodeId(outline.id, i));
-    if (stop >= 0 && stop <= index) return newestFirst.reverse();
-  }
-  if (from === to || from === null) return newestFirst.reverse();
-  throw new TroupeError("not_on_path", `Node ${from} does not lead to ${to}.`, { details: { from, to } });
-}
-
 /** A node of the tree that several branches form. */
 export interface TreeNode {
   readonly node: string;

@@ -133,11 +133,6 @@ export class ResponseBuilder {
   #hasBroken = false;
   #reason: FinishReason = "unknown";
   #usage: Usage = NO_USAGE;
-  #finished = false;
-
-  get finished(): boolean {
-    return this.#finished;
-  }
 
   add(event: ModelEvent): void {
     switch (event.type) {
@@ -159,7 +154,6 @@ export class ResponseBuilder {
       case "finish":
         this.#reason = event.reason;
         this.#usage = event.usage;
-        this.#finished = true;
         break;
     }
   }

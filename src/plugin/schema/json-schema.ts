@@ -97,11 +97,17 @@ function compile(schema: JsonObject, what: string): ValidateFunction {
 /** Without `$schema` the current draft is meant, as model providers and MCP do. */
 function ajvFor(dialect: Json | undefined): Ajv | Ajv2020 {
   if (dialect === undefined || (typeof dialect === "string" && dialect.includes("2020-12"))) {
-    draft2020 ??= new (load("ajv/dist/2020.js") as typeof import("ajv/dist/2020.js")).Ajv2020(options);
+    if (draft2020 === undefined) {
+      const { Ajv2020 } = load("ajv/dist/2020.js") as typeof import("ajv/dist/2020.js");
+      draft2020 = new Ajv2020(options);
+    }
     return draft2020;
   }
   if (typeof dialect === "string" && dialect.includes("draft-07")) {
-    draft07 ??= new (load("ajv") as typeof import("ajv")).Ajv(options);
+    if (draft07 === undefined) {
+      const { Ajv } = load("ajv") as typeof import("ajv");
+      draft07 = new Ajv(options);
+    }
     return draft07;
   }
   throw new Error(`$schema must be draft-07 or draft 2020-12, not ${JSON.stringify(dialect)}`);

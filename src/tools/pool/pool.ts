@@ -16,15 +16,6 @@ export interface ToolPoolOptions {
   readonly resourceLimits?: ResourceLimits;
 }
 
-export interface ToolPoolStats {
-  readonly threads: number;
-  readonly running: number;
-  readonly waiting: number;
-  readonly completed: number;
-  /** Tasks whose thread died under them; aborted ones are not counted. */
-  readonly lost: number;
-}
-
 /** When a task is to stop: told at the abort, its thread stopped when the grace is over. */
 interface Ending {
   readonly signal: AbortSignal;
@@ -46,15 +37,13 @@ const DEFAULT_LIMITS: ResourceLimits = { maxOldGenerationSizeMb: 256 };
  * const tool = registerTool("weather", await pool.describe(url), { kind: "pool", module: url });
  * await pool.close();
  */
-export class ToolPool implements ToolHome, AsyncDisposable {
+export class ToolPool implements ToolHome {
   readonly #options: ToolPoolOptions;
   readonly #slots: Slots;
   readonly #deadlines: Deadlines;
   #starting: Promise<PoolThreads> | undefined;
   #threads: PoolThreads | undefined;
   #closing: Promise<void> | undefined;
-  #completed = 0;
-  #lost = 0;
 
   constructor(options: ToolPoolOptions) {
     this.#options = options;
@@ -94,24 +83,15 @@ export class ToolPool implements ToolHome, AsyncDisposable {
     return this.#submit({ kind: "run", module, args, sessionId, turnId, callId, stop }, { signal, graceMs });
   }
 
-  stats(): ToolPoolStats {
-    return {
-      threads: this.#threads?.alive ?? 0,
-      running: this.#slots.taken,
-      waiting: this.#slots.waiting,
-      completed: this.#completed,
-      lost: this.#lost,
-    };
+  /** Threads that are alive, and tasks that run or wait. */
+  stats() {
+    return { threads: this.#threads?.alive ?? 0, running: this.#slots.taken, waiting: this.#slots.waiting };
   }
 
   /** Stops every thread, also busy ones; calls in flight and later ones reject with `tool_pool_closed`. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.close();
   }
 
   async #submit(task: PoolTask, ending: Ending): Promise<unknown> {
@@ -133,14 +113,9 @@ export class ToolPool implements ToolHome, AsyncDisposable {
     if (signal.aborted) throw aborted(signal);
     const { kill, over } = this.#stopping(task, ending);
     try {
-      const answer = await threads.run(task, kill);
-      this.#completed++;
-      return answer;
+      return await threads.run(task, kill);
     } catch (error) {
-      if (signal.aborted) throw error;
-      if (this.#closing !== undefined) throw poolClosed();
-      this.#lost++;
-      throw error;
+      throw signal.aborted || this.#closing === undefined ? error : poolClosed();
     } finally {
       over();
     }

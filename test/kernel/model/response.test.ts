@@ -29,13 +29,12 @@ describe("ResponseBuilder", () => {
     });
   });
 
-  it("is finished only after finish, and unknown without it", () => {
+  it("has an unknown reason before it is finished", () => {
     const builder = new ResponseBuilder();
     builder.add(text("1", "x"));
-    expect(builder.finished).toBe(false);
     expect(builder.build()).toEqual({ parts: [{ type: "text", text: "x" }], reason: "unknown", usage: NO_USAGE });
     builder.add(FINISH);
-    expect(builder.finished).toBe(true);
+    expect(builder.build().reason).toBe("stop");
   });
 
   it("takes another reason when told so", () => {

@@ -77,7 +77,7 @@ describe("without stream hooks", () => {
       { type: "text_delta", blockId: "1", text: "Hel" },
       { type: "text_delta", blockId: "1", text: "lo" },
     ]);
-    expect(pump.response.finished).toBe(true);
+    expect(pump.response.build().reason).toBe("stop");
     expect(pump.response.build().parts).toEqual([
       { type: "reasoning", text: "hm" },
       { type: "text", text: "Hello" },
@@ -160,7 +160,7 @@ describe("with stream hooks", () => {
     for (const event of [text("a"), reasoning("hm"), text("b"), call("c"), text("d"), FINISH]) pump.push(event);
     await settled();
     expect(activities).toEqual([]);
-    expect(pump.response.finished).toBe(false);
+    expect(pump.response.build().reason).toBe("unknown");
     for (let i = 0; i < 3; i++) {
       gate.letGo();
       await settled();
@@ -168,7 +168,7 @@ describe("with stream hooks", () => {
     await pump.drain();
     expect(chunks).toEqual(["slow: a", "slow: b", "slow: d"]);
     expect(textsOf(activities)).toEqual(["text_delta a", "reasoning_delta hm", "text_delta b", "text_delta d"]);
-    expect(pump.response.finished).toBe(true);
+    expect(pump.response.build().reason).toBe("stop");
     expect(pump.response.build().parts.map(({ type }) => type)).toEqual(["text", "reasoning", "tool_call"]);
   });
 
@@ -180,7 +180,7 @@ describe("with stream hooks", () => {
       pump.push(FINISH);
       await pump.drain();
       expect(chunks).toEqual(["p: after"]);
-      expect(pump.response.finished).toBe(true);
+      expect(pump.response.build().reason).toBe("stop");
     }
   });
 
@@ -309,7 +309,7 @@ describe("a prose projector that fails", () => {
       });
       expect(stops()).toBe(1);
       expect(textsOf(activities)).toEqual(["reasoning_delta hm"]);
-      expect(pump.response.finished).toBe(false);
+      expect(pump.response.build().reason).toBe("unknown");
       expect(pump.cost).toEqual(USAGE);
       expect(pump.aborted).toBe(false);
     });
