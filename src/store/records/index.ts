@@ -3,4 +3,3 @@ export * from "./contract.js";
 export * from "./history.js";
 export * from "./listing.js";
 export * from "./records.js";
-export * from "./writes.js";

@@ -23,7 +23,7 @@ import {
 import { hashesIn, segmentsOf } from "../../transfer/index.js";
 import { createLmdb, type LmdbRecord } from "../backend.js";
 import { currentMeta, fileOf } from "../file/file.js";
-import type { Meta, PageFile } from "../file/pages.js";
+import type { PageFile } from "../file/pages.js";
 import { ownerOf, type RawStore, Salvage, statesOf } from "./raw-store.js";
 import {
   attempt,
@@ -93,11 +93,7 @@ export function repairStore(path: string): RepairReport {
 }
 
 function isCurrent(state: RawStore, file: PageFile): boolean {
-  let current: Meta | undefined;
-  attempt("file", () => {
-    current = currentMeta(file);
-  });
-  return current?.transaction === state.transaction;
+  return attempt("file", () => currentMeta(file)).value?.transaction === state.transaction;
 }
 
 interface Rebuilt {
@@ -162,10 +158,7 @@ function restoreUnstored(salvage: Salvage, sessionId: string): Restored {
 
 /** The last state of a session that is whole. */
 function restore(salvage: Salvage, sessionId: string): Restored {
-  let found: StoredHead | undefined;
-  const lost = attempt("head", () => {
-    found = salvage.storedHead(sessionId);
-  });
+  const { value: found, findings: lost } = attempt("head", () => salvage.storedHead(sessionId));
   if (found === undefined) {
     if (lost.length === 0) lost.push({ where: "head", code: "store_damaged", message: "Its head is gone." });
     return { report: { sessionId, outcome: "dropped", leaf: null, leafBefore: null, lost } };
@@ -205,24 +198,18 @@ function withoutLostParent(salvage: Salvage, stored: StoredHead): StoredHead {
 function lastWholeLeaf(salvage: Salvage, { sessionId, revision, parent }: Head): string | null {
   for (let at = revision; at >= 1; at--) {
     const id = segmentId(sessionId, at);
-    const leaf = attemptLeaf(salvage, id);
+    const { value: leaf } = attempt("history", () => {
+      const bytes = salvage.segment(id);
+      return bytes && nodeId(id, segmentOutline(bytes).count - 1);
+    });
     if (leaf !== undefined && isWhole(salvage, leaf)) return leaf;
   }
   const forked = parent?.leaf ?? null;
   return isWhole(salvage, forked) ? forked : null;
 }
 
-function attemptLeaf(salvage: Salvage, id: string): string | undefined {
-  let leaf: string | undefined;
-  attempt("history", () => {
-    const bytes = salvage.segment(id);
-    if (bytes !== undefined) leaf = nodeId(id, segmentOutline(bytes).count - 1);
-  });
-  return leaf;
-}
-
 function isWhole(salvage: Salvage, leaf: string | null): boolean {
-  return attempt("history", () => readHistory(salvage, leaf)).length === 0;
+  return attempt("history", () => readHistory(salvage, leaf)).findings.length === 0;
 }
 
 /** Everything the sessions lead to, as it is stored. */

@@ -82,7 +82,7 @@ export function withFile<T>(path: string, use: (file: PageFile) => T): T {
 }
 
 export function fileFindings(path: string, file: PageFile): Finding[] {
-  const findings = attempt("file", () => checkFile(path, file));
+  const { findings } = attempt("file", () => checkFile(path, file));
   const [state] = statesOf(file);
   if (state === undefined) return findings;
   return [...findings, ...state.problems.map((message) => ({ where: "file", code: "store_damaged", message }))];
@@ -97,10 +97,7 @@ function checkFile(path: string, file: PageFile): void {
 }
 
 export function verifySession(state: RawStore, sessionId: string): SessionReport {
-  let head: Head | undefined;
-  const findings = attempt("head", () => {
-    head = state.head(sessionId);
-  });
+  const { value: head, findings } = attempt("head", () => state.head(sessionId));
   findings.push(...(head === undefined ? journalFindings(state, sessionId) : sessionFindings(state, head)));
   return { sessionId, ok: findings.length === 0, findings };
 }
@@ -119,12 +116,12 @@ export function sessionFindings(reader: SessionReader, head: Head): Finding[] {
 }
 
 export function journalFindings(reader: Pick<StoreReader, "journal">, sessionId: string): Finding[] {
-  return attempt("journal", () => reader.journal(sessionId));
+  return attempt("journal", () => reader.journal(sessionId)).findings;
 }
 
 function historyFindings(reader: SessionReader, where: string, leaf: string | null, counted?: number): Finding[] {
   const attachments = new Set<string>();
-  const findings = attempt(where, () => {
+  const { findings } = attempt(where, () => {
     const messages = readHistory(reader, leaf);
     const count = messages.filter(isConversation).length;
     if (counted !== undefined && counted !== count) throw miscounted(leaf, count, counted);
@@ -142,15 +139,15 @@ export function componentFindings(reader: Pick<StoreReader, "component">, where:
     if (reader.component(hash) === undefined) {
       throw new TroupeError("component_missing", `Stored component ${hash} is not there.`);
     }
-  });
+  }).findings;
 }
 
-/** What goes wrong with it, if anything. */
-export function attempt(where: string, run: () => unknown): Finding[] {
+/** What it gives, or what goes wrong with it. */
+export function attempt<T>(where: string, run: () => T): { readonly value?: T; readonly findings: Finding[] } {
   try {
-    run();
-    return [];
+    return { value: run(), findings: [] };
   } catch (error) {
-    return [{ where, code: error instanceof TroupeError ? error.code : "store_damaged", message: messageOf(error) }];
+    const code = error instanceof TroupeError ? error.code : "store_damaged";
+    return { findings: [{ where, code, message: messageOf(error) }] };
   }
 }
