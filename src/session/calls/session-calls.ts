@@ -141,19 +141,17 @@ export interface Exchange<Answer, Argument extends object> {
   readonly argument: Readonly<Argument>;
 }
 
-/** How a call reaches its session: among its turns, in the order they were asked for, or past them by Comlink. */
-type CallRoute = "lane" | "control";
-
 interface SessionCall<Answer, Argument extends object> {
-  readonly route: CallRoute;
-  /** For the compiler only. */
+  /** How a call reaches its session: among its turns, in the order they were asked for, or past them by Comlink. */
+  readonly route: "lane" | "control";
+  /** For the compiler only, and never there: no two calls would differ in it. */
   readonly types: Exchange<Answer, Argument>;
 }
 
 /** Keeps its place among the session's turns, and so may take as long as those before it. */
-const lane = <Answer, Argument extends object = object>() => callBy<Answer, Argument>("lane");
+const lane = <Answer, Argument extends object = object>() => ({ route: "lane" }) as SessionCall<Answer, Argument>;
 /** Answered at once, also while a turn runs; has a deadline. */
-const control = <Answer, Argument extends object = object>() => callBy<Answer, Argument>("control");
+const control = <Answer, Argument extends object = object>() => ({ route: "control" }) as SessionCall<Answer, Argument>;
 
 /**
  * Everything the main thread asks of a session: what it is answered, what it tells beside the session's id, and by which
@@ -245,8 +243,3 @@ export type SessionWorkerService = {
   /** Ends every session: running and queued turns get `drainMs` to finish, then they are cancelled. */
   shutdown(argument: { readonly drainMs: number }): Promise<void>;
 };
-
-function callBy<Answer, Argument extends object>(route: CallRoute): SessionCall<Answer, Argument> {
-  // `types` is never there: no two calls would differ in it.
-  return { route } as SessionCall<Answer, Argument>;
-}

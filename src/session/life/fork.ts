@@ -59,15 +59,12 @@ async function turnAtNode(store: StoreClient, head: Head | undefined, node: stri
   if (hasUnanswered(messages))
     throw new TroupeError("node_unanswered", `At node ${node} a tool call has no result yet.`, { details: { node } });
   for (let at: string | null = node; at !== null; ) {
-    const { messages: end, before }: { messages: readonly Message[]; before: string | null } = await store.tail(
-      at,
-      STRIDE,
-    );
-    for (const { id } of [...end].reverse()) {
+    const end: Awaited<ReturnType<StoreClient["tail"]>> = await store.tail(at, STRIDE);
+    for (const { id } of [...end.messages].reverse()) {
       const turn = turnOfMessage(id);
       if (turn !== undefined) return turn;
     }
-    at = before;
+    at = end.before;
   }
   return 0;
 }
@@ -129,15 +126,12 @@ export function treeMessage({ node, parent, active, message }: MessageNode): Tre
   };
 }
 
-/** The first write of a session that is made of another one. */
-export type ChildPlan = Pick<Commit, "head" | "components" | "segment">;
-
-/** The child's first head: what it inherits, narrowed and changed as it was asked for. */
+/** The first write of a session that is made of another one: what it inherits, narrowed and changed as it was asked for. */
 export async function planChild(
   services: SessionServices,
   id: string,
   { snapshot, making }: { readonly snapshot: SessionSnapshot; readonly making: SessionMaking },
-): Promise<ChildPlan> {
+): Promise<Pick<Commit, "head" | "components" | "segment">> {
   const { start = { kind: "empty" }, pluginSource = "fork", relation = "child", firstTurnInput, config } = making;
   const inherited = new Map<string, Uint8Array | null>(Object.entries(snapshot.unsaved));
   const changes = () => [...inherited].map(([name, bytes]) => ({ name, bytes }));
@@ -166,7 +160,11 @@ export async function planChild(
   if (config !== undefined) {
     change(COMPONENT.config, changeConfig(await storedConfig(services, reader), config));
   }
-  if (pluginSource === "fresh") dropPluginState(snapshot.components, inherited);
+  if (pluginSource === "fresh") {
+    for (const name of [...Object.keys(snapshot.components), ...inherited.keys()])
+      if (name.startsWith(pluginComponent("")) || name === COMPONENT.tools || name === COMPONENT.execution)
+        inherited.set(name, null);
+  }
   // What begins empty has run no code, and its protocol defaults its options for a child.
   if (start.kind === "empty") for (const name of [COMPONENT.execution, COMPONENT.protocol]) inherited.set(name, null);
   const { components, bytes } = applyComponents(snapshot.components, changes());
@@ -188,11 +186,4 @@ export async function planChild(
     ...(relation === "child" && { parent: { sessionId: createdBy, leaf } }),
   };
   return { head, components: bytes, ...(nodes.length > 0 && { segment: { id: segment.id, bytes: encode(segment) } }) };
-}
-
-function dropPluginState(stored: Readonly<Record<string, string>>, changes: Map<string, Uint8Array | null>): void {
-  for (const name of [...Object.keys(stored), ...changes.keys()]) {
-    if (name.startsWith(pluginComponent("")) || name === COMPONENT.tools || name === COMPONENT.execution)
-      changes.set(name, null);
-  }
 }

@@ -264,7 +264,7 @@ export abstract class LifeActor {
 
   #end(): void {
     const { failure } = this;
-    this.#session?.close();
+    this.#session?.hooks.close();
     const error = failure ?? new TroupeError("session_closed", `Session ${this.id} was closed.`, { retryable: true });
     this.#opened.reject(error);
     for (const { reject } of this.#calls.values()) reject(error);

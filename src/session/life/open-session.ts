@@ -23,15 +23,8 @@ import { awaitedCalls, leavesNoExecution, unfinishedTurn } from "../journal/inde
 import { describeCaptured } from "../plugin-thread/index.js";
 import { type PluginLink, PluginSlot, type Surface } from "../plugins/index.js";
 import { SessionProtocol } from "../protocol/index.js";
-import {
-  type LifeChart,
-  type NewFrame,
-  Session,
-  SessionInputs,
-  type SessionServices,
-  storedConfig,
-  viewOf,
-} from "../state/index.js";
+import type { LifeChart, NewFrame, SessionServices } from "../state/index.js";
+import { Session, SessionInputs, storedConfig, viewOf } from "../state/index.js";
 import { COMPONENT, ComponentReader, pluginComponent } from "../stored/index.js";
 import { planChild, type SessionSnapshot } from "./fork.js";
 
@@ -65,7 +58,7 @@ export async function adoptSession(
   try {
     await session.stored.found(planned);
   } catch (error) {
-    session.close();
+    session.hooks.close();
     throw error;
   }
   return session;

@@ -137,7 +137,7 @@ export class SessionActor extends LifeActor {
       "operation",
       async (session) => (isPlaced(session) ? runOperation(session, request) : undefined),
       // Storing at an empty place would capture what the operation beside it has half done.
-      (session, perform) => (isPlaced(session) ? settled(session, perform) : perform(session)),
+      isPlaced,
     );
     place.catch(ignore);
     const opened = await this.opened();
@@ -195,14 +195,17 @@ export class SessionActor extends LifeActor {
   perform<T>(
     kind: Mail["kind"],
     perform: (session: Session) => Promise<T>,
-    run: typeof settled<T> = settled,
+    settles: (session: Session) => boolean = () => true,
   ): Promise<T> {
     return this.post(kind, async (session) => {
       // A turn was left in the middle: what is behind it cannot come before it.
       if (session.life.isSuspended) throw closing(this.id);
       const { inputs } = session;
       try {
-        const answer = await run(session, perform);
+        // What it left unstored is stored before it is answered, however it ended.
+        const answer = await perform(session).finally(() =>
+          settles(session) && isUnsaved(session) ? settle(session) : undefined,
+        );
         // Behind this one, when the session is idle again and nobody else asked for something.
         if (inputs.waitForTurn) this.#takeInputsSoon();
         return answer;
@@ -213,15 +216,6 @@ export class SessionActor extends LifeActor {
         throw error;
       }
     });
-  }
-}
-
-/** Does something, and stores what it left unstored before it is answered, however it ended. */
-async function settled<T>(session: Session, perform: (session: Session) => Promise<T>): Promise<T> {
-  try {
-    return await perform(session);
-  } finally {
-    if (isUnsaved(session)) await settle(session);
   }
 }
 

@@ -88,12 +88,8 @@ export class Completions {
 
   #waitsFor(key: string): boolean {
     if (this.#waiting.has(key)) return true;
-    return (this.#expected.has(key) || this.#runs(key)) && !this.#ended.has(key);
-  }
-
-  #runs(key: string): boolean {
-    for (const calls of this.#running) if (keysOf(calls).includes(key)) return true;
-    return false;
+    const runs = this.#expected.has(key) || [...this.#running].some((calls) => keysOf(calls).includes(key));
+    return runs && !this.#ended.has(key);
   }
 
   /** Nobody will answer any more: the runtime closes. Also ends the waiting of calls that a cancelled turn waits for. */

@@ -20,8 +20,7 @@ import { type HostGate, type PluginSlot, SessionHooks, type Surface, type Surfac
 import { SessionCatalog, type SessionProtocol, ToolsComponent } from "../protocol/index.js";
 import { Blobs, Receipts, StoredSession, TurnKeys } from "../stored/index.js";
 import { Completions } from "./completions.js";
-import { SessionGraph } from "./session-graph.js";
-import { SessionHistory } from "./session-history.js";
+import { SessionGraph, SessionHistory } from "./session-graph.js";
 import type { SessionInputs } from "./session-inputs.js";
 import { type LifeChart, mayPark, SessionLife } from "./session-life.js";
 import { SessionSettings, Spending } from "./session-settings.js";
@@ -130,18 +129,9 @@ export class Session {
     );
   }
 
-  /** What its plugins contribute. */
-  get surface(): Surface {
-    return this.catalog.surface;
-  }
-
   /** Nothing waits that would begin as soon as the session is idle. */
   get mayPark(): boolean {
     return mayPark(this.life.now) && !this.inputs.waitForTurn;
-  }
-
-  close(): void {
-    this.hooks.close();
   }
 }
 

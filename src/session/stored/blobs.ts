@@ -1,4 +1,11 @@
-import { type AttachmentSource, type InputItem, type Message, type Part, TroupeError } from "../../kernel/index.js";
+import {
+  type AttachmentSource,
+  type Commit,
+  type InputItem,
+  type Message,
+  type Part,
+  TroupeError,
+} from "../../kernel/index.js";
 import type { StoreClient } from "../../store/index.js";
 import { contentHash } from "../../wire/index.js";
 
@@ -44,7 +51,8 @@ export class Blobs {
   /** Those of the given messages, by hash, for a model to read. `attachment_missing` when one is not there. */
   async of(...conversation: readonly (readonly Message[])[]): Promise<ReadonlyMap<string, Uint8Array>> {
     const found = new Map<string, Uint8Array>();
-    for (const hash of hashesIn(conversation)) {
+    const hashes = new Set(conversation.flat().flatMap(({ parts }) => [...attachedTo(parts)]));
+    for (const hash of hashes) {
       const bytes = await this.find(hash);
       if (bytes === undefined)
         throw new TroupeError("attachment_missing", `The attachment ${hash} is no longer stored.`, {
@@ -60,18 +68,13 @@ export class Blobs {
   }
 
   /** What the next commit has to write. */
-  encode(): readonly Blob[] {
+  encode(): Commit["components"] {
     return [...this.#unsaved].map(([hash, { bytes }]) => ({ hash, bytes }));
   }
 
-  written(blobs: readonly Blob[]): void {
+  written(blobs: Commit["components"]): void {
     for (const { hash } of blobs) this.#unsaved.delete(hash);
   }
-}
-
-export interface Blob {
-  readonly hash: string;
-  readonly bytes: Uint8Array;
 }
 
 /** Items as parts of a message. Bytes become a blob of the session, stored with its next write unless they are released. */
@@ -108,13 +111,6 @@ async function attachmentPart(blobs: Blobs, given: AttachmentSource): Promise<Pa
 /** Do these messages have attachments? */
 export function haveAttachments(messages: readonly Message[]): boolean {
   return messages.some(({ parts }) => parts.some(({ type }) => type === "attachment"));
-}
-
-function hashesIn(conversation: readonly (readonly Message[])[]): Set<string> {
-  const hashes = new Set<string>();
-  for (const messages of conversation)
-    for (const { parts } of messages) for (const hash of attachedTo(parts)) hashes.add(hash);
-  return hashes;
 }
 
 /** The hashes of what is stored beside these parts. */

@@ -8,9 +8,9 @@ import {
   type JournalEntry,
   type Ledger,
   ledgerOf,
-  type Message,
   NO_USAGE,
   nodeId,
+  type Segment,
   sharingOwn,
 } from "../../kernel/index.js";
 import type { StoreClient } from "../../store/index.js";
@@ -45,7 +45,7 @@ interface WritePlan {
   readonly operation: string;
   /** Names the operation once and for all; otherwise it is one of its own. */
   readonly exactOperation?: string;
-  readonly segment?: { readonly id: string; readonly parent: string | null; readonly messages: readonly Message[] };
+  readonly segment?: Segment;
   readonly head?: Partial<Head>;
   /** What its journal says of the turn is of no use any more. */
   readonly endsTurn?: boolean;

@@ -1,3 +1,3 @@
 /** Many sessions on one thread: which are in memory, what they share, who watches them. */
-export * from "./heap.js";
-export * from "./serve-sessions.js";
+export { threadHeap } from "./residency.js";
+export { serveSessions } from "./serve-sessions.js";

@@ -25,9 +25,8 @@ import {
 } from "../life/index.js";
 import type { HostGate } from "../plugins/index.js";
 import type { LifeChart, Session, SessionServices } from "../state/index.js";
-import type { Heap } from "./heap.js";
 import type { Observations } from "./observations.js";
-import { parkedNotesOf, Residency, restoreParkedNotes } from "./residency.js";
+import { type Heap, parkedNotesOf, Residency, restoreParkedNotes } from "./residency.js";
 import type { UnderWay } from "./under-way.js";
 import { type ServiceParts, workerServices } from "./worker-parts.js";
 

@@ -25,8 +25,8 @@ import { compactSession, configureSession, extendSession, refreshTools, treeMess
 import { WorkerLink } from "../plugins/index.js";
 import { cancelInput, completeTool, viewOf } from "../state/index.js";
 import { NO_EXTRAS } from "../turn/index.js";
-import type { Heap } from "./heap.js";
 import { Observations } from "./observations.js";
+import type { Heap } from "./residency.js";
 import { ResidentSessions } from "./resident-sessions.js";
 import { ActiveTurn, UnderWay } from "./under-way.js";
 import { type LoadedSetup, loadSetup } from "./worker-parts.js";
@@ -50,8 +50,19 @@ export function serveSessions(parentPort: MessagePort, parts: WorkerParts): void
   const actor = (sessionId: string) => sessions().actor(sessionId);
   const service = {
     async configure(setup) {
-      wiring = await WorkerWiring.create(setup, parts, service);
-      return { threadId, inline: wiring.inlineManifests };
+      const { toolEntry, clock } = parts;
+      const pool = new ToolPool({ entry: toolEntry, maxThreads: setup.pool.maxThreads, clock });
+      const probe = new PhaseProbe();
+      try {
+        // Plugins can ask for services only once there are sessions, and so a worker.
+        const host: ResidentSessions["callHost"] = (call) => sessions().callHost(call);
+        const loaded = await loadSetup(setup, { clock, probe, pool, host, wake: (plugin) => worker().wake(plugin) });
+        wiring = new WorkerWiring({ ...parts, ...loaded, setup, pool, probe }, service);
+        return { threadId, inline: inlineManifests(setup, loaded) };
+      } catch (error) {
+        await pool.close();
+        throw error;
+      }
     },
     attachPlugin: (lane) => worker().workerLink(lane.plugin)?.attach(lane),
     failPlugin: ({ plugin, code, message }) => worker().workerLink(plugin)?.fail(new TroupeError(code, message)),
@@ -72,10 +83,10 @@ export function serveSessions(parentPort: MessagePort, parts: WorkerParts): void
     spending: ({ sessionId }) => sessions().use(sessionId, (session) => session.spending.report()),
     setBudget: ({ sessionId, budget }) => sessions().use(sessionId, (session) => session.spending.set(budget)),
     surface: ({ sessionId }) =>
-      sessions().use(sessionId, ({ tools, surface: { table, triggers } }) => ({
+      sessions().use(sessionId, ({ tools, catalog: { surface } }) => ({
         tools: tools.catalog(),
-        operations: table.operations(),
-        triggers: triggers.all,
+        operations: surface.table.operations(),
+        triggers: surface.triggers.all,
       })),
     setConfig: ({ sessionId, change }) =>
       actor(sessionId).perform("config", (session) => configureSession(session, change)),
@@ -111,6 +122,11 @@ export function serveSessions(parentPort: MessagePort, parts: WorkerParts): void
   serve(parentPort, service);
 }
 
+function inlineManifests({ plugins }: SessionWorkerSetup, { surfaces }: LoadedSetup): PluginManifest[] {
+  // In the order of the options: the standard protocol, when it is there, is nobody's entry.
+  return surfaces.links.flatMap(({ manifest }, index) => (plugins[index]?.tier === "inline" ? [manifest] : []));
+}
+
 interface WiringParts extends WorkerParts, LoadedSetup {
   readonly setup: SessionWorkerSetup;
   readonly pool: ToolPool;
@@ -125,29 +141,7 @@ class WorkerWiring {
   readonly #lane: Lane;
   readonly #underWay = new UnderWay();
 
-  static async create(
-    setup: SessionWorkerSetup,
-    parts: WorkerParts,
-    service: Served<SessionWorkerService>,
-  ): Promise<WorkerWiring> {
-    const { toolEntry, clock } = parts;
-    const pool = new ToolPool({ entry: toolEntry, maxThreads: setup.pool.maxThreads, clock });
-    try {
-      const probe = new PhaseProbe();
-      // Plugins can ask for services only once there are sessions, and so a worker.
-      let worker: WorkerWiring | undefined;
-      const host: ResidentSessions["callHost"] = (call) => (worker as WorkerWiring).sessions.callHost(call);
-      const wake = (plugin: number) => (worker as WorkerWiring).#lane.note("wanted", plugin satisfies WantedNote);
-      const loaded = await loadSetup(setup, { clock, probe, host, wake, pool });
-      worker = new WorkerWiring({ ...parts, ...loaded, setup, pool, probe }, service);
-      return worker;
-    } catch (error) {
-      await pool.close();
-      throw error;
-    }
-  }
-
-  private constructor(parts: WiringParts, service: Served<SessionWorkerService>) {
+  constructor(parts: WiringParts, service: Served<SessionWorkerService>) {
     const { setup, clock } = parts;
     this.#parts = parts;
     const lane = new Lane(setup.mainPort, {
@@ -173,18 +167,14 @@ class WorkerWiring {
     });
   }
 
-  get inlineManifests(): PluginManifest[] {
-    const { setup, surfaces } = this.#parts;
-    // In the order of the options: the standard protocol, when it is there, is nobody's entry.
-    return setup.plugins.flatMap(({ tier }, index) => {
-      const link = surfaces.links[index];
-      return tier === "inline" && link !== undefined ? [link.manifest] : [];
-    });
-  }
-
   workerLink(plugin: number): WorkerLink | undefined {
     const link = this.#parts.surfaces.links[plugin];
     return link instanceof WorkerLink ? link : undefined;
+  }
+
+  /** Asks for the thread of a lazy plugin. */
+  wake(plugin: number): void {
+    this.#lane.note("wanted", plugin satisfies WantedNote);
   }
 
   /** `known`: how many of its histograms the asker has. */
@@ -242,7 +232,7 @@ class WorkerWiring {
     if (topic === "listen") this.#underWay.find(payload as number)?.listen();
     else if (topic === "cancel") {
       const [key, reason] = payload as CancelNote;
-      this.#underWay.find(key)?.stop(reason);
+      this.#underWay.find(key)?.stop.abort(reason);
     } else if (topic === "usage") this.sessions.bill(payload as UsageNote).catch(ignore);
   }
 }

@@ -7,7 +7,9 @@ const UNHEARD = activitiesUpTo(1_024);
 /** A turn the main thread knows by its key: how to stop it, and where its activities go. */
 export class ActiveTurn {
   readonly sessionId: string;
-  readonly #controller = new AbortController();
+  /** Cancels the turn; a suspension leaves it as its journal has it. */
+  readonly stop = new AbortController();
+  readonly signal: AbortSignal = this.stop.signal;
   readonly #send: (activity: Activity) => void;
   #listening: boolean;
   readonly #unheard = new ActivityBuffer(UNHEARD);
@@ -16,15 +18,6 @@ export class ActiveTurn {
     this.sessionId = sessionId;
     this.#listening = listening;
     this.#send = send;
-  }
-
-  get signal(): AbortSignal {
-    return this.#controller.signal;
-  }
-
-  /** Cancels the turn; a suspension leaves it as its journal has it. */
-  stop(reason: string | TroupeError): void {
-    this.#controller.abort(reason);
   }
 
   /** Nobody listens: nothing crosses, but the last activities are kept for somebody who comes late. */
@@ -82,12 +75,12 @@ export class UnderWay {
 
   /** Cancels whatever one session is at. */
   cancelSession(sessionId: string, reason: string): void {
-    for (const turn of this.#turns.values()) if (turn.sessionId === sessionId) turn.stop(reason);
+    for (const turn of this.#turns.values()) if (turn.sessionId === sessionId) turn.stop.abort(reason);
     for (const [stop, id] of this.#stops) if (id === sessionId) stop.abort(reason);
   }
 
   stopTurns(reason: string | TroupeError): void {
-    for (const turn of this.#turns.values()) turn.stop(reason);
+    for (const turn of this.#turns.values()) turn.stop.abort(reason);
   }
 
   /** Turns stay as their journals have them. */

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type AttemptRecord, type ModelCallRecord, NO_USAGE, type TurnResult } from "../../../src/kernel/index.js";
-import { packResult, unpackResult } from "../../../src/session/calls/packed-result.js";
+import { packResult, unpackResult } from "../../../src/session/calls/main-lane.js";
 
 const resultWith = (modelCallRecords: readonly ModelCallRecord[]): TurnResult => ({
   sessionId: "s",

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type Heap, HeapWatch, threadHeap } from "../../../src/session/worker/heap.js";
+import { type Heap, HeapWatch, threadHeap } from "../../../src/session/worker/residency.js";
 
 /** A heap that is as full as it is told, and how full once its garbage is collected. */
 function watched({ atFirst = 0.1, limit = 0.8 as number | null } = {}) {
