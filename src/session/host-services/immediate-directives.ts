@@ -29,7 +29,12 @@ export async function performDirectives(
 ): Promise<void> {
   for (const { pluginId, value } of directives) {
     if (value.kind === "emit_trace") trace(session, pluginId, value);
-    else if (value.kind === "create_session") await createFor(session, pluginId, value.request);
+    else if (value.kind === "create_session")
+      await createSessionFrom(session, value.request).catch((error: unknown) => {
+        const cause = asTroupeError(error, "session_create_failed");
+        const message = `Plugin ${pluginId} could not create a session: ${cause.message}`;
+        throw new TroupeError("plugin_session_create_failed", message, { cause, details: { pluginId } });
+      });
   }
 }
 
@@ -77,19 +82,6 @@ export function trace(
     payload,
     context: { ...context, sessionId: session.id },
   });
-}
-
-async function createFor(session: ParentSession, pluginId: string, request: SessionCreateRequest): Promise<void> {
-  try {
-    await createSessionFrom(session, request);
-  } catch (error) {
-    const cause = asTroupeError(error, "session_create_failed");
-    throw new TroupeError(
-      "plugin_session_create_failed",
-      `Plugin ${pluginId} could not create a session: ${cause.message}`,
-      { cause, details: { pluginId } },
-    );
-  }
 }
 
 /** Makes a session for another one, checked before anything leaves the worker. */

@@ -271,15 +271,13 @@ interface TrialParts {
  * has lasted. A worker that dies before that counts against the turn, and later it does not.
  */
 export class Trial {
-  readonly #note: (passed: Passed) => Promise<unknown>;
-  readonly #past: () => void;
+  readonly #parts: TrialParts;
   readonly #timer: Timer;
   #over = false;
 
-  constructor({ clock, note, past }: TrialParts) {
-    this.#note = note;
-    this.#past = past;
-    this.#timer = clock.timeout(ALONE_MS, () => this.end("lasted"));
+  constructor(parts: TrialParts) {
+    this.#parts = parts;
+    this.#timer = parts.clock.timeout(ALONE_MS, () => this.end("lasted"));
   }
 
   /** It has something to show, or has ended; or it has passed without. */
@@ -287,8 +285,9 @@ export class Trial {
     if (this.#over) return;
     this.#over = true;
     this.#timer.cancel();
+    const { note, past } = this.#parts;
     // The next suspect begins when this one's good name is written down.
-    if (passed === undefined) this.#past();
-    else void this.#note(passed).then(this.#past, this.#past);
+    if (passed === undefined) past();
+    else void note(passed).then(past, past);
   }
 }

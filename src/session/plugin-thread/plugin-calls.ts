@@ -1,6 +1,6 @@
-import type { MessagePort } from "node:worker_threads";
 import { type Authority, type ToolCall, turnIdOf } from "../../kernel/index.js";
 import type { Contributions, Extensions, HookFacts, HookKind, HostMethod, PluginManifest } from "../../plugin/index.js";
+import type { PluginLane } from "../calls/index.js";
 
 /** What the main thread says to a plugin worker (Comlink). */
 export type PluginWorkerService = {
@@ -12,12 +12,7 @@ export type PluginWorkerService = {
     readonly beat: Int32Array;
   }): Promise<PluginManifest>;
   /** Opens the hook lane to one session worker, and beside it the port for host services. */
-  attach(lane: {
-    readonly port: MessagePort;
-    readonly hostPort: MessagePort;
-    readonly name: string;
-    readonly stage: Int32Array;
-  }): void;
+  attach(lane: Omit<PluginLane, "plugin"> & { readonly name: string }): void;
 };
 
 /** What a plugin worker says to a session worker (Comlink): the host services, for a call of the hook lane. */

@@ -201,15 +201,13 @@ export class PluginInstance {
     try {
       return ask();
     } catch (cause) {
-      throw new TroupeError(code, `Plugin ${pluginId} failed in ${method}: ${messageOf(cause)}`, {
-        cause,
-        details: { pluginId },
-      });
+      const message = `Plugin ${pluginId} failed in ${method}: ${messageOf(cause)}`;
+      throw new TroupeError(code, message, { cause, details: { pluginId } });
     }
   }
 
   #context(waiting: Waiting, granted: readonly HostInterface[], host = this.#options.host): Context {
-    return new Context(this.#state, this.#plugin.options, waiting, host, granted);
+    return new Context(this.#state, this.#plugin.options, { waiting, granted, host });
   }
 }
 
@@ -314,38 +312,31 @@ export function describeCaptured(captured: Uint8Array): { version: string; revis
   return { version, revision: revision === undefined ? undefined : BigInt(revision) };
 }
 
+/** The call a context is for, and how its host services are reached. */
+type ContextCall = Pick<Parameters<HostAccess>[0], "waiting" | "granted"> & { readonly host: HostAccess };
+
 /** State, options, host services and a signal on demand; the facts are added to it. */
 class Context {
   readonly state: unknown;
   readonly options: unknown;
-  readonly #waiting: Waiting;
-  readonly #access: HostAccess;
-  readonly #granted: readonly HostInterface[];
+  readonly #call: ContextCall;
   #host: object | undefined;
 
-  constructor(
-    state: unknown,
-    options: unknown,
-    waiting: Waiting,
-    access: HostAccess,
-    granted: readonly HostInterface[],
-  ) {
+  constructor(state: unknown, options: unknown, call: ContextCall) {
     this.state = state;
     this.options = options;
-    this.#waiting = waiting;
-    this.#access = access;
-    this.#granted = granted;
+    this.#call = call;
   }
 
   get signal(): AbortSignal {
-    return this.#waiting.signal;
+    return this.#call.waiting.signal;
   }
 
   get host(): object {
-    this.#host ??= hostFacade(this.#granted, (method, args) => {
-      const { signal } = this.#waiting;
-      return this.#access({ granted: this.#granted, waiting: this.#waiting, method, args, signal });
-    });
+    const { waiting, granted, host } = this.#call;
+    this.#host ??= hostFacade(granted, (method, args) =>
+      host({ granted, waiting, method, args, signal: waiting.signal }),
+    );
     return this.#host;
   }
 }

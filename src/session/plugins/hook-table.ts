@@ -50,7 +50,11 @@ export class HookTable {
     for (const kind of PRIORITISED_KINDS) {
       this.#byKind.get(kind)?.sort((a, b) => (b.spec.priority ?? 0) - (a.spec.priority ?? 0));
     }
-    for (const kind of SINGLETON_KINDS) this.#checkSingle(kind);
+    for (const kind of SINGLETON_KINDS) {
+      const [first, second] = this.registered(kind);
+      if (first !== undefined && second !== undefined)
+        throw duplicateSingleton(kind, this.#idOf(first.index), this.#idOf(second.index));
+    }
   }
 
   /** Every operation, or every one of a plugin, by name. */
@@ -95,10 +99,7 @@ export class HookTable {
       const captures =
         stateful &&
         (at === lastAfterTurn ? inOrder && !mayChangeLater : TELLS_WHAT_IS_STORED.includes(kind) && isOnly(spec));
-      const hook: RegisteredHook = { index, kind, nth, spec, captures };
-      const same = this.#byKind.get(kind);
-      if (same === undefined) this.#byKind.set(kind, [hook]);
-      else same.push(hook);
+      this.#byKind.set(kind, [...(this.#byKind.get(kind) ?? NOBODY), { index, kind, nth, spec, captures }]);
     });
   }
 
@@ -108,12 +109,6 @@ export class HookTable {
       if (other !== undefined) throw duplicateOperation(spec.name, this.#idOf(other.index), this.#idOf(index));
       this.#operations.set(spec.name, { index, spec });
     }
-  }
-
-  #checkSingle(kind: HookKind): void {
-    const [first, second] = this.registered(kind);
-    if (first === undefined || second === undefined) return;
-    throw duplicateSingleton(kind, this.#idOf(first.index), this.#idOf(second.index));
   }
 
   #idOf(index: number): string {

@@ -128,9 +128,8 @@ export class InlineLink implements PluginLink {
     slot.touched = true;
     const waiting = new InlineCall(this.manifest.id);
     const letGo = onAbort(signal, () => waiting.cancel());
-    const settled = untilOver(waiting, this.#instance(slot).operation(spec.name, args, sessionId, waiting)).finally(
-      letGo,
-    );
+    const running = this.#instance(slot).operation(spec.name, args, sessionId, waiting);
+    const settled = untilOver(waiting, running).finally(letGo);
     const deadlineMs = operationDeadline(spec, this.#options.deadlineMs);
     if (deadlineMs === undefined) return settled;
     const expired = () => {

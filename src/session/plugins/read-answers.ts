@@ -141,18 +141,11 @@ export function readContributions(answer: unknown, pluginId: string): PromptCont
   if (answer === undefined || answer === null) return [];
   const list: readonly unknown[] = Array.isArray(answer) ? answer : [answer];
   return list.map((item) => {
-    if (
-      !isRecord(item) ||
-      typeof item.content !== "string" ||
-      !(PROMPT_SLOTS as readonly unknown[]).includes(item.slot)
-    ) {
-      throw refuse(
-        "invalid_hook_answer",
-        pluginId,
-        `a prompt contribution needs content and a slot (${PROMPT_SLOTS.join(", ")})`,
-      );
-    }
-    return item as unknown as PromptContribution;
+    const { content, slot } = isRecord(item) ? item : {};
+    if (typeof content === "string" && (PROMPT_SLOTS as readonly unknown[]).includes(slot))
+      return item as PromptContribution;
+    const why = `a prompt contribution needs content and a slot (${PROMPT_SLOTS.join(", ")})`;
+    throw refuse("invalid_hook_answer", pluginId, why);
   });
 }
 
@@ -183,15 +176,10 @@ export function readResponseTransform(
   if (!isRecord(answer))
     throw refuse("invalid_hook_answer", pluginId, "a response hook returns { response?, events? } or nothing");
   const next = answer.response ?? response;
-  if (
-    !isRecord(next) ||
-    !Array.isArray(next.parts) ||
-    !next.parts.every((part) => isRecord(part) && typeof part.type === "string")
-  ) {
+  const { parts } = isRecord(next) ? next : {};
+  if (!Array.isArray(parts) || !parts.every((part) => isRecord(part) && typeof part.type === "string"))
     throw refuse("invalid_hook_answer", pluginId, "the response must keep its parts");
-  }
   // Usage and the finish reason are facts of the provider, not the plugin's to change.
-  const parts = next.parts as unknown as ModelResponse["parts"];
   return { response: { ...response, parts }, events: readEvents(answer.events ?? [], pluginId) };
 }
 

@@ -92,27 +92,23 @@ export class SessionHooks {
    * the way. With concurrent dispatch all of them are asked about the first subject at once; what a replacement changes
    * is asked again.
    */
-  around<S extends "before_tool_call" | "after_tool_call", T>({
-    site,
-    toolName,
-    first,
-    facts,
-    options,
-  }: {
+  around<S extends "before_tool_call" | "after_tool_call", T>(asked: {
     readonly site: S;
     readonly toolName: string;
     readonly first: T;
     readonly facts: (subject: T) => HookFacts[S];
     readonly options: HookOptions;
   }): { readonly count: number; ask(n: number, subject: T): MaybePromise<Owned<DirectivesAt<S>>[]> } {
-    const registered = this.#table.registered(site, toolName);
-    const askNow = (n: number, subject: T) => this.#ask(site, registered[n] as RegisteredHook, facts(subject), options);
-    if (this.#table.dispatch === "sequential" || registered.length < 2)
-      return { count: registered.length, ask: askNow };
+    const { site, first, options } = asked;
+    const registered = this.#table.registered(site, asked.toolName);
+    const count = registered.length;
+    const askNow = (n: number, subject: T) =>
+      this.#ask(site, registered[n] as RegisteredHook, asked.facts(subject), options);
+    if (this.#table.dispatch === "sequential" || count < 2) return { count, ask: askNow };
     const early = registered.map((_, n) => settle(() => askNow(n, first)));
     const used = new Set<number>();
     return {
-      count: registered.length,
+      count,
       ask: (n, subject) => {
         if (subject !== first || used.has(n)) return askNow(n, subject);
         used.add(n);
@@ -155,18 +151,12 @@ export class SessionHooks {
     const registered = this.#table.registered(kind);
     if (registered.length === 0) return [];
     const settled = await Promise.allSettled(registered.map(async (hook) => this.#call(hook, facts, {})));
-    const issues: TurnIssue[] = [];
-    settled.forEach((result, i) => {
-      if (result.status === "fulfilled") return;
-      const pluginId = this.#idOf(registered[i] as RegisteredHook);
-      issues.push({
-        kind: "plugin",
-        code: "lifecycle_hook_failed",
-        message: `${kind}: ${messageOf(result.reason)}`,
-        pluginId,
-      });
+    return settled.flatMap((result, n): TurnIssue[] => {
+      if (result.status === "fulfilled") return [];
+      const pluginId = this.#idOf(registered[n] as RegisteredHook);
+      const message = `${kind}: ${messageOf(result.reason)}`;
+      return [{ kind: "plugin", code: "lifecycle_hook_failed", message, pluginId }];
     });
-    return issues;
   }
 
   /** One after another. An answer is a function, which throws what its hook threw. */

@@ -173,22 +173,14 @@ export class SessionProtocol {
   }
 
   #failed(method: string, error: unknown): TroupeError {
+    const { sessionId } = this;
     const cause = asTroupeError(error, "protocol_failed");
-    return new TroupeError(
-      "protocol_failed",
-      `The protocol of session ${this.sessionId} failed in ${method}: ${cause.message}`,
-      {
-        cause,
-        details: { sessionId: this.sessionId, method },
-      },
-    );
+    const message = `The protocol of session ${sessionId} failed in ${method}: ${cause.message}`;
+    return new TroupeError("protocol_failed", message, { cause, details: { sessionId, method } });
   }
 }
 
 function missing(piece: string): TroupeError {
-  return new TroupeError(
-    "protocol_missing",
-    `No plugin brings a protocol ${piece}. A protocol needs a session and a driver; see docs/plugins.md.`,
-    { details: { piece } },
-  );
+  const message = `No plugin brings a protocol ${piece}. A protocol needs a session and a driver; see docs/plugins.md.`;
+  return new TroupeError("protocol_missing", message, { details: { piece } });
 }

@@ -8,7 +8,6 @@ import {
   type TurnEffect,
   type TurnEvent,
   type TurnIssue,
-  type TurnSummary,
 } from "../../kernel/index.js";
 import { readFrameSwitch } from "../plugins/index.js";
 import type { NewFrame } from "../state/index.js";
@@ -40,11 +39,14 @@ export function performEffect(
       return runTools(turn, effect);
     case "checkpoint":
       return passCheckpoint(turn, effect.checkpoint);
-    case "after_turn":
-      if (turn.request.keepsInputs && isCancelled(effect.summary)) throw turn.request.signal.reason;
+    case "after_turn": {
+      const { outcome } = effect.summary;
+      if (turn.request.keepsInputs && outcome.type === "stopped" && outcome.reason === "cancelled")
+        throw turn.request.signal.reason;
       if (!turn.beginning.poisoned && (hooks.has("after_turn") || hooks.has("turn_finalized")))
         return afterTurn(turn, effect);
       return { type: "after_turn_done", directives: NO_DIRECTIVES };
+    }
     case "capture":
       return captureTurn(turn);
     case "commit":
@@ -166,10 +168,6 @@ async function deliver(
 ): Promise<TurnEvent> {
   const issues = await session.hooks.announce("turn_persisted", { ...facts, turn: summary, revision });
   return { type: "delivered", issues: [...issues, ...(await settleOrIssue(session))] };
-}
-
-function isCancelled({ outcome }: TurnSummary): boolean {
-  return outcome.type === "stopped" && outcome.reason === "cancelled";
 }
 
 /** Captures the state plugins and the code executor are left in; at once when nobody has any. */

@@ -40,18 +40,15 @@ export function askModel(turn: Turn, step: number): TurnEvent | Promise<TurnEven
 }
 
 /** A spent budget ends the turn, or keeps it waiting until somebody raises it. */
-function budgetSpent(turn: Turn, step: number, why: string): TurnEvent | Promise<TurnEvent> {
-  const issue: TurnIssue = { kind: "runtime", code: "budget_spent", message: why };
-  if (turn.session.spending.budget?.whenSpent !== "pause") return { type: "budget_spent", issue };
-  return pause(turn, step, issue);
-}
-
-async function pause(turn: Turn, step: number, issue: TurnIssue): Promise<TurnEvent> {
+async function budgetSpent(turn: Turn, step: number, message: string): Promise<TurnEvent> {
   const { emit, signal } = turn.request;
-  emit({ type: "turn_paused", code: issue.code, message: issue.message });
-  await turn.session.spending.untilRaised(signal);
+  const { spending } = turn.session;
+  const spent: TurnEvent = { type: "budget_spent", issue: { kind: "runtime", code: "budget_spent", message } };
+  if (spending.budget?.whenSpent !== "pause") return spent;
+  emit({ type: "turn_paused", code: "budget_spent", message });
+  await spending.untilRaised(signal);
   emit({ type: "turn_resumed" });
-  return signal.aborted ? { type: "budget_spent", issue } : askModel(turn, step);
+  return signal.aborted ? spent : askModel(turn, step);
 }
 
 /** One call of the model in a turn, and how it goes, written down on the way. */
@@ -262,9 +259,6 @@ function interpret({ preamble }: TurnCatalog, response: ModelResponse): { next: 
 }
 
 /** Every call that was begun is told to have ended; what goes wrong there is an issue, never the turn's end. */
-async function finishStream({ turn, facts }: ModelCall, reason: StreamEnd): Promise<readonly TurnIssue[]> {
-  const { hooks } = turn.session;
-  return hooks.has("stream_finished") ? hooks.announce("stream_finished", { ...facts, reason }) : NO_ISSUES;
+function finishStream({ turn, facts }: ModelCall, reason: StreamEnd): Promise<readonly TurnIssue[]> {
+  return turn.session.hooks.announce("stream_finished", { ...facts, reason });
 }
-
-const NO_ISSUES: readonly TurnIssue[] = [];

@@ -145,7 +145,9 @@ async function goOnInFrames(
     try {
       result = await runOneTurn(session, next, { model, name, before, ...how });
     } catch (error) {
-      return unfinishedAfter(result, error);
+      // What is stored is stored: that the next frame's turn failed is told with the last one that did not.
+      const { code, message } = asTroupeError(error, "turn_failed");
+      return { ...result, issues: [...result.issues, { kind: "runtime", code, message }] };
     }
   }
   return result;
@@ -165,12 +167,6 @@ const TOO_OFTEN: NonNullable<TurnConfig["stopped"]> = {
   },
 };
 
-/** What is stored is stored: that the next frame's turn failed is told with the last one that did not. */
-function unfinishedAfter(result: TurnResult, error: unknown): TurnResult {
-  const { code, message } = asTroupeError(error, "turn_failed");
-  return { ...result, issues: [...result.issues, { kind: "runtime", code, message }] };
-}
-
 /** Runs one turn: asks the machine what to do, does it, tells the machine what came of it. */
 async function runOneTurn(session: TurnSession, request: TurnRequest, beginning: TurnBeginning): Promise<TurnResult> {
   // What the model is not given is not read; what it is, its transforms say.
@@ -187,9 +183,11 @@ async function runOneTurn(session: TurnSession, request: TurnRequest, beginning:
     return beginning.before === undefined ? result : { ...result, before: beginning.before };
   } catch (error) {
     session.inputs.turnFailed();
-    // What was refused is not taken up again after a crash.
-    if (isSuspended(request.signal)) await leave(turn);
-    else if (endsHere(request.signal)) session.life.giveUp(request.signal.reason);
+    // What was refused is not taken up again after a crash; what the runtime's closing ends is left as its journal has it.
+    if (isSuspended(request.signal)) {
+      session.life.suspend();
+      await turn.journal.left();
+    } else if (endsHere(request.signal)) session.life.giveUp(request.signal.reason);
     else if (!session.life.isStale) {
       session.stored.usage.release();
       await session.stored.clearJournal();
@@ -258,10 +256,4 @@ async function resumed(
     past();
     throw error;
   });
-}
-
-/** Left as its journal has it: the runtime closes. */
-async function leave({ journal, session }: Turn): Promise<void> {
-  session.life.suspend();
-  await journal.left();
 }

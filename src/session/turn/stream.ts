@@ -84,11 +84,12 @@ export class StreamPump {
       }
     } catch (error) {
       const cause = asTroupeError(error, "hook_failed");
-      this.#fail(
+      this.#failure =
         cause.code === "plugin_prose_projector"
           ? cause
-          : new TroupeError("plugin_assistant_stream", `A stream hook failed: ${cause.message}`, { cause }),
-      );
+          : new TroupeError("plugin_assistant_stream", `A stream hook failed: ${cause.message}`, { cause });
+      this.#queue = [];
+      this.#stop?.abort();
     } finally {
       this.#busy = false;
     }
@@ -138,12 +139,6 @@ export class StreamPump {
       const cause = asTroupeError(error, "hook_failed");
       throw new TroupeError("plugin_prose_projector", `The prose projector failed: ${cause.message}`, { cause });
     }
-  }
-
-  #fail(failure: TroupeError): void {
-    this.#failure = failure;
-    this.#queue = [];
-    this.#stop?.abort();
   }
 }
 
