@@ -58,9 +58,9 @@ export function encodeState(value: unknown, what: string): Uint8Array<ArrayBuffe
 }
 
 export function decode<T>(bytes: Uint8Array): T {
-  if (bytes.length > MAX_BYTES) throw damaged(`it has ${bytes.length} bytes, more than the ${MAX_BYTES} allowed`);
+  if (bytes.length > MAX_BYTES) throw damagedRecord(`it has ${bytes.length} bytes, more than the ${MAX_BYTES} allowed`);
   if (bytes.length <= HEADER || bytes[0] !== MAGIC_0 || bytes[1] !== MAGIC_1)
-    throw damaged("it is not a Troupe record");
+    throw damagedRecord("it is not a Troupe record");
   if (bytes[2] !== VERSION) {
     throw new TroupeError(
       "snapshot_version_unknown",
@@ -70,12 +70,12 @@ export function decode<T>(bytes: Uint8Array): T {
       },
     );
   }
-  checkShape(bytes, damaged);
+  checkShape(bytes, damagedRecord);
   try {
     // A plain view, because a Buffer's byte arrays would come back as Buffers.
     return packr.unpack(new Uint8Array(bytes.buffer, bytes.byteOffset + HEADER, bytes.length - HEADER)) as T;
   } catch (cause) {
-    throw damaged(messageOf(cause));
+    throw damagedRecord(messageOf(cause));
   }
 }
 
@@ -84,7 +84,7 @@ export function contentHash(content: Uint8Array | string): string {
   return hash("sha256", content, "base64url");
 }
 
-function damaged(why: string): TroupeError {
+export function damagedRecord(why: string): TroupeError {
   return new TroupeError("snapshot_damaged", `A stored record cannot be read: ${why}.`);
 }
 

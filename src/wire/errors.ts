@@ -15,11 +15,7 @@ export interface ErrorData {
 const MAX_CAUSES = 8;
 
 /** Turns anything that can be thrown into cloneable data; never throws, whatever getters and proxies do. */
-export function encodeError(thrown: unknown): ErrorData {
-  return encodeAt(thrown, 0);
-}
-
-function encodeAt(thrown: unknown, depth: number): ErrorData {
+export function encodeError(thrown: unknown, depth = 0): ErrorData {
   try {
     return read(thrown, depth);
   } catch {
@@ -39,7 +35,7 @@ function read(thrown: unknown, depth: number): ErrorData {
     data.retryable = thrown.retryable;
     data.details = cloneable(thrown.details);
   }
-  if (thrown.cause !== undefined && depth < MAX_CAUSES) data.cause = encodeAt(thrown.cause, depth + 1);
+  if (thrown.cause !== undefined && depth < MAX_CAUSES) data.cause = encodeError(thrown.cause, depth + 1);
   return data;
 }
 

@@ -1,5 +1,5 @@
 export { Caller, type CallOptions, moving, type Served, type Service, serve } from "./calls.js";
-export { contentHash, decode, encode, encodeState } from "./codec.js";
+export { contentHash, damagedRecord, decode, encode, encodeState } from "./codec.js";
 export { type Deadline, Deadlines } from "./deadlines.js";
 export { decodeError, type ErrorData, encodeError } from "./errors.js";
 export { importDefault } from "./import-module.js";

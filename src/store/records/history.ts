@@ -1,7 +1,6 @@
 import {
   type Head,
   historyDamaged,
-  isOnPath as isNodeOnPath,
   type Message,
   nodeId,
   type OutlineOf,
@@ -94,11 +93,6 @@ function* segmentsTo(reader: SegmentReader, leaf: string | null) {
     return outlineOfSegment(segment);
   };
   for (const { index } of pathTo(outlineOf, leaf)) yield { segment: segment as Segment, index };
-}
-
-/** Is a node on the way from the root to `leaf`? Reads no messages. */
-export function isOnPath(reader: SegmentReader, leaf: string | null, node: string): boolean {
-  return isNodeOnPath(outlinesOf(reader), leaf, node);
 }
 
 /** A node of a session's tree, with its message. */

@@ -15,7 +15,7 @@ import {
   TroupeError,
   type WriteResult,
 } from "../../kernel/index.js";
-import { contentHash, decode, encode } from "../../wire/index.js";
+import { contentHash, damagedRecord, decode, encode } from "../../wire/index.js";
 
 /**
  * A sealed record: four bytes of CRC-32, then the payload, so that a record which was changed on the disk is found when
@@ -36,7 +36,7 @@ export function seal(payload: Uint8Array, key?: string): Uint8Array {
 /** The payload; `snapshot_damaged` when it is not what was written. */
 export function unseal(bytes: Uint8Array, key?: string): Uint8Array {
   const payload = bytes.subarray(SEAL);
-  if (sealOf(bytes) !== checksum(payload, key)) throw damaged("it was changed after it was written");
+  if (sealOf(bytes) !== checksum(payload, key)) throw damagedRecord("it was changed after it was written");
   return payload;
 }
 
@@ -154,10 +154,6 @@ export function rightKey(table: string, key: string, bytes: Uint8Array): string 
   }
 }
 
-function damaged(why: string): TroupeError {
-  return new TroupeError("snapshot_damaged", `A stored record cannot be read: ${why}.`);
-}
-
 /**
  * A segment's id, parent and number of messages. They stand before the messages, so as a rule nothing else is read:
  * following a path, checking a commit and marking what is live cost the same however long the messages are.
@@ -225,7 +221,7 @@ export function decodeSegment(bytes: Uint8Array): Segment {
   const segment = decode<Partial<Segment> | null>(bytes);
   const { id, parent, messages } = segment ?? {};
   if (typeof id !== "string" || !(parent === null || typeof parent === "string") || !Array.isArray(messages)) {
-    throw damaged("it is no segment of a history");
+    throw damagedRecord("it is no segment of a history");
   }
   return segment as Segment;
 }

@@ -119,7 +119,8 @@ export class StoreClient {
   }
 
   async #read<M extends ReadMethod>(method: M, ask: StoreCalls[M]["ask"]): Promise<StoreCalls[M]["answer"]> {
-    const reader = this.#reader();
+    if (this.#path !== undefined) this.#opened ??= openLmdbReader(this.#path);
+    const reader = this.#opened;
     return reader === undefined ? this.#call(method, ask) : READS[method](reader, ask, this.#pause);
   }
 
@@ -127,9 +128,4 @@ export class StoreClient {
     await loopTurn(this.#clock);
     if (this.#closed) throw storeClosed();
   };
-
-  #reader(): LmdbReader | undefined {
-    if (this.#path !== undefined) this.#opened ??= openLmdbReader(this.#path);
-    return this.#opened;
-  }
 }

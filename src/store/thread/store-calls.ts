@@ -2,6 +2,7 @@ import {
   type Commit,
   type CommitReceipt,
   type Head,
+  isOnPath,
   type JournalClearing,
   type JournalEntry,
   type JournalReceipt,
@@ -11,8 +12,8 @@ import {
 } from "../../kernel/index.js";
 import {
   type HistoryTail,
-  isOnPath,
   type MessageNode,
+  outlinesOf,
   readTailInSlices,
   readTree,
   type StoreReader,
@@ -55,7 +56,7 @@ export const READS: {
     return (await readTailInSlices(reader, leaf, Number.POSITIVE_INFINITY, pause)).messages;
   },
   tail: (reader, [leaf, count], pause) => readTailInSlices(reader, leaf, count, pause),
-  onPath: (reader, [leaf, node]) => isOnPath(reader, leaf, node),
+  onPath: (reader, [leaf, node]) => isOnPath(outlinesOf(reader), leaf, node),
   tree: readTree,
   journal: (reader, sessionId) => reader.journal(sessionId),
   component: (reader, hash) => reader.component(hash) ?? null,

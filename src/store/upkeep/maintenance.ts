@@ -1,11 +1,5 @@
 import { type Clock, loopTurn, Serial, systemClock } from "../../async/index.js";
-import {
-  checkSessionId,
-  type StoreWrite,
-  TroupeError,
-  type WriteReceipt,
-  type WriteResult,
-} from "../../kernel/index.js";
+import { checkSessionId, type StoreWrite, TroupeError, type WriteReceipt } from "../../kernel/index.js";
 import { acquireStoreLock } from "../folder/index.js";
 import { checkThere, openLmdb } from "../lmdb/index.js";
 import { type ListRequest, listStored, type SessionPage, type StoreBackend } from "../records/index.js";
@@ -19,7 +13,7 @@ import {
   writeWhole,
 } from "../transfer/index.js";
 import { type Pause, pauseOf, type WorkOptions } from "./progress.js";
-import { type PrunePolicy, type PruneReport, Pruning, type Suspects } from "./prune.js";
+import { type PrunePolicy, type PruneReport, Pruning, type Suspects, written } from "./prune.js";
 
 export interface ExportRequest {
   readonly sessionId: string;
@@ -262,11 +256,4 @@ async function withStore<T>(
   } finally {
     lock.release();
   }
-}
-
-function written(backend: StoreBackend, write: StoreWrite): WriteReceipt {
-  // One answer per write.
-  const [result] = backend.write([write]) as [WriteResult];
-  if (!result.ok) throw result.error;
-  return result.receipt;
 }

@@ -4,7 +4,8 @@ import {
   parseNodeId,
   type StoreWrite,
   type SweepWrite,
-  type TroupeError,
+  type WriteReceipt,
+  type WriteResult,
 } from "../../kernel/index.js";
 import { type KeyTable, outlinesOf, type StoreBackend } from "../records/index.js";
 import { hashesIn } from "../transfer/index.js";
@@ -88,7 +89,8 @@ export class Pruning {
     }
     for (let after: string | undefined; ; ) {
       const sessions = this.#backend.keys("journals", after, STEP);
-      for (const sessionId of sessions) this.#markJournal(sessionId);
+      for (const sessionId of sessions)
+        for (const { bytes } of this.#backend.journal(sessionId)) this.#markNamedIn(bytes);
       await this.#follow(pause);
       after = sessions.at(-1);
       if (sessions.length < STEP) break;
@@ -126,10 +128,6 @@ export class Pruning {
     for (const hash of Object.values(components)) {
       if (this.#markComponent(hash)) this.#components.push(hash);
     }
-  }
-
-  #markJournal(sessionId: string): void {
-    for (const { bytes } of this.#backend.journal(sessionId)) this.#markNamedIn(bytes);
   }
 
   #markComponent(hash: string): boolean {
@@ -246,8 +244,14 @@ export class Pruning {
     };
     if (sweep.segments.length + sweep.components.length + sweep.journals.length === 0) return 0;
     if (this.#policy.dryRun) return sweep.segments.length + sweep.components.length + this.#outdated(sweep).length;
-    const [result] = this.#backend.write([sweep]);
-    if (result?.ok !== true) throw (result as { readonly error: TroupeError }).error;
-    return (result.receipt as ChangeCount).changed;
+    return (written(this.#backend, sweep) as ChangeCount).changed;
   }
+}
+
+/** Writes at once what nobody else can be waiting for. */
+export function written(backend: StoreBackend, write: StoreWrite): WriteReceipt {
+  // One answer per write.
+  const [result] = backend.write([write]) as [WriteResult];
+  if (!result.ok) throw result.error;
+  return result.receipt;
 }

@@ -136,22 +136,18 @@ export function refusal(result: WriteResult | undefined): TroupeError {
   return result.error;
 }
 
-/** A history read segment by segment, from backends that answer later too. */
-export async function history(backend: TestedBackend, sessionId: string): Promise<Message[]> {
-  let path: Message[] = [];
+/** Of a history read segment by segment, from backends that answer later too. */
+export async function messageIds(backend: TestedBackend, sessionId: string): Promise<string[]> {
+  let path: string[] = [];
   for (let node = (await backend.head(sessionId))?.leaf ?? null; node !== null; ) {
     const { segment: id, index } = parseNodeId(node);
     const bytes = await backend.segment(id);
     assert.ok(bytes !== undefined, `segment ${id} should be stored`);
     const segment = decode<Segment>(bytes);
-    path = [...segment.messages.slice(0, index + 1), ...path];
+    path = [...segment.messages.slice(0, index + 1).map((message) => message.id), ...path];
     node = segment.parent;
   }
   return path;
-}
-
-export async function messageIds(backend: TestedBackend, sessionId: string): Promise<string[]> {
-  return (await history(backend, sessionId)).map(({ id }) => id);
 }
 
 export async function sessionIds(backend: TestedBackend): Promise<string[]> {

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
+import { isOnPath } from "../../../src/kernel/index.js";
 import { openMemory } from "../../../src/store/index.js";
-import { isOnPath, readHistory, readTail, readTailInSlices, readTree } from "../../../src/store/records/index.js";
+import { outlinesOf, readHistory, readTail, readTailInSlices, readTree } from "../../../src/store/records/index.js";
 import { encode } from "../../../src/wire/index.js";
 import { commit, segmentBytes, textsOf, turn } from "../commits.js";
 
@@ -98,8 +99,8 @@ test("whether a node is on a path is found without decoding a message", () => {
   const unreadable = segmentBytes("a@1", null, ["one", "two"]);
   unreadable.fill(0xc1, unreadable.length - 6);
   const stored = reader({ ...long, "a@1": unreadable });
-  expect(isOnPath(stored, "a@3.1", "a@1.0")).toBe(true);
-  expect(isOnPath(stored, "a@3.1", "a@2.2")).toBe(false);
+  expect(isOnPath(outlinesOf(stored), "a@3.1", "a@1.0")).toBe(true);
+  expect(isOnPath(outlinesOf(stored), "a@3.1", "a@2.2")).toBe(false);
   expect(() => readHistory(stored, "a@3.1")).toThrow(expect.objectContaining({ code: "history_damaged" }));
 });
 

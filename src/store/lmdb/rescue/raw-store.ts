@@ -30,21 +30,20 @@ export class RawStore {
   readonly transaction: number;
   readonly #tables: ReadonlyMap<string, Values>;
 
-  /** `meta`: the state to read, of the two a file has. */
-  constructor(file: PageFile, meta: Meta) {
-    this.transaction = meta.transaction;
-    const walk = new FileWalk(file, meta, { tolerant: true });
+  /** `state`: the one to read, of the two a file has. */
+  constructor(file: PageFile, state: Meta) {
+    this.transaction = state.transaction;
+    const walk = new FileWalk(file, state, { tolerant: true });
     const trees = walk.tables();
-    const metaTree = trees.get("meta");
-    if (metaTree === undefined) throw new PageProblem("it does not say which layout it has");
-    this.layout = layoutIn(valuesOf(walk, "meta", metaTree, (key) => key));
+    const meta = trees.get("meta");
+    const layout = meta && valuesOf(walk, "meta", meta, (key) => key).get("layout");
+    if (layout === undefined) throw new PageProblem("it does not say which layout it has");
+    this.layout = checkLayout(layout());
     const tables = new Map<string, Values>();
     for (const [name, tree] of trees) {
-      if (name !== "meta")
-        tables.set(
-          name,
-          valuesOf(walk, name, tree, (key, bytes) => this.#place(name, key, bytes)),
-        );
+      if (name === "meta") continue;
+      const place = (key: string, bytes: Uint8Array) => (this.layout === 1 ? key : rightKey(name, key, bytes));
+      tables.set(name, valuesOf(walk, name, tree, place));
     }
     walk.checkFreePages();
     this.expectedSessions = trees.get("heads")?.entries ?? 0;
@@ -94,10 +93,6 @@ export class RawStore {
     return [...(this.#tables.get(table)?.keys() ?? [])];
   }
 
-  #place(table: string, key: string, bytes: Uint8Array): string {
-    return this.layout === 1 ? key : rightKey(table, key, bytes);
-  }
-
   #bytes(table: string, key: string): Uint8Array | undefined {
     const bytes = this.#tables.get(table)?.get(key)?.();
     // A plain byte array: what is decoded from a Buffer has Buffers in it.
@@ -112,12 +107,6 @@ function valuesOf(walk: FileWalk, name: string, tree: Tree, place: (key: string,
   return values;
 }
 
-function layoutIn(meta: Values): number {
-  const bytes = meta.get("layout")?.();
-  if (bytes === undefined) throw new PageProblem("it does not say which layout it has");
-  return checkLayout(bytes);
-}
-
 /** The states of a file that can be read at all, newest first. */
 export function statesOf(file: PageFile): RawStore[] {
   const metas = file.metas().filter((meta) => !(meta instanceof PageProblem)) as Meta[];
@@ -127,14 +116,11 @@ export function statesOf(file: PageFile): RawStore[] {
       try {
         return [new RawStore(file, meta)];
       } catch (error) {
-        if (error instanceof PageProblem || isDamage(error)) return [];
+        const isDamage = error instanceof TroupeError && error.code === "snapshot_damaged";
+        if (error instanceof PageProblem || isDamage) return [];
         throw error;
       }
     });
-}
-
-function isDamage(error: unknown): boolean {
-  return error instanceof TroupeError && error.code === "snapshot_damaged";
 }
 
 /**
