@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import { Packr } from "msgpackr";
+import { Packr } from "msgpackr/pack";
 import { messageOf, TroupeError } from "../kernel/index.js";
 
 /**
