@@ -166,12 +166,7 @@ export class SessionCatalog {
 }
 
 function sameKey(a: CatalogKey, b: CatalogKey): boolean {
-  return (
-    a.overlayRevision === b.overlayRevision &&
-    a.toolGeneration === b.toolGeneration &&
-    a.pluginRevisions === b.pluginRevisions &&
-    a.turnOptions === b.turnOptions
-  );
+  return (Object.keys(a) as (keyof CatalogKey)[]).every((part) => a[part] === b[part]);
 }
 
 /** A session's tools as far as they differ from the registered ones: dirty from the generation on that is not stored. */
