@@ -60,3 +60,20 @@ export function turnOfMessage(messageId: string): number | undefined {
 export function turnIdOf(turnIndex: number): string {
   return `t${turnIndex}`;
 }
+
+/**
+ * 53 bits that tell one text from another (cyrb53). Not for secrets and not against an adversary: for recognising
+ * what was seen before, where a few bytes must do.
+ */
+export function fingerprint(text: string): number {
+  let high = 0xdeadbeef;
+  let low = 0x41c6ce57;
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i);
+    high = Math.imul(high ^ unit, 2654435761);
+    low = Math.imul(low ^ unit, 1597334677);
+  }
+  high = Math.imul(high ^ (high >>> 16), 2246822507) ^ Math.imul(low ^ (low >>> 13), 3266489909);
+  low = Math.imul(low ^ (low >>> 16), 2246822507) ^ Math.imul(high ^ (high >>> 13), 3266489909);
+  return 4294967296 * (2097151 & low) + (high >>> 0);
+}

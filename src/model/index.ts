@@ -1,5 +1,5 @@
-export { type Model, type ModelSource, routeOf } from "./boundary/model.js";
+export type { Model, ModelSource } from "./boundary/model.js";
 export type { Script, ScriptDirectAnswer, ScriptStep } from "./boundary/script.js";
-export { completeOnce, streamWithRetry } from "./calling/call-model.js";
+export { completeOnce, routeOf, streamWithRetry } from "./calling/call-model.js";
 export { loadModel } from "./load.js";
 export { createScriptedModel, scriptedModel } from "./scripted/scripted.js";

@@ -49,7 +49,6 @@ export * from "./definition/define.js";
 export { definePlugin, type Plugin, type PluginDefinition } from "./definition/define.js";
 export { type LoadedPlugin, loadPlugin, type PluginManifest, parseAny } from "./definition/load.js";
 export * from "./host/directives.js";
-export * from "./host/extensions.js";
 export * from "./host/host.js";
 export * from "./host/snapshot.js";
 export * from "./kinds/hooks.js";

@@ -1,3 +1,2 @@
 /** Messages, the graph they form, and the segments they are stored in. */
-export * from "./messages.js";
-export * from "./segment.js";
+export * from "./history.js";

@@ -130,14 +130,6 @@ export function interrupted(step: TurnStep, { abort }: TurnDirectives = NO_DIREC
   return finish(step, { type: "stopped", reason: "cancelled", code: "cancelled", message });
 }
 
-/** How often plugins may take an answer back, whatever the turn's budget. */
-export const MAX_REOPENED = 16;
-
-export function neverContent(step: TurnStep): TurnStep {
-  const message = `Plugins took the answer back ${MAX_REOPENED} times.`;
-  return stop(step, "max_turns", { kind: "plugin", code: "completion_reopened", message });
-}
-
 export function isAtLimit({ step, config: { maxSteps } }: TurnState): boolean {
   return maxSteps !== null && step >= maxSteps;
 }

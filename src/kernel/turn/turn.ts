@@ -24,9 +24,7 @@ import {
   interrupted,
   isAtLimit,
   leaveFrame,
-  MAX_REOPENED,
   modelIssue,
-  neverContent,
   resultOf,
   stop,
   stopWith,
@@ -223,6 +221,9 @@ function hasWorked({ messages }: TurnState): boolean {
   return last?.role === "tool" || last?.origin?.kind === "protocol";
 }
 
+/** How often plugins may take an answer back, whatever the turn's budget. */
+export const MAX_REOPENED = 16;
+
 function onCheckpoint(before: TurnStep, event: Extract<TurnEvent, { type: "checkpoint_done" }>): TurnStep {
   const { directives, inputs = [] } = event;
   const step = change(applyDirectives(acceptInputs(before, inputs), directives), { checkpoint: undefined });
@@ -235,7 +236,10 @@ function onCheckpoint(before: TurnStep, event: Extract<TurnEvent, { type: "check
   if (isAtLimit(step.state)) return turnLimit(step);
   // The host's inputs are finitely many; a plugin that is never content would go on for ever.
   const byPlugin = completes && inputs.length === 0;
-  if (byPlugin && reopened >= MAX_REOPENED) return neverContent(step);
+  if (byPlugin && reopened >= MAX_REOPENED) {
+    const message = `Plugins took the answer back ${MAX_REOPENED} times.`;
+    return stop(step, "max_turns", { kind: "plugin", code: "completion_reopened", message });
+  }
   const open = change(step, { outcome: undefined, reopened: reopened + (byPlugin ? 1 : 0) });
   return syncsPrompt ? ask(open, { phase: "prompt" }) : nextModelCall(open);
 }

@@ -1,7 +1,7 @@
 import { TroupeError } from "../errors.js";
 import { parseNodeId, type SegmentOutline, segmentId } from "../history/index.js";
+import { fingerprint } from "../ids.js";
 import type { Head } from "../session/index.js";
-import { fingerprint } from "./journal.js";
 
 /** One atomic write: everything a turn (or a fork) changed. */
 export interface Commit {
@@ -83,7 +83,9 @@ export function decide(facts: CommitFacts, commit: Commit, budget: CommitBudget 
   const actual = stored?.head.revision ?? 0;
   if (stored === undefined && facts.isDeleted(head.sessionId)) throw sessionDeleted(head.sessionId);
   if (actual !== expectedRevision)
-    throw expectedRevision === 0 ? sessionExists(head.sessionId) : headConflict(head.sessionId, commit, actual);
+    throw expectedRevision === 0
+      ? sessionExists(head.sessionId)
+      : headConflict(head.sessionId, expectedRevision, actual);
   // What the new history continues: the segment's parent, or, when no message was added, the leaf itself.
   const base = outline === undefined ? head.leaf : outline.parent;
   checkHistory(facts, commit, stored?.head, base);
@@ -167,11 +169,7 @@ function checkComponents(facts: CommitFacts, { head, components }: Commit, previ
   }
 }
 
-export function headConflict(
-  sessionId: string,
-  { expectedRevision: expected }: { readonly expectedRevision: number },
-  actual: number,
-): TroupeError {
+export function headConflict(sessionId: string, expected: number, actual: number): TroupeError {
   return new TroupeError(
     "head_conflict",
     `Session ${sessionId} is at revision ${actual}, not ${expected}: somebody else committed. Reload it.`,

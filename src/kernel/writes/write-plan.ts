@@ -87,7 +87,7 @@ function planCommit(facts: WriteFacts, commit: Commit, budget: CommitBudget): Pl
 
 function planClear(facts: WriteFacts, { sessionId, expectedRevision }: JournalClearing): Planned {
   const actual = facts.head(sessionId)?.head.revision ?? 0;
-  if (actual !== expectedRevision) throw headConflict(sessionId, { expectedRevision }, actual);
+  if (actual !== expectedRevision) throw headConflict(sessionId, expectedRevision, actual);
   return { receipt: { replayed: false }, changes: clearingTurn(facts, sessionId) };
 }
 
@@ -120,7 +120,7 @@ function clearingTurn(facts: WriteFacts, sessionId: string): Change[] {
 function planDelete(facts: WriteFacts, { sessionId, expectedRevision, at }: DeleteWrite): Planned {
   const revision = facts.head(sessionId)?.head.revision;
   if (expectedRevision !== undefined && revision !== undefined && revision !== expectedRevision) {
-    throw headConflict(sessionId, { expectedRevision }, revision);
+    throw headConflict(sessionId, expectedRevision, revision);
   }
   const changes = clearing(facts, sessionId);
   if (revision !== undefined) changes.push({ kind: "delete_head", sessionId, revision, at });
@@ -189,7 +189,7 @@ function planRecord(
   const stored = facts.head(sessionId);
   const actual = stored?.head.revision ?? 0;
   if (stored === undefined && facts.isDeleted(sessionId)) throw sessionDeleted(sessionId);
-  if (actual !== entry.expectedRevision) throw headConflict(sessionId, entry, actual);
+  if (actual !== entry.expectedRevision) throw headConflict(sessionId, entry.expectedRevision, actual);
   const size = bytes.length + (envelope?.length ?? 0);
   if (size > budget.bytes) throw recordTooLarge(entry, size, budget);
   const rows = facts.journal(sessionId);

@@ -28,11 +28,6 @@ export interface Model {
 
 export type ReportReplayDrops = (drops: readonly ReplayDrop[]) => void;
 
-/** Who answers when this model is asked. */
-export function routeOf({ id, route = id }: Model): string {
-  return route;
-}
-
 /**
  * Where a session worker gets its model from. Plain data, because it crosses threads: code is named by module URL.
  *

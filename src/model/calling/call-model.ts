@@ -269,3 +269,8 @@ function presentableCause(cause: unknown, depth = 0): unknown {
   shown.stack = stack;
   return shown;
 }
+
+/** Who answers when this model is asked. */
+export function routeOf({ id, route = id }: Model): string {
+  return route;
+}

@@ -4,9 +4,9 @@ import {
   type Message,
   type ModelEvent,
   type ModelRequest,
+  NO_USAGE,
   TroupeError,
   textOf,
-  type Usage,
 } from "../../kernel/index.js";
 import {
   checkScript,
@@ -183,15 +183,8 @@ export function compileStep(step: ScriptStep, chunkSize: number): CompiledStep {
       })),
     finish(request, deltas) {
       const chars = deltas.reduce((sum, { text }) => sum + text.length, argsChars);
-      const usage: Usage = {
-        inputTokens: inputTokens(request),
-        outputTokens: tokens(chars),
-        cacheReadTokens: 0,
-        cacheWriteTokens: 0,
-        reasoningTokens,
-        ...step.usage,
-      };
-      return { type: "finish", reason, usage };
+      const counted = { inputTokens: inputTokens(request), outputTokens: tokens(chars), reasoningTokens };
+      return { type: "finish", reason, usage: { ...NO_USAGE, ...counted, ...step.usage } };
     },
   };
 }

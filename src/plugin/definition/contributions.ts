@@ -110,7 +110,7 @@ export class ContributionSet {
       throw this.#invalid(`tool ${name}`, "needs a description, an inputSchema and an execute function");
     const { id = name, description, inputSchema, onDemand } = tool as AnyPluginTool;
     const taken = this.#tools.has(id) || (onDemand !== true && this.#advertises(name));
-    if (taken) throw duplicateTool(name, this.#owner, this.#owner);
+    if (taken) throw duplicateTool(name, this.#owner);
     const schema = jsonSchemaOf(inputSchema, `tool ${name} of plugin ${this.#owner}`);
     this.#tools.set(id, {
       tool: tool as AnyPluginTool,
@@ -207,8 +207,8 @@ export function duplicateSingleton(slot: string, first: string, second: string):
   );
 }
 
-function duplicateTool(name: string, first: string, second: string): TroupeError {
-  return new TroupeError("duplicate_tool", `Two tools are called ${name}: one of plugin ${first}, one of ${second}.`, {
-    details: { tool: name, plugins: [first, second] },
+function duplicateTool(name: string, owner: string): TroupeError {
+  return new TroupeError("duplicate_tool", `Two tools are called ${name}: one of plugin ${owner}, one of ${owner}.`, {
+    details: { tool: name, plugins: [owner, owner] },
   });
 }

@@ -1,3 +1,3 @@
 /** What a plugin may ask of the runtime, and what it may tell it. */
-export * from "./extensions.js";
+export * from "./directives.js";
 export * from "./host.js";

@@ -52,18 +52,22 @@ export interface ProtocolMaterialization {
   readonly isRootSession: boolean;
 }
 
-export interface BeforeLlmCallContext extends ProtocolSessionContext {
+/** What a protocol knows of the turn it is asked in. */
+interface ProtocolTurnContext extends ProtocolSessionContext {
   readonly turnId: string;
-  readonly step: number;
-  /** With the turn's own messages. */
-  readonly messages: readonly Message[];
   readonly turnOptions: ProtocolTurnOptions | undefined;
-  /** Usage of the previous model call of this turn. */
-  readonly latestUsage: Usage | undefined;
   /** What the turn brought along for the protocol. */
   readonly extension: Json | undefined;
   readonly host: RuntimeSessionHost;
   readonly signal: AbortSignal;
+}
+
+export interface BeforeLlmCallContext extends ProtocolTurnContext {
+  readonly step: number;
+  /** With the turn's own messages. */
+  readonly messages: readonly Message[];
+  /** Usage of the previous model call of this turn. */
+  readonly latestUsage: Usage | undefined;
 }
 
 /** Instead of calling the model: the turn ends and the session goes on in another frame, begun with these nodes. */
@@ -128,14 +132,9 @@ export interface ExecRequest {
   readonly acceptFinish: boolean;
 }
 
-export interface ExecutionContext extends ProtocolSessionContext {
-  readonly turnId: string;
+export interface ExecutionContext extends ProtocolTurnContext {
   /** Aborted when the turn is cancelled or a tool hook aborts it. The turn then ends, whatever the code does. */
   readonly signal: AbortSignal;
-  readonly host: RuntimeSessionHost;
-  readonly turnOptions: ProtocolTurnOptions | undefined;
-  /** What the turn brought along for the protocol. */
-  readonly extension: Json | undefined;
   /** Calls a tool as the model would: same catalog, same hooks, same records. */
   callTool(toolName: string, args: JsonObject): Promise<ToolOutput>;
 }

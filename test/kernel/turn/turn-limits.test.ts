@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { startTurn, stepTurn, type TurnEvent } from "../../../src/kernel/index.js";
+import { MAX_REOPENED } from "../../../src/kernel/turn/turn.js";
 import type { TurnStep } from "../../../src/kernel/turn/turn-state.js";
-import { MAX_REOPENED } from "../../../src/kernel/turn/turn-steps.js";
 import { ANSWER, CONFIG, call, injected, linesOf, namesOf, record, text, turnAfter } from "./turns.js";
 
 const failed = (callId: string) => ({
