@@ -74,7 +74,10 @@ export function mayPark({ kind }: Life): boolean {
   return RESTING[kind] !== "no";
 }
 
-/** Whether a session is at rest, and with what: `settles` what no turn will store, and nothing that opens it anew. */
+/**
+ * What becomes of changes in memory. `settles`: they are stored, because no turn will and nothing opens the session anew.
+ * `as stored`: they are given up, and the session may leave memory. `no`: a turn or the next opening decides.
+ */
 const RESTING: Readonly<Record<Life["kind"], "settles" | "as stored" | "no">> = {
   idle: "settles",
   told: "settles",
@@ -163,12 +166,9 @@ export class SessionLife {
   /** The next message opens the session anew; it is refused when the store is lost for good. */
   giveUp(error?: unknown): void {
     const lost = error instanceof TroupeError && error.code === "store_lost" ? error : undefined;
-    this.#chart.send({ type: "session.stale", error: lost ?? mustReopen() });
+    const stale = new TroupeError("session_stale", "The session must be opened again.", { retryable: true });
+    this.#chart.send({ type: "session.stale", error: lost ?? stale });
   }
-}
-
-function mustReopen(): TroupeError {
-  return new TroupeError("session_stale", "The session must be opened again.", { retryable: true });
 }
 
 /** What of a session is looked at to store what its turns did not. */

@@ -3,7 +3,7 @@ import { TroupeError, toolIdOf } from "../../kernel/index.js";
 import { loadModel } from "../../model/index.js";
 import { type LoadedPlugin, loadPlugin } from "../../plugin/index.js";
 import { StoreClient } from "../../store/index.js";
-import { type RegisteredTool, registerTool, type ToolHome, ToolLimits, type ToolPool } from "../../tools/index.js";
+import { type RegisteredTool, registerTool, ToolLimits, type ToolPool } from "../../tools/index.js";
 import type { PhaseProbe } from "../../trace/index.js";
 import { Deadlines, importDefault, type Lane } from "../../wire/index.js";
 import type { HostToolCall, PluginSetup, SessionWorkerSetup, TraceNote } from "../calls/index.js";
@@ -58,15 +58,12 @@ async function makeLinks(setup: SessionWorkerSetup, given: LinkParts): Promise<P
 const NO_DEADLINE_MS = 2 ** 31 - 1;
 
 function checkPluginIds(links: readonly PluginLink[]): void {
-  const seen = new Set<string>();
-  for (const { manifest } of links) {
-    if (seen.has(manifest.id)) {
-      throw new TroupeError("duplicate_plugin", `Two plugins have the id ${manifest.id}. Give one of them another.`, {
-        details: { pluginId: manifest.id },
-      });
-    }
-    seen.add(manifest.id);
-  }
+  const ids = links.map(({ manifest }) => manifest.id);
+  const pluginId = ids.find((id, index) => ids.indexOf(id) < index);
+  if (pluginId === undefined) return;
+  throw new TroupeError("duplicate_plugin", `Two plugins have the id ${pluginId}. Give one of them another.`, {
+    details: { pluginId },
+  });
 }
 
 /** The tools that are not of plugins: the host's, and those of the pool. */
@@ -106,7 +103,26 @@ export function workerServices({ setup, clock, lane, pool, ...parts }: ServicePa
     budget,
     prices,
     surfaces: parts.surfaces,
-    homes: { host: hostHome(lane), plugin: pluginHome(parts.sessionOf), pool },
+    homes: {
+      pool,
+      // Tools that are closures of the host run on the main thread.
+      host: {
+        run: (tool, args, { sessionId, turnId, callId, signal, cancelGraceMs: graceMs }) => {
+          const call: HostToolCall = [tool.spec.name, args, { sessionId, turnId, callId }];
+          return lane.call("tool", call, { signal, graceMs });
+        },
+      },
+      // Tools of plugins run where their session's instance of the plugin is.
+      plugin: {
+        run: (tool, args, context) => {
+          const session = parts.sessionOf(context.sessionId);
+          if (tool.home.kind !== "plugin" || session === undefined)
+            throw new TroupeError("tool_unavailable", `${tool.spec.name} cannot be reached.`);
+          const { link, slot } = session.hooks.of(tool.home.pluginId);
+          return link.tool(slot, toolIdOf(tool.spec), args, context);
+        },
+      },
+    },
     config,
     mailboxLimit,
     limits: new ToolLimits(),
@@ -115,29 +131,5 @@ export function workerServices({ setup, clock, lane, pool, ...parts }: ServicePa
     journals,
     suspects: new Suspects(),
     trace: { listening: setup.tracing, emit: (event) => lane.note("trace", event satisfies TraceNote) },
-  };
-}
-
-/** Tools that are closures of the host run on the main thread. */
-function hostHome(lane: Lane): ToolHome {
-  return {
-    run: (tool, args, { sessionId, turnId, callId, signal, cancelGraceMs: graceMs }) => {
-      const call: HostToolCall = [tool.spec.name, args, { sessionId, turnId, callId }];
-      return lane.call("tool", call, { signal, graceMs });
-    },
-  };
-}
-
-/** Tools of plugins run where their session's instance of the plugin is. */
-function pluginHome(sessionOf: ServiceParts["sessionOf"]): ToolHome {
-  return {
-    run: (tool, args, context) => {
-      const session = sessionOf(context.sessionId);
-      if (tool.home.kind !== "plugin" || session === undefined) {
-        throw new TroupeError("tool_unavailable", `${tool.spec.name} cannot be reached.`);
-      }
-      const { link, slot } = session.hooks.of(tool.home.pluginId);
-      return link.tool(slot, toolIdOf(tool.spec), args, context);
-    },
   };
 }
