@@ -1,5 +1,6 @@
 import { fileURLToPath } from "node:url";
-import { defineConfig } from "vitest/config";
+import { configDefaults, defineConfig } from "vitest/config";
+import { needsBuild } from "./test/support/needs-build.js";
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const built = (name: string) => here(`./dist/lib/${name}.js`);
@@ -17,6 +18,7 @@ export default defineConfig({
   },
   test: {
     include: ["test/**/*.test.ts"],
+    exclude: [...configDefaults.exclude, ...(process.env.TROUPE_TEST_UNIT === "1" ? needsBuild(here(".")) : [])],
     pool: "forks",
     maxWorkers: 2,
     testTimeout: 60_000,

@@ -10,6 +10,9 @@ const CHILD_TURNS = 3;
 /** How long the last turns may take once nothing more is asked; what is out then counts as lost. */
 const LAST_TURNS_MS = 30_000;
 
+/** The plugin that fails on purpose: what it breaks names it. */
+const CHAOS = "chaos";
+
 const QUESTIONS = ["What is the weather?", "How many primes are there?", "What have I used so far?", "And now?"];
 
 /** A session and what it should have stored. */
@@ -33,6 +36,8 @@ export interface Tally {
   denied: number;
   forked: number;
   readonly forksRefusedBy: Map<string, number>;
+  /** Of all these, the ones whose message does not name the plugin that was made to fail. */
+  readonly unmeant: Map<string, number>;
 }
 
 /** Asks the sessions one after another, many at a time, and keeps the counts. */
@@ -52,6 +57,7 @@ export class Load {
     denied: 0,
     forked: 0,
     forksRefusedBy: new Map(),
+    unmeant: new Map(),
   };
   /** Turns that answered with another place in their session than the next one. */
   readonly misplaced: string[] = [];
@@ -105,7 +111,7 @@ export class Load {
       this.#finished(hosted, await hosted.session.turn(question));
     } catch (error) {
       this.tally.refused++;
-      count(this.tally.refusedBy, error);
+      this.#count(this.tally.refusedBy, error);
     }
   }
 
@@ -117,7 +123,7 @@ export class Load {
     const expected = hosted.before + hosted.stored;
     this.expected.set(id, expected);
     if (turnIndex !== expected) this.misplaced.push(`${id} answered turn ${turnIndex} where ${expected} was due`);
-    if (outcome.type === "stopped") count(tally.stopped, outcome);
+    if (outcome.type === "stopped") this.#count(tally.stopped, outcome);
     tally.toolCalls += toolCalls.length;
     for (const { output } of toolCalls) {
       if (output.status === "failure" && output.failure.kind === "permission_denied") tally.denied++;
@@ -131,8 +137,14 @@ export class Load {
       for (let turn = 0; turn < CHILD_TURNS; turn++) await this.#ask(child);
       await child.session.close();
     } catch (error) {
-      count(this.tally.forksRefusedBy, error);
+      this.#count(this.tally.forksRefusedBy, error);
     }
+  }
+
+  #count(counts: Map<string, number>, failure: unknown): void {
+    count(counts, failure);
+    const { message } = failure as Partial<TroupeError>;
+    if (!message?.includes(CHAOS)) count(this.tally.unmeant, failure);
   }
 
   async #host(session: Session): Promise<Hosted> {

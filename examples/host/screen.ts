@@ -147,10 +147,22 @@ export function summaryOf(run: {
     `Hosted ${whole(options.sessions)} sessions for ${seconds(elapsedMs)}: ${whole(perSecond)} turns/s, ${whole(tally.forked)} forks, ${whole(replaced)} threads replaced.`,
     `Turns asked ${whole(tally.asked)} = finished ${whole(tally.finished)} + refused ${whole(tally.refused)} + lost ${whole(inFlight)}`,
     ...byCode(tally),
+    ...meaning(tally),
     ...verdict,
     ...(problems.length > MOST_PROBLEMS ? [`  and ${problems.length - MOST_PROBLEMS} more`] : []),
     "",
   ].join("\n");
+}
+
+/** Which of the failures this run was made to have. */
+function meaning({ refusedBy, stopped, forksRefusedBy, unmeant }: Tally): string[] {
+  const sum = (counts: ReadonlyMap<string, number>) => [...counts.values()].reduce((total, n) => total + n, 0);
+  const failed = sum(refusedBy) + sum(stopped) + sum(forksRefusedBy);
+  const meant = failed - sum(unmeant);
+  return [
+    `Meant: ${whole(meant)} of these ${whole(failed)} name the plugin "chaos", which throws, hangs, blocks and crashes its thread on purpose; every other turn was answered.`,
+    unmeant.size === 0 ? "Not meant: none." : `NOT MEANT, look into these: ${countsOf(unmeant)}`,
+  ];
 }
 
 /** Why turns and forks went wrong, by code. */
