@@ -1,10 +1,7 @@
 import { parentPort } from "node:worker_threads";
-import { systemClock } from "../src/async/index.js";
-import { serveSessions, threadHeap } from "../src/session/worker/index.js";
+import { keepCompiled } from "./compile-cache.js";
 
 if (parentPort === null) throw new Error("workers/session.js is the entry of a worker thread.");
-serveSessions(parentPort, {
-  toolEntry: new URL("./tool.js", import.meta.url),
-  clock: systemClock,
-  heap: threadHeap,
-});
+keepCompiled();
+const { startSessions } = await import("./session-thread.js");
+startSessions(parentPort, new URL("./tool.js", import.meta.url));

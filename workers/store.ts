@@ -1,10 +1,7 @@
 import { parentPort } from "node:worker_threads";
-import { systemClock } from "../src/async/index.js";
-import { storeService } from "../src/store/index.js";
-import { serve } from "../src/wire/index.js";
+import { keepCompiled } from "./compile-cache.js";
 
 if (parentPort === null) throw new Error("workers/store.js is the entry of a worker thread.");
-const port = parentPort;
-
-// With its port closed nothing keeps the thread alive; the answer to `close` has left by the next turn.
-serve(port, storeService({ clock: systemClock, onClosed: () => systemClock.soon(() => port.close()) }));
+keepCompiled();
+const { startStore } = await import("./store-thread.js");
+startStore(parentPort);
