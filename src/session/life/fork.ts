@@ -77,7 +77,7 @@ export async function snapshotOf(
   session: Session,
   { live, at }: { readonly live: boolean; readonly at?: string | undefined },
 ): Promise<SessionSnapshot> {
-  if (live) await Promise.all([session.hooks.capture(), session.protocol.captureExecution()]);
+  if (live) await Promise.all([session.hooks.captureBehind(), session.protocol.captureExecution()]);
   const { stored, services, id: sessionId } = session;
   const unsaved: Record<string, Uint8Array> = {};
   const components = { ...stored.head?.components };

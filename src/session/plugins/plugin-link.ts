@@ -32,6 +32,8 @@ export class PluginSlot {
   stateful = true;
   /** The plugin was called since the last capture. */
   touched = false;
+  /** A capture that is under way: until it is over, what was captured last is not what the plugin has. */
+  capturing: Promise<unknown> | undefined;
   /** An answer with state was lost: what the plugin captured last is not what is here. */
   resync = false;
   /** Seen in development: state changed under the same revision. Told with the next commit. */

@@ -204,6 +204,12 @@ export class SessionHooks {
     for (const result of settled) if (result.status === "rejected") throw result.reason;
   }
 
+  /** The same behind captures that are under way, such as a parking's. Not for a call that a plugin waits for itself. */
+  async captureBehind(): Promise<void> {
+    await Promise.allSettled(this.slots.map((slot) => slot?.capturing));
+    await this.capture();
+  }
+
   /** The plugins with a hook of one of these kinds. */
   pluginsWith(...kinds: readonly HookKind[]): string[] {
     return [...new Set(kinds.flatMap((kind) => this.#table.registered(kind).map((hook) => this.#idOf(hook))))];

@@ -220,6 +220,7 @@ export class WorkerLink implements PluginLink {
   /** The slot is clean from when it was asked: a hook called meanwhile touches it again. */
   async #keeping(slot: PluginSlot, answer: Promise<HookAnswer>): Promise<unknown> {
     slot.touched = false;
+    slot.capturing = answer;
     const { lives } = slot;
     try {
       const { value, captured } = await answer;
@@ -234,6 +235,8 @@ export class WorkerLink implements PluginLink {
       slot.touched = true;
       slot.resync = true;
       throw error;
+    } finally {
+      if (slot.capturing === answer) slot.capturing = undefined;
     }
   }
 

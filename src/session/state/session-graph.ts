@@ -269,6 +269,8 @@ export class SessionGraph {
         spent,
         adopted: () => {
           past.grow(messages);
+          // What was counted while this was being written goes with the next write: no other turn is to carry it.
+          stored.usage.release();
           life.turnStored();
           inputs.turnStored();
         },

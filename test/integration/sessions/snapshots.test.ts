@@ -201,6 +201,18 @@ describe.each(["worker", "inline"] as const)("a plugin that keeps its own snapsh
     expect(await entriesOf(await third.session("s"))).toEqual(["one", "three"]);
   });
 
+  test("is not forked as it was before, also when the session is about to be parked", async () => {
+    const troupe = await startTroupe({ ...withLedger(await tempFolder()), parkAfterMs: 0, maxResident: 1 });
+    const session = await troupe.session("s");
+    await session.turn("add one");
+    await session.turn("tear two");
+    // Each answer has the session parked, whose capture is under way when the fork is asked for.
+    for (let n = 0; n < 20; n++) {
+      await session.view();
+      await expect(session.fork({ id: `child-${n}` })).rejects.toMatchObject({ code: "plugin_capture_failed" });
+    }
+  });
+
   test("gets the state of another version through migrate, or the open fails and touches nothing", async () => {
     const path = await tempFolder();
     const first = await createTroupe(withLedger(path));

@@ -1,7 +1,10 @@
 import { expect, test } from "vitest";
+import { NO_USAGE } from "../../../src/kernel/index.js";
 import { definePlugin, nativeToolStep } from "../../../src/plugin/index.js";
 import { viewOf } from "../../../src/session/state/session.js";
+import { MemoryStore } from "../../support/memory-store.js";
 import { openActor, servicesOf, unheard } from "../life/memory-actor.js";
+import { memoryServices } from "./memory-session.js";
 
 /** A protocol that leaves for a second frame in the first turn. */
 const leaves = definePlugin({
@@ -50,4 +53,21 @@ test("what fails before it refuses it: nothing of it is stored", async () => {
   await actor.ended();
   const { turnIndex, revision, messageCount } = await viewOf(await openActor(shared).opened());
   expect([turnIndex, revision, messageCount]).toEqual([0, 0, 0]);
+});
+
+test("usage that is counted while a turn is being stored outlives the session's parking behind that turn", async () => {
+  const store = new MemoryStore();
+  const shared = await memoryServices({}, store);
+  const actor = openActor(shared);
+  const session = await actor.opened();
+  const { reached, letGo } = store.holdNext();
+  const turn = actor.turn("hi", unheard);
+  await reached;
+  const used = { source: "child", model: "small", usage: { ...NO_USAGE, inputTokens: 10 } };
+  await session.spending.record(used);
+  letGo();
+  await turn;
+  await actor.parked();
+  const { ledger } = await viewOf(await openActor(shared).opened());
+  expect(ledger.filter(({ source }) => source === "child")).toEqual([used]);
 });
