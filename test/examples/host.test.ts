@@ -60,7 +60,7 @@ function turnsOf(stdout: string): { asked: number; finished: number; refused: nu
 }
 
 test("hosts sessions on the embedded store, writes plain lines to a pipe and checks its counts", async () => {
-  const { code, stdout, stderr } = await run(["--sessions", "40", "--seconds", "3"]);
+  const { code, stdout, stderr } = await run(["--sessions", "40", "--seconds", "2"]);
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   expect(stdout).toMatch(LINE);
   expect(stdout).not.toContain("\x1b");

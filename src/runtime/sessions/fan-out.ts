@@ -17,27 +17,17 @@ export interface RaceResult {
  */
 export async function race(sessions: readonly Session[], input: TurnInput, options?: TurnOptions): Promise<RaceResult> {
   const turns = sessions.map((session) => ({ session, turn: session.turn(input, options) }));
-  const ends: string[] = [];
-  const first = await new Promise<RaceResult | undefined>((resolve) => {
-    let left = turns.length;
-    const ended = (how: string) => {
-      ends.push(how);
-      if (--left === 0) resolve(undefined);
-    };
-    if (left === 0) resolve(undefined);
-    for (const { session, turn } of turns) {
-      turn.then(
-        (result) => {
-          if (result.outcome.type === "finished") resolve({ winner: session, result });
-          else ended(`${session.id}: ${result.outcome.type}`);
-        },
-        (error: TroupeError) => ended(`${session.id}: ${error.code}`),
-      );
-    }
+  const finished = turns.map(async ({ session, turn }): Promise<RaceResult> => {
+    const result = await turn.catch((error: TroupeError) => Promise.reject(`${session.id}: ${error.code}`));
+    if (result.outcome.type !== "finished") throw `${session.id}: ${result.outcome.type}`;
+    return { winner: session, result };
   });
-  for (const { session, turn } of turns) if (session !== first?.winner) turn.cancel("Another one was first.");
-  if (first !== undefined) return first;
-  throw new TroupeError("race_without_winner", `None of ${sessions.length} sessions finished.`, { details: { ends } });
+  // Each reason says how one ended, in the order of the sessions.
+  const first = await Promise.any(finished).catch(({ errors }: AggregateError) => ({ ends: errors as string[] }));
+  const winner = "winner" in first ? first.winner : undefined;
+  for (const { session, turn } of turns) if (session !== winner) turn.cancel("Another one was first.");
+  if ("winner" in first) return first;
+  throw new TroupeError("race_without_winner", `None of ${sessions.length} sessions finished.`, { details: first });
 }
 
 /**
