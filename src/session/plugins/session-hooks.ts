@@ -262,8 +262,9 @@ export class SessionHooks {
 
   /** This session's slot in a plugin. */
   of(pluginId: string): { link: PluginLink; slot: PluginSlot } {
-    const plugin = this.#plugins.find(({ link }) => link.manifest.id === pluginId);
-    if (plugin !== undefined) return plugin;
+    const index = this.#table.links.findIndex(({ manifest }) => manifest.id === pluginId);
+    const [link, slot] = [this.#table.links[index], this.slots[index]];
+    if (link !== undefined && slot !== undefined) return { link, slot };
     throw new TroupeError("plugin_unknown", `There is no plugin ${pluginId}.`);
   }
 
@@ -298,6 +299,7 @@ export class SessionHooks {
 
   /** Plugins whose state changed under an unchanged revision; told once each. */
   takeUnrevised(): string[] {
+    if (!this.slots.some((slot) => slot?.unrevised)) return [];
     const found = this.#plugins.filter(({ slot }) => slot.unrevised);
     for (const { slot } of found) slot.unrevised = false;
     return found.map(({ link }) => link.manifest.id);
