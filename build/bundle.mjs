@@ -42,6 +42,8 @@ const { output } = await library.generate({
   dir: folder,
   format: "esm",
   sourcemap: true,
+  // The sources, comments included, are in the source maps.
+  comments: false,
   entryFileNames: "[name].js",
   chunkFileNames: "shared/[name].js",
   // Every file costs a thread about a millisecond: what a plugin's thread needs is one chunk, which all others need too.

@@ -1,4 +1,4 @@
-import { randomBytes, randomUUID } from "node:crypto";
+import { nodeCrypto } from "./node-crypto.js";
 
 /**
  * Everything that time and chance come by. Each thread is made with one clock and hands it to whatever it makes, so
@@ -42,8 +42,8 @@ export const systemClock: Clock = {
   interval: (ms, run) => new SystemTimer(setInterval(run, ms), clearInterval),
   soon: (run) => new SystemTimer(setImmediate(run), clearImmediate),
   nextTick: (run) => process.nextTick(run),
-  uuid: () => randomUUID(),
-  randomBytes: (size) => randomBytes(size),
+  uuid: () => nodeCrypto().randomUUID(),
+  randomBytes: (size) => nodeCrypto().randomBytes(size),
   random: () => Math.random(),
 };
 

@@ -1,5 +1,5 @@
-import { hash } from "node:crypto";
 import { Packr } from "msgpackr/pack";
+import { nodeCrypto } from "../async/index.js";
 import { messageOf, TroupeError } from "../kernel/index.js";
 
 /**
@@ -81,7 +81,7 @@ export function decode<T>(bytes: Uint8Array): T {
 
 /** The name of a stored component: the same content has the same name. */
 export function contentHash(content: Uint8Array | string): string {
-  return hash("sha256", content, "base64url");
+  return nodeCrypto().hash("sha256", content, "base64url");
 }
 
 export function damagedRecord(why: string): TroupeError {

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { nodeCrypto } from "../../async/index.js";
 
 /** A plugin as its snapshots are told apart: who, which version, how often its state has changed. */
 export interface PluginRevision {
@@ -15,7 +15,7 @@ export type SnapshotEntries = Readonly<Record<string, { readonly version: string
  * of SHA-256 over each plugin's `id 0x00 version 0x00 revision(u64 LE) 0xFF`, in plugin order.
  */
 export function snapshotFingerprint(plugins: readonly PluginRevision[]): bigint {
-  const hash = createHash("sha256");
+  const hash = nodeCrypto().createHash("sha256");
   const revision = Buffer.alloc(8);
   for (const plugin of plugins) {
     revision.writeBigUInt64LE(BigInt.asUintN(64, plugin.revision));

@@ -1,4 +1,5 @@
-import { createHash, type Hash } from "node:crypto";
+import type { Hash } from "node:crypto";
+import { nodeCrypto } from "../../async/index.js";
 import { type Head, messageOf, pathTo, type Segment, TroupeError } from "../../kernel/index.js";
 import { contentHash, decode, encode } from "../../wire/index.js";
 import { decodeSegment, outlineOfSegment, outlinesOf, type StoreReader } from "../records/index.js";
@@ -146,7 +147,7 @@ type ExportRecord =
  * for (const piece of sessionFile(reader, "chat-42")) file.write(piece);
  */
 export function* sessionFile(reader: StoreReader, sessionId: string): Generator<Uint8Array> {
-  const digest = createHash("sha256").update(MAGIC);
+  const digest = nodeCrypto().createHash("sha256").update(MAGIC);
   yield MAGIC;
   for (const part of partsOf(reader, sessionId)) {
     const piece = frame(recordOf(part));
@@ -181,7 +182,7 @@ export function isExportFile(file: Buffer): boolean {
 
 /** Reads a file, record by record; yields how many bytes it has read. */
 export function* readingFile(file: Buffer): Generator<number, ExportedSession> {
-  const digest = createHash("sha256").update(MAGIC);
+  const digest = nodeCrypto().createHash("sha256").update(MAGIC);
   const found: FoundParts = { head: undefined, segments: new Map(), components: new Map() };
   for (let at = MAGIC.length; ; ) {
     const end = at + 4 <= file.length ? at + 4 + file.readUInt32BE(at) : Number.POSITIVE_INFINITY;
