@@ -28,7 +28,6 @@ const library = await rolldown({
     testing: "src/testing/index.ts",
     "workers/session": "workers/session.ts",
     "workers/plugin": "workers/plugin.ts",
-    "workers/store": "workers/store.ts",
     "workers/tool": "workers/tool.ts",
   },
   platform: "node",
@@ -50,6 +49,23 @@ const { output } = await library.generate({
   codeSplitting: { groups: [{ name: "core", test: /src\/(plugin|session\/plugin-thread|tools\/tool-code)\// }] },
 });
 await library.close();
+
+// No code but Troupe's own runs on the store's thread, so its classes need not be one with anybody's: it is a file of its
+// own, and CommonJS, which a thread starts sooner from.
+const store = await rolldown({
+  cwd: root,
+  input: { "workers/store": "workers/store.ts" },
+  platform: "node",
+  tsconfig: false,
+  transform: { target: "node20" },
+  external: [/^node:/, "lmdb"],
+});
+output.push(
+  ...(
+    await store.generate({ dir: folder, format: "cjs", sourcemap: true, comments: false, entryFileNames: "[name].cjs" })
+  ).output,
+);
+await store.close();
 
 const ajv = await rolldown({
   cwd: root,

@@ -10,7 +10,7 @@ import { packageRoot } from "../options/index.js";
 export function workerEntry(kind: "session" | "plugin" | "store"): URL {
   // A bundler that writes CommonJS leaves no `import.meta.url`.
   const root = import.meta.url === undefined ? "" : packageRoot(fileURLToPath(import.meta.url));
-  const entry = `${root}/dist/lib/workers/${kind}.js`;
+  const entry = `${root}/dist/lib/workers/${kind}.${kind === "store" ? "cjs" : "js"}`;
   if (existsSync(entry) && JSON.parse(readFileSync(`${root}/package.json`, "utf8")).name === "troupe")
     return pathToFileURL(entry);
   throw new TroupeError(
