@@ -28,23 +28,23 @@ type AnswerOf<M extends StoreMethod> = Awaited<ReturnType<StoreService[M]>>;
 export class StoreWorker {
   readonly #clock: Clock;
   readonly #thread: Thread<StoreService>;
-  readonly #lock: StoreLock | undefined;
+  #lock: StoreLock | undefined;
   #closing = false;
 
-  private constructor({ clock, onLost }: StoreWorkerParts, lock: StoreLock | undefined) {
+  private constructor({ clock, onLost }: StoreWorkerParts) {
     this.#clock = clock;
     const thread = new Thread<StoreService>({ kind: "store", name: "Store worker", clock });
     this.#thread = thread;
-    this.#lock = lock;
     void thread.exited.then(({ error }) => {
       if (!this.#closing) onLost(storeLost(error));
     });
   }
 
   static async start(options: StoreOptions, parts: StoreWorkerParts): Promise<StoreWorker> {
-    const lock = "path" in options ? acquireStoreLock(options.path, parts.clock) : undefined;
-    const worker = new StoreWorker(parts, lock);
+    // Its thread loads while the folder is being locked.
+    const worker = new StoreWorker(parts);
     try {
+      if ("path" in options) worker.#lock = acquireStoreLock(options.path, parts.clock);
       await worker.#thread.caller.to.open(options);
       return worker;
     } catch (error) {
