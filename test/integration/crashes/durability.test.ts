@@ -21,8 +21,8 @@ test("every turn acknowledged before kill -9 is there afterwards, with the plugi
   }
   const troupe = await startTroupe(options);
   const session = await troupe.session("s");
-  const { turns } = await session.info();
-  // What was answered is stored; the one turn in flight may or may not be.
-  expect(turns === acknowledged || turns === acknowledged + 1).toBe(true);
-  expect(firstToolValue(await session.turn("once more"))).toBe(turns + 1);
+  const result = await session.turn("once more");
+  // What was answered is stored. The one turn in flight is too, or goes on from its journal, or is not.
+  expect([acknowledged + 1, acknowledged + 2]).toContain(result.turnIndex);
+  expect(firstToolValue(result)).toBe(result.turnIndex);
 });
