@@ -7,6 +7,11 @@ const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/;
 // Half a character has no UTF-8 of its own, so two such ids would be one in a store.
 const HALF_CHARACTER = /\p{Surrogate}/u;
 
+/** Can a store keep this text under its own name? Not with control characters, nor with half of one. */
+export function isStorableName(text: string): boolean {
+  return !CONTROL.test(text) && !HALF_CHARACTER.test(text);
+}
+
 /** Throws `invalid_session_id` unless the id is a string of 1 to 256 characters without control characters. */
 export function checkSessionId(id: unknown): string {
   const refuse = (why: string) =>

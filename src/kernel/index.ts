@@ -210,6 +210,7 @@ export {
   type StoredHead,
   sessionDeleted,
   sessionExists,
+  sessionMoved,
 } from "./writes/commit.js";
 export {
   answerKeyOf,
@@ -218,7 +219,20 @@ export {
   type JournalRow,
   keptEnvelope,
 } from "./writes/journal.js";
-export { planWrites, replayMismatch } from "./writes/write-plan.js";
+export {
+  orderedNameOf,
+  orderKey,
+  orderRange,
+  type Row,
+  type RowChange,
+  type RowName,
+  type RowOrder,
+  rowKey,
+  rowNameOf,
+  rowRange,
+  SESSION_INDEX,
+} from "./writes/rows.js";
+export { placeOf, planWrites, replayMismatch } from "./writes/write-plan.js";
 export type {
   Change,
   ChangeCount,
@@ -227,6 +241,9 @@ export type {
   JournalClearing,
   JournalMark,
   JournalReceipt,
+  RowsReceipt,
+  RowsWrite,
+  SessionPlace,
   StoreWrite,
   SweepWrite,
   WriteFacts,

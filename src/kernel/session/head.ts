@@ -19,6 +19,10 @@ export interface Head {
   readonly operation: string;
   /** Whose call the last stored turn was: asked for again after a crash, it is not run again. */
   readonly lastCall?: string;
+  /** Whose session it is: given when it is made, inherited by forks and children, never changed. */
+  readonly tenant?: string;
+  /** The host's own words for finding it in a list. */
+  readonly metadata?: Readonly<Record<string, string>>;
   readonly parent?: { readonly sessionId: string; readonly leaf: string | null };
   /** The frame the session is in, when it has left its first one, and those it left. */
   readonly frameId?: string;

@@ -2,12 +2,15 @@ import { TroupeError } from "../errors.js";
 import { parseNodeId, type SegmentOutline, segmentId } from "../history/index.js";
 import { fingerprint } from "../ids.js";
 import type { Head } from "../session/index.js";
+import type { RowChange } from "./rows.js";
 
 /** One atomic write: everything a turn (or a fork) changed. */
 export interface Commit {
   readonly head: Head;
   /** The revision the head must have before; 0 for a session that does not exist yet. */
   readonly expectedRevision: number;
+  /** What the session was claimed with. Who claimed it before somebody else did is refused with `session_moved`. */
+  readonly epoch: number;
   /** Encoded segment, or absent when no message was added. */
   readonly segment?: { readonly id: string; readonly bytes: Uint8Array };
   /** Only components whose content is not stored yet. */
@@ -21,6 +24,8 @@ export interface Commit {
   readonly clearsJournal?: boolean;
   /** Turns that were asked for wait in the session: it stays among the unfinished ones, also when its journal is cleared. */
   readonly turnsWait?: boolean;
+  /** Rows of named tables that change in the same write, or not at all. */
+  readonly rows?: readonly RowChange[];
 }
 
 /** How large one commit may be. A breach is refused before anything is written. */
@@ -34,9 +39,11 @@ export interface CommitBudget {
 /** Generous: a record larger than this could not be read back anyway. */
 export const COMMIT_BUDGET: CommitBudget = Object.freeze({ bytes: 64 * 1024 * 1024, nodes: 10_000 });
 
-/** A head and the operations that led to it. */
+/** A head, when it was written, and the operations that led to it. */
 export interface StoredHead {
   readonly head: Head;
+  /** By the store's clock, in milliseconds; 0 where an older release did not say. */
+  readonly at: number;
   /**
    * Receipts of the last operations, newest first: two numbers each, the fingerprint of the operation's id and the one
    * of its intent (0: it had none). Every revision has one operation, so the n-th receipt is of revision − n.
@@ -49,6 +56,10 @@ export const KEPT_RECEIPTS = 16;
 
 /** What the planner must know of a store. A backend that cannot answer at once fetches what a batch names beforehand. */
 export interface CommitFacts {
+  /** The store's clock, in milliseconds: the same for every writer. */
+  now(): number;
+  /** What the session's owner claimed it with; undefined while nobody has. */
+  epoch(sessionId: string): number | undefined;
   head(sessionId: string): StoredHead | undefined;
   isDeleted(sessionId: string): boolean;
   segment(id: string): SegmentOutline | undefined;
@@ -64,10 +75,11 @@ export type Decision =
 
 /**
  * Decides one commit; the same for every backend. In this order: is it well formed and within the budget, was its
- * operation done before, is the session still there, is the head the expected one, does it hang together.
+ * operation done before, is the session still there and its writer's, is the head the expected one, does it hang
+ * together.
  *
- * A receipt is looked at before the revision, so an operation whose answer was lost is answered although the session
- * has moved on. What cannot be written throws.
+ * A receipt is looked at before the owner and the revision, so an operation whose answer was lost is answered although
+ * the session has moved on. What cannot be written throws.
  */
 export function decide(facts: CommitFacts, commit: Commit, budget: CommitBudget = COMMIT_BUDGET): Decision {
   const outline = commit.segment === undefined ? undefined : facts.outline(commit.segment.bytes);
@@ -82,6 +94,7 @@ export function decide(facts: CommitFacts, commit: Commit, budget: CommitBudget 
   if (done !== undefined) return done;
   const actual = stored?.head.revision ?? 0;
   if (stored === undefined && facts.isDeleted(head.sessionId)) throw sessionDeleted(head.sessionId);
+  checkOwner(facts, head.sessionId, commit.epoch);
   if (actual !== expectedRevision)
     throw expectedRevision === 0
       ? sessionExists(head.sessionId)
@@ -90,7 +103,12 @@ export function decide(facts: CommitFacts, commit: Commit, budget: CommitBudget 
   const base = outline === undefined ? head.leaf : outline.parent;
   checkHistory(facts, commit, stored?.head, base);
   checkComponents(facts, commit, stored?.head);
-  return { kind: "write", stored: withReceipt(stored, head, receipt) };
+  return { kind: "write", stored: withReceipt(stored, head, receipt, facts.now()) };
+}
+
+/** Only the last who claimed a session writes to it. */
+export function checkOwner(facts: CommitFacts, sessionId: string, epoch: number): void {
+  if (facts.epoch(sessionId) !== epoch) throw sessionMoved(sessionId);
 }
 
 /** Refuses a commit that says two things at once. */
@@ -135,9 +153,9 @@ function findReceipt({ head, receipts }: StoredHead, commit: Commit, receipt: Re
   return undefined;
 }
 
-function withReceipt(stored: StoredHead | undefined, head: Head, receipt: Receipt): StoredHead {
+function withReceipt(stored: StoredHead | undefined, head: Head, receipt: Receipt, at: number): StoredHead {
   const earlier = stored?.receipts.slice(0, 2 * (KEPT_RECEIPTS - 1)) ?? [];
-  return { head, receipts: [...receipt, ...earlier] };
+  return { head, at, receipts: [...receipt, ...earlier] };
 }
 
 /** Refuses a commit that would leave a head over a history that is not there. `base`: what it continues. */
@@ -174,6 +192,14 @@ export function headConflict(sessionId: string, expected: number, actual: number
     "head_conflict",
     `Session ${sessionId} is at revision ${actual}, not ${expected}: somebody else committed. Reload it.`,
     { retryable: true, details: { sessionId, expected, actual } },
+  );
+}
+
+export function sessionMoved(sessionId: string): TroupeError {
+  return new TroupeError(
+    "session_moved",
+    `Session ${sessionId} was opened elsewhere, and nothing of this was stored. Open it again to go on with it here.`,
+    { retryable: true, details: { sessionId } },
   );
 }
 

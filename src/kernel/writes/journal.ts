@@ -1,5 +1,6 @@
 import { fingerprint } from "../ids.js";
 import { isRecord, type Json, type JsonObject } from "../json.js";
+import type { RowChange } from "./rows.js";
 
 /**
  * What a turn has already done, so that after a crash it is not done again. A row is the recorded outcome of one effect
@@ -18,13 +19,17 @@ export interface JournalEntry {
   readonly bytes: Uint8Array;
   /** The revision of the session the turn runs over; a worker that was replaced meanwhile is refused. */
   readonly expectedRevision: number;
+  /** What the session was claimed with. */
+  readonly epoch: number;
+  /** Rows of named tables that change in the same write. When the outcome was recorded before, they did then. */
+  readonly rows?: readonly RowChange[];
 }
 
 /** A recorded outcome, as the store keeps it. */
-export interface JournalRow extends Omit<JournalEntry, "sessionId" | "expectedRevision"> {
+export interface JournalRow extends Pick<JournalEntry, "turnId" | "key" | "hash" | "envelope" | "bytes"> {
   /** Its place among the session's rows, from 0, without gaps. */
   readonly sequence: number;
-  /** When it was recorded, in milliseconds: only retention looks at it. */
+  /** When it was recorded, in milliseconds by the store's clock. */
   readonly at: number;
 }
 

@@ -6,6 +6,7 @@ import {
   COMMIT_BUDGET,
   type Commit,
   type CommitBudget,
+  checkOwner,
   decide,
   headConflict,
   type StoredHead,
@@ -13,6 +14,8 @@ import {
   sessionExists,
 } from "./commit.js";
 import { differingPaths, type JournalEntry, type JournalRow, TURNS_WAIT } from "./journal.js";
+import { PlannedFacts } from "./planned-facts.js";
+import { checkRowChange, type Row, type RowChange, type RowName, rowConflict, rowKey } from "./rows.js";
 import type {
   Change,
   DeleteWrite,
@@ -20,6 +23,8 @@ import type {
   JournalClearing,
   JournalMark,
   JournalReceipt,
+  RowsWrite,
+  SessionPlace,
   StoreWrite,
   SweepWrite,
   WriteFacts,
@@ -66,11 +71,13 @@ function planWrite(facts: WriteFacts, write: StoreWrite, budget: CommitBudget): 
     case "commit":
       return planCommit(facts, write.commit, budget);
     case "record":
-      return planRecord(facts, write, budget);
+      return planRecord(facts, write.entry, budget);
     case "clear":
-      return planClear(facts, write);
+      return planClear(facts, write, budget);
     case "delete":
       return planDelete(facts, write);
+    case "rows":
+      return planRows(facts, write, budget);
     case "sweep":
       return planSweep(facts, write);
     case "import":
@@ -82,25 +89,77 @@ function planCommit(facts: WriteFacts, commit: Commit, budget: CommitBudget): Pl
   const decision = decide(facts, commit, budget);
   if (decision.kind === "replay") return { receipt: { revision: decision.revision, replayed: true }, changes: [] };
   const { revision } = commit.head;
-  return { receipt: { revision, replayed: false }, changes: changesOf(facts, commit, decision.stored) };
+  return { receipt: { revision, replayed: false }, changes: changesOf(facts, commit, decision.stored, budget) };
 }
 
-function planClear(facts: WriteFacts, { sessionId, expectedRevision }: JournalClearing): Planned {
+function planClear(
+  facts: WriteFacts,
+  { sessionId, expectedRevision, epoch, rows = [] }: JournalClearing,
+  budget: CommitBudget,
+): Planned {
+  checkOwner(facts, sessionId, epoch);
   const actual = facts.head(sessionId)?.head.revision ?? 0;
   if (actual !== expectedRevision) throw headConflict(sessionId, expectedRevision, actual);
-  return { receipt: { replayed: false }, changes: clearingTurn(facts, sessionId) };
+  const changes = [...clearingTurn(facts, sessionId), ...changingRows(facts, rows, budget)];
+  return { receipt: { replayed: false }, changes };
 }
 
-function changesOf(facts: WriteFacts, commit: Commit, stored: StoredHead): Change[] {
+function changesOf(facts: WriteFacts, commit: Commit, stored: StoredHead, budget: CommitBudget): Change[] {
   const { sessionId } = stored.head;
-  const changes: Change[] = [];
+  const changes: Change[] = commit.rows === undefined ? [] : changingRows(facts, commit.rows, budget);
   if (commit.segment !== undefined) changes.push({ kind: "put_segment", ...commit.segment });
   for (const { hash, bytes } of commit.components) changes.push({ kind: "put_component", hash, bytes });
   if (commit.clearsJournal === true) changes.push(...clearing(facts, sessionId));
   if (commit.turnsWait === true && (commit.clearsJournal === true || facts.journal(sessionId).length === 0))
     changes.push({ kind: "put_journal", sessionId, row: TURNS_WAIT });
-  changes.push({ kind: "put_head", stored });
+  changes.push(puttingHead(facts, stored));
   return changes;
+}
+
+function puttingHead(facts: WriteFacts, stored: StoredHead): Change {
+  const before = facts.head(stored.head.sessionId);
+  return { kind: "put_head", stored, before: before && placeOf(before) };
+}
+
+/** Where a session stands in lists. */
+export function placeOf({ head: { tenant, parent }, at }: StoredHead): SessionPlace {
+  return { order: { at, ...(tenant !== undefined && { owner: tenant }) }, parent: parent?.sessionId };
+}
+
+function planRows(facts: WriteFacts, { changes, owner }: RowsWrite, budget: CommitBudget): Planned {
+  if (owner !== undefined) checkOwner(facts, owner.sessionId, owner.epoch);
+  const planned = changingRows(facts, changes, budget);
+  const versions = planned.map((change) => (change.kind === "put_row" ? change.row.version : 0));
+  return { receipt: { versions }, changes: planned };
+}
+
+/** Each over the rows as they are before; one that is not as expected refuses all. */
+function changingRows(facts: WriteFacts, changes: readonly RowChange[], budget: CommitBudget): Change[] {
+  const seen = new Set<string>();
+  return changes.map((change) => {
+    checkRowChange(change);
+    const { table, key, session, value, expectedVersion, order } = change;
+    const name: RowName = { table, key, ...(session !== undefined && { session }) };
+    const place = rowKey(name);
+    if (seen.has(place)) throw new TroupeError("invalid_row", `Row ${key} of ${table} is changed twice in one write.`);
+    seen.add(place);
+    if (session !== undefined && facts.isDeleted(session)) throw sessionDeleted(session);
+    if (value !== null && value.length > budget.bytes) throw rowTooLarge(name, value.length, budget);
+    const before = facts.row(name);
+    const version = before?.version ?? 0;
+    if (expectedVersion !== undefined && expectedVersion !== version) throw rowConflict(name, expectedVersion, version);
+    if (value === null) return { kind: "delete_row", name, before: before?.order };
+    const row: Row = { ...name, value, version: version + 1, ...(order !== undefined && { order }) };
+    return { kind: "put_row", row, before: before?.order };
+  });
+}
+
+function rowTooLarge({ table, key }: RowName, bytes: number, budget: CommitBudget): TroupeError {
+  return new TroupeError(
+    "commit_too_large",
+    `Row ${key} of ${table} has ${bytes} bytes; allowed are ${budget.bytes}.`,
+    { details: { table, key, bytes, budget: { ...budget } } },
+  );
 }
 
 function clearing(facts: WriteFacts, sessionId: string): Change[] {
@@ -117,17 +176,26 @@ function clearingTurn(facts: WriteFacts, sessionId: string): Change[] {
 }
 
 /** Deleting what is not there is done already. */
-function planDelete(facts: WriteFacts, { sessionId, expectedRevision, at }: DeleteWrite): Planned {
-  const revision = facts.head(sessionId)?.head.revision;
+function planDelete(facts: WriteFacts, { sessionId, expectedRevision, epoch }: DeleteWrite): Planned {
+  checkOwner(facts, sessionId, epoch);
+  const stored = facts.head(sessionId);
+  const revision = stored?.head.revision;
   if (expectedRevision !== undefined && revision !== undefined && revision !== expectedRevision) {
     throw headConflict(sessionId, expectedRevision, revision);
   }
   const changes = clearing(facts, sessionId);
-  if (revision !== undefined) changes.push({ kind: "delete_head", sessionId, revision, at });
+  for (const name of facts.rowsOf(sessionId)) {
+    changes.push({ kind: "delete_row", name, before: facts.row(name)?.order });
+  }
+  if (stored !== undefined) {
+    const { revision } = stored.head;
+    changes.push({ kind: "delete_head", sessionId, revision, at: facts.now(), before: placeOf(stored) });
+  }
   return { receipt: { changed: changes.length }, changes };
 }
 
-function planSweep(facts: WriteFacts, { segments, components, journals, recordedSince }: SweepWrite): Planned {
+function planSweep(facts: WriteFacts, { segments, components, journals, quietForMs }: SweepWrite): Planned {
+  const recordedSince = facts.now() - quietForMs;
   const over = journals.filter((sessionId) => {
     const last = facts.journal(sessionId).at(-1)?.sequence;
     const row = last === undefined ? undefined : facts.journalRow(sessionId, last);
@@ -142,7 +210,7 @@ function planSweep(facts: WriteFacts, { segments, components, journals, recorded
 }
 
 /** Parts of a session that is not there yet; nobody sees them before its head, which is refused while one is missing. */
-function planImport(facts: WriteFacts, { sessionId, segments, components, head }: ImportWrite): Planned {
+function planImport(facts: WriteFacts, { sessionId, segments, components, head, rows = [] }: ImportWrite): Planned {
   // An unfinished first turn is a session too.
   const isTaken = facts.head(sessionId) !== undefined || facts.journal(sessionId).length > 0;
   if (isTaken) throw sessionExists(sessionId);
@@ -158,7 +226,12 @@ function planImport(facts: WriteFacts, { sessionId, segments, components, head }
   if (head !== undefined) {
     const brought = new Set([...segments.map(({ id }) => id), ...components.map(({ hash }) => hash)]);
     checkImported(facts, head, brought);
-    changes.push({ kind: "put_head", stored: { head, receipts: [] } });
+    for (const row of rows) {
+      checkRowChange(row);
+      if (row.session !== sessionId) throw importIncomplete(sessionId, `a row of ${row.table} is another session's`);
+      changes.push({ kind: "put_row", row, before: undefined });
+    }
+    changes.push(puttingHead(facts, { head, at: facts.now(), receipts: [] }));
   }
   return { receipt: { changed: changes.length }, changes };
 }
@@ -180,15 +253,12 @@ function importIncomplete(sessionId: string, why: string): TroupeError {
 }
 
 /** First writer wins: per turn and replay key there is one outcome, and everybody who asks gets it. */
-function planRecord(
-  facts: WriteFacts,
-  { entry, at }: Extract<StoreWrite, { kind: "record" }>,
-  budget: CommitBudget,
-): Planned {
-  const { sessionId, turnId, key, hash, envelope, bytes } = entry;
+function planRecord(facts: WriteFacts, entry: JournalEntry, budget: CommitBudget): Planned {
+  const { sessionId, turnId, key, hash, envelope, bytes, epoch, rows: named = [] } = entry;
   const stored = facts.head(sessionId);
   const actual = stored?.head.revision ?? 0;
   if (stored === undefined && facts.isDeleted(sessionId)) throw sessionDeleted(sessionId);
+  checkOwner(facts, sessionId, epoch);
   if (actual !== entry.expectedRevision) throw headConflict(sessionId, entry.expectedRevision, actual);
   const size = bytes.length + (envelope?.length ?? 0);
   if (size > budget.bytes) throw recordTooLarge(entry, size, budget);
@@ -196,15 +266,17 @@ function planRecord(
   const known = rows.find((row) => row.turnId === turnId && row.key === key);
   if (known !== undefined) return { receipt: replay(facts, entry, known.sequence), changes: [] };
   const sequence = (rows.at(-1)?.sequence ?? -1) + 1;
+  const at = facts.now();
   const row: JournalRow = { sequence, turnId, key, hash, bytes, at, ...(envelope !== undefined && { envelope }) };
-  return { receipt: { replayed: false }, changes: [{ kind: "put_journal", sessionId, row }] };
+  const changes: Change[] = [{ kind: "put_journal", sessionId, row }, ...changingRows(facts, named, budget)];
+  return { receipt: { replayed: false }, changes };
 }
 
 function replay(facts: WriteFacts, entry: JournalEntry, sequence: number): JournalReceipt {
   const row = facts.journalRow(entry.sessionId, sequence);
   if (row === undefined) throw new Error(`Journal row ${sequence} of session ${entry.sessionId} vanished.`);
   if (row.hash !== entry.hash) throw replayMismatch(row, entry);
-  return { replayed: true, bytes: row.bytes };
+  return { replayed: true, bytes: row.bytes, at: row.at };
 }
 
 function recordTooLarge({ sessionId, key }: JournalEntry, bytes: number, budget: CommitBudget): TroupeError {
@@ -235,86 +307,5 @@ function pathsBetween(recorded: string, given: string): string[] {
   } catch {
     // Only a caller that keeps something other than JSON; the hashes say enough.
     return [];
-  }
-}
-
-/** The facts with what earlier writes of the batch will change. */
-class PlannedFacts implements WriteFacts {
-  readonly changes: Change[] = [];
-  readonly #facts: WriteFacts;
-  /** What the changes leave under a key; undefined: they take it away. */
-  readonly #heads = new Map<string, StoredHead | undefined>();
-  readonly #segments = new Map<string, Uint8Array | undefined>();
-  readonly #components = new Map<string, boolean>();
-  readonly #journals = new Map<string, (JournalMark | JournalRow)[]>();
-
-  constructor(facts: WriteFacts) {
-    this.#facts = facts;
-  }
-
-  add(changes: readonly Change[]): void {
-    for (const change of changes) this.#apply(change);
-    this.changes.push(...changes);
-  }
-
-  #apply(change: Change): void {
-    switch (change.kind) {
-      case "put_head":
-        this.#heads.set(change.stored.head.sessionId, change.stored);
-        break;
-      case "delete_head":
-        this.#heads.set(change.sessionId, undefined);
-        break;
-      case "put_segment":
-        this.#segments.set(change.id, change.bytes);
-        break;
-      case "delete_segment":
-        this.#segments.set(change.id, undefined);
-        break;
-      case "put_component":
-      case "delete_component":
-        this.#components.set(change.hash, change.kind === "put_component");
-        break;
-      case "put_journal":
-        this.#journals.set(change.sessionId, [...this.journal(change.sessionId), change.row]);
-        break;
-      case "clear_journal":
-        this.#journals.set(change.sessionId, []);
-        break;
-    }
-  }
-
-  head(sessionId: string): StoredHead | undefined {
-    return this.#heads.has(sessionId) ? this.#heads.get(sessionId) : this.#facts.head(sessionId);
-  }
-
-  isDeleted(sessionId: string): boolean {
-    return (this.#heads.has(sessionId) && !this.#heads.get(sessionId)) || this.#facts.isDeleted(sessionId);
-  }
-
-  segment(id: string) {
-    const bytes = this.#segments.get(id);
-    if (bytes !== undefined) return this.outline(bytes);
-    return this.#segments.has(id) ? undefined : this.#facts.segment(id);
-  }
-
-  hasComponent(hash: string): boolean {
-    return this.#components.get(hash) ?? this.#facts.hasComponent(hash);
-  }
-
-  outline(bytes: Uint8Array) {
-    return this.#facts.outline(bytes);
-  }
-
-  journal(sessionId: string): readonly JournalMark[] {
-    return this.#journals.get(sessionId) ?? this.#facts.journal(sessionId);
-  }
-
-  journalRow(sessionId: string, sequence: number): JournalRow | undefined {
-    const planned = this.#journals.get(sessionId);
-    const row = planned?.find((each) => each.sequence === sequence);
-    if (planned !== undefined && row === undefined) return undefined;
-    // What the store had stands there as a mark.
-    return row !== undefined && "bytes" in row ? row : this.#facts.journalRow(sessionId, sequence);
   }
 }

@@ -1,4 +1,5 @@
 import { createRequire } from "node:module";
+import { type Clock, systemClock } from "../../async/index.js";
 import {
   asTroupeError,
   type Change,
@@ -6,8 +7,17 @@ import {
   type JournalMark,
   type JournalRow,
   messageOf,
+  orderKey,
+  placeOf,
   planWrites,
+  type Row,
+  type RowName,
+  type RowOrder,
+  rowKey,
+  rowNameOf,
+  rowRange,
   type SegmentOutline,
+  type SessionPlace,
   type StoredHead,
   type StoreWrite,
   TroupeError,
@@ -15,18 +25,22 @@ import {
   type WriteResult,
 } from "../../kernel/index.js";
 import {
+  type BackendAtOnce,
+  type Claim,
+  Claims,
   countWrites,
   journalKey,
   journalRange,
   type KeyTable,
   openHead,
   openJournalRow,
-  type StoreBackend,
-  type StoreReader,
+  placeOfSession,
+  type ReaderAtOnce,
   seal,
   sealHead,
   sealJournalRow,
   sealOf,
+  sealRow,
   sealTombstone,
   segmentOutline,
   sessionOfJournalKey,
@@ -38,6 +52,7 @@ import { checkDatabaseFile } from "./file/file.js";
 import {
   bringUpToDate,
   LAYOUT_VERSION,
+  nextOpening,
   openTables,
   type Root,
   readBytes,
@@ -46,7 +61,7 @@ import {
   type Table,
   type Tables,
 } from "./file/layout.js";
-import { readJournal, SnapshotReader, TableReader } from "./reads.js";
+import { readJournal, readRow, SnapshotReader, TableReader } from "./reads.js";
 
 /**
  * Opens the store of a folder for writing; a new one is created, an older layout is brought up to date. One thread may
@@ -56,14 +71,14 @@ import { readJournal, SnapshotReader, TableReader } from "./reads.js";
  * const lock = acquireStoreLock("./data", clock); // on the main thread, first
  * const backend = openLmdb("./data"); // in the store worker
  */
-export function openLmdb(path: string, options: { readonly commitBudget?: CommitBudget } = {}): StoreBackend {
+export function openLmdb(path: string, options: LmdbOptions = {}): BackendAtOnce {
   const root = openRoot(path, { readOnly: false });
   try {
     // The version comes first: the tables of a layout this release does not know are not even opened.
     const found = readLayout(root);
     const tables = openTables(root);
     bringUpToDate(tables, found);
-    return new LmdbBackend(tables, options.commitBudget);
+    return new LmdbBackend(tables, options, nextOpening(root));
   } catch (error) {
     root.close();
     throw asTroupeError(error, "store_open_failed", `The store at ${path} cannot be opened: ${messageOf(error)}`);
@@ -88,6 +103,11 @@ export function openLmdbReader(path: string): LmdbReader {
     root.close();
     throw asTroupeError(error, "store_open_failed", `The store at ${path} cannot be read: ${messageOf(error)}`);
   }
+}
+
+interface LmdbOptions {
+  readonly commitBudget?: CommitBudget;
+  readonly clock?: Pick<Clock, "wallNow">;
 }
 
 /** A record as it is stored. */
@@ -121,20 +141,38 @@ export function createLmdb(path: string, records: Iterable<LmdbRecord>): void {
 }
 
 /** A read-only view from any thread. It sees everything that was acknowledged before the call. */
-export interface LmdbReader extends StoreReader {
+export interface LmdbReader extends ReaderAtOnce {
   close(): void;
 }
 
 // Not exported: its declaration would make every user compile lmdb's own types, which do not compile everywhere.
-class LmdbBackend extends TableReader implements StoreBackend {
+class LmdbBackend extends TableReader implements BackendAtOnce {
   readonly #facts: LmdbFacts;
+  readonly #claims: Claims;
   readonly #budget: CommitBudget | undefined;
   readonly writes = { transactions: 0, records: 0 };
 
-  constructor(tables: Tables, budget: CommitBudget | undefined) {
+  constructor(tables: Tables, { commitBudget, clock = systemClock }: LmdbOptions, opening: number) {
     super(tables);
-    this.#facts = new LmdbFacts(tables);
-    this.#budget = budget;
+    this.#claims = new Claims(opening);
+    this.#facts = new LmdbFacts(tables, this.#claims, clock);
+    this.#budget = commitBudget;
+  }
+
+  claim(sessionId: string, claim: Claim): number {
+    return this.#claims.claim(sessionId, claim);
+  }
+
+  release(sessionId: string, epoch: number): void {
+    this.#claims.release(sessionId, epoch);
+  }
+
+  leave(owner: string): void {
+    this.#claims.leave(owner);
+  }
+
+  isOwned(sessionId: string): boolean {
+    return this.#claims.isOwned(sessionId);
   }
 
   write(batch: readonly StoreWrite[]): WriteResult[] {
@@ -159,11 +197,13 @@ class LmdbBackend extends TableReader implements StoreBackend {
   }
 
   #carryOut(change: Change): void {
-    const { heads, segments, components, journal, deleted } = this.tables;
+    const { heads, segments, components, journal, deleted, rows } = this.tables;
     switch (change.kind) {
       case "put_head": {
         const bytes = sealHead(change.stored);
-        heads.putSync(change.stored.head.sessionId, bytes);
+        const { sessionId } = change.stored.head;
+        heads.putSync(sessionId, bytes);
+        this.#place(sessionId, change.before, placeOf(change.stored));
         this.#facts.headWritten(sealOf(bytes), change.stored);
         break;
       }
@@ -183,11 +223,20 @@ class LmdbBackend extends TableReader implements StoreBackend {
         for (const sequence of change.sequences) journal.removeSync(journalKey(change.sessionId, sequence));
         break;
       case "delete_head": {
-        const { sessionId, revision, at } = change;
+        const { sessionId, revision, at, before } = change;
         heads.removeSync(sessionId);
+        this.#place(sessionId, before, undefined);
         deleted.putSync(sessionId, sealTombstone({ sessionId, revision, at }));
         break;
       }
+      case "put_row":
+        rows.putSync(rowKey(change.row), sealRow(change.row));
+        this.#orderRow(change.row, change.before, change.row.order);
+        break;
+      case "delete_row":
+        rows.removeSync(rowKey(change.name));
+        this.#orderRow(change.name, change.before, undefined);
+        break;
       case "delete_segment":
         segments.removeSync(change.id);
         break;
@@ -195,6 +244,22 @@ class LmdbBackend extends TableReader implements StoreBackend {
         components.removeSync(change.hash);
         break;
     }
+  }
+
+  /** Puts a session where lists look for it. */
+  #place(sessionId: string, before: SessionPlace | undefined, after: SessionPlace | undefined): void {
+    const { order, children } = this.tables;
+    if (before !== undefined) order.removeSync(placeOfSession(sessionId, before.order));
+    if (after !== undefined) order.putSync(placeOfSession(sessionId, after.order), NOTHING);
+    if (before?.parent === after?.parent) return;
+    if (before?.parent !== undefined) children.removeSync(childKey(before.parent, sessionId));
+    if (after?.parent !== undefined) children.putSync(childKey(after.parent, sessionId), NOTHING);
+  }
+
+  #orderRow(name: RowName, before: RowOrder | undefined, after: RowOrder | undefined): void {
+    const { order } = this.tables;
+    if (before !== undefined) order.removeSync(orderKey(name, before));
+    if (after !== undefined) order.putSync(orderKey(name, after), NOTHING);
   }
 
   keys(table: KeyTable, after: string | undefined, limit: number): string[] {
@@ -209,7 +274,14 @@ class LmdbBackend extends TableReader implements StoreBackend {
   }
 }
 
-/** Each session that has rows, once: from each one's first row to behind its last. */
+const NOTHING = new Uint8Array();
+
+/** Below its parent's name, as rows stand below their session's. */
+export function childKey(parent: string, sessionId: string): string {
+  return rowRange(parent).start + sessionId;
+}
+
+/** Each session that has a journal, once: from each one's first row to behind its last. */
 function journalSessions(journal: Table, after: string | undefined, limit: number): string[] {
   const sessions: string[] = [];
   for (let start = after && journalRange(after).end; sessions.length < limit; ) {
@@ -232,8 +304,29 @@ class LmdbFacts implements WriteFacts {
   readonly #journals = new Map<string, JournalMark[]>();
   readonly #heads = new Map<string, { readonly seal: number; readonly stored: StoredHead }>();
 
-  constructor(tables: Tables) {
+  readonly #claims: Claims;
+  readonly #clock: Pick<Clock, "wallNow">;
+
+  constructor(tables: Tables, claims: Claims, clock: Pick<Clock, "wallNow">) {
     this.#tables = tables;
+    this.#claims = claims;
+    this.#clock = clock;
+  }
+
+  now(): number {
+    return this.#clock.wallNow();
+  }
+
+  epoch(sessionId: string): number | undefined {
+    return this.#claims.epoch(sessionId);
+  }
+
+  row(name: RowName): Row | undefined {
+    return readRow(this.#tables, name);
+  }
+
+  rowsOf(sessionId: string): RowName[] {
+    return [...this.#tables.rows.getKeys(rowRange(sessionId))].map(rowNameOf);
   }
 
   /** What is stored now, always; what was written here is recognised by its seal and not decoded again. */

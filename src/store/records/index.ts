@@ -1,5 +1,7 @@
 /** What is stored, as records; reading a history from them; no backend. */
+export * from "./claims.js";
 export * from "./contract.js";
 export * from "./history.js";
 export * from "./listing.js";
+export * from "./ranges.js";
 export * from "./records.js";

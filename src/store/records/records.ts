@@ -8,6 +8,8 @@ import {
   type Json,
   keptEnvelope,
   messageOf,
+  type Row,
+  rowKey,
   type Segment,
   type SegmentOutline,
   type StoredHead,
@@ -50,14 +52,18 @@ function checksum(payload: Uint8Array, key: string | undefined): number {
   return key === undefined ? crc32(payload) : crc32(payload, crc32(key));
 }
 
-export function sealHead({ head, receipts }: StoredHead): Uint8Array {
-  const payload = encode({ head, receipts: new Uint8Array(Float64Array.from(receipts).buffer) });
+export function sealHead({ head, at, receipts }: StoredHead): Uint8Array {
+  const payload = encode({ head, receipts: new Uint8Array(Float64Array.from(receipts).buffer), at });
   return seal(payload, head.sessionId);
 }
 
 export function openHead(sessionId: string, bytes: Uint8Array): StoredHead {
-  const { head, receipts } = decode<{ readonly head: Head; readonly receipts: Uint8Array }>(unseal(bytes, sessionId));
-  return { head, receipts: [...new Float64Array(new Uint8Array(receipts).buffer)] };
+  const {
+    head,
+    receipts,
+    at = 0,
+  } = decode<{ readonly head: Head; readonly receipts: Uint8Array; readonly at?: number }>(unseal(bytes, sessionId));
+  return { head, at, receipts: [...new Float64Array(new Uint8Array(receipts).buffer)] };
 }
 
 /** A component's bytes, if they are what their name says. */
@@ -93,6 +99,15 @@ export function sealJournalRow(sessionId: string, row: JournalRow): Uint8Array {
 export function openJournalRow(key: string, bytes: Uint8Array): JournalRow {
   const { sessionId: _, ...row } = decode<JournalRow & { readonly sessionId: string }>(unseal(bytes, key));
   return row;
+}
+
+/** A row says which it is, as journal rows do. */
+export function sealRow(row: Row): Uint8Array {
+  return seal(encode(row), rowKey(row));
+}
+
+export function openRow(key: string, bytes: Uint8Array): Row {
+  return decode<Row>(unseal(bytes, key));
 }
 
 /** A journal whose rows follow each other; with one missing, the turn would do again what it has done. */
@@ -137,6 +152,7 @@ const OWN_KEY: Readonly<Record<string, (payload: Uint8Array) => string>> = {
     return journalKey(sessionId, sequence);
   },
   deleted: (payload) => decode<Tombstone>(payload).sessionId,
+  rows: (payload) => rowKey(decode<Row>(payload)),
 };
 
 /**
@@ -252,6 +268,8 @@ function sessionOf(write: StoreWrite): string | undefined {
     case "delete":
     case "import":
       return write.sessionId;
+    case "rows":
+      return write.owner?.sessionId;
     case "sweep":
       return undefined;
   }

@@ -69,6 +69,17 @@ function recordLayout(meta: Table, version: number): void {
   meta.putSync("layout", encode({ version, check: checkOf(version) }));
 }
 
+/** The number of this opening of the store: larger than that of every one before. */
+export function nextOpening(root: Root): number {
+  const meta: Table = root.openDB("meta", TABLE);
+  return root.transactionSync(() => {
+    const bytes = readBytes(meta, "opening");
+    const opening = (bytes === undefined ? 0 : decode<number>(bytes)) + 1;
+    meta.putSync("opening", encode(opening));
+    return opening;
+  });
+}
+
 /**
  * Brings a store to this release's layout: one transaction for all steps, so a store is never between two versions.
  * `found`: what `readLayout` said.

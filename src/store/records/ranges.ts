@@ -1,0 +1,49 @@
+import { orderedNameOf, orderKey, orderRange, rowKey, rowRange, SESSION_INDEX } from "../../kernel/index.js";
+import type { IndexedSession, IndexRange, OrderRange, RowRange } from "./contract.js";
+
+/** A part of a table in the order of its keys: from the first on, and before the end. */
+export interface KeyRange {
+  readonly start: string;
+  readonly end: string;
+  readonly limit: number;
+  /** This key is not wanted: it was the last one of the page before. */
+  readonly without?: string | undefined;
+  readonly reverse?: boolean | undefined;
+}
+
+export function keysOfRows({ table, session = "", after, prefix, limit }: RowRange): KeyRange {
+  const named = (key: string) => rowKey({ table, session, key });
+  const { start, end } = rowRange(session, table);
+  const without = after === undefined ? undefined : named(after);
+  if (prefix === undefined || prefix === "") return { start: without ?? start, end, limit, without };
+  const first = named(prefix);
+  // No key has a character that comes behind this one.
+  return { start: without !== undefined && without > first ? without : first, end: `${first}\u{10FFFF}`, limit, without };
+}
+
+export function placesOfRows({ table, after, limit, reverse, ...range }: OrderRange): KeyRange {
+  const without = after?.order && orderKey(after, after.order);
+  return continued({ ...orderRange(table, range), limit, reverse }, without);
+}
+
+/** Sessions have their places as the rows of a table have. */
+export function placesOfSessions({ tenant, after, limit, reverse, from, until }: IndexRange): KeyRange {
+  const owner = tenant === undefined ? {} : { owner: tenant };
+  const bounds = { ...owner, ...(from !== undefined && { from }), ...(until !== undefined && { until }) };
+  const without = after && placeOfSession(after.sessionId, { ...owner, at: after.at });
+  return continued({ ...orderRange(SESSION_INDEX, bounds), limit, reverse }, without);
+}
+
+export function placeOfSession(sessionId: string, order: { readonly at: number; readonly owner?: string }): string {
+  return orderKey({ table: SESSION_INDEX, session: sessionId, key: "" }, order);
+}
+
+export function sessionAt(place: string): IndexedSession {
+  const { name, order } = orderedNameOf(place);
+  return { sessionId: name.session ?? "", at: order.at };
+}
+
+function continued(range: KeyRange, without: string | undefined): KeyRange {
+  if (without === undefined) return range;
+  return range.reverse === true ? { ...range, end: without } : { ...range, start: without, without };
+}
