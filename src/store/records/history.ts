@@ -12,10 +12,52 @@ import {
   TroupeError,
   treeOf,
 } from "../../kernel/index.js";
-import type { StoreReader } from "./contract.js";
+import type { ReaderAtOnce, ReaderFromAfar, StoreReader } from "./contract.js";
 import { decodeSegment, outlineOfSegment, segmentOutline } from "./records.js";
 
-type SegmentReader = Pick<StoreReader, "segment">;
+type SegmentReader = Pick<ReaderAtOnce, "segment">;
+
+/** Segments that are fetched at once, of one session. */
+const RUN = 256;
+
+/**
+ * Where the segments of these paths can be read at once, as far back as `count` messages: the reader itself, or what was
+ * fetched of them. A session's segments stand together, so a reader from afar gives them in runs.
+ */
+export function segmentsOf(
+  reader: StoreReader,
+  leaves: readonly (string | null)[],
+  count = Number.POSITIVE_INFINITY,
+): SegmentReader | Promise<SegmentReader> {
+  // Who cannot be asked for runs answers at once; there is no third kind.
+  return "segmentRun" in reader ? fetchPaths(reader as ReaderFromAfar, leaves, count) : (reader as ReaderAtOnce);
+}
+
+async function fetchPaths(
+  reader: ReaderFromAfar,
+  leaves: readonly (string | null)[],
+  count: number,
+): Promise<SegmentReader> {
+  const known = new Map<string, Uint8Array>();
+  const fetched: SegmentReader = { segment: (id) => known.get(id) };
+  for (const leaf of leaves) {
+    const passed = new Set<string>();
+    for (let [node, wanted] = [leaf, count]; node !== null && wanted > 0; ) {
+      const { segment, index } = parseNodeId(node);
+      // A path that comes back to where it was is told by whoever follows it.
+      if (passed.has(segment)) break;
+      passed.add(segment);
+      if (!known.has(segment)) {
+        const run = await reader.segmentRun(segment, Math.min(RUN, wanted));
+        for (const { id, bytes } of run) known.set(id, bytes);
+      }
+      if (!known.has(segment)) break;
+      wanted -= index + 1;
+      node = outlinesOf(fetched)(segment).parent;
+    }
+  }
+  return fetched;
+}
 
 /**
  * The messages from the root to `leaf`, oldest first.
@@ -102,22 +144,20 @@ export interface MessageNode extends TreeNode {
 
 /**
  * Everything a session leads to, for showing: its conversation (`active`), the frames it left, and the sessions forked
- * from it, each message once and behind its parent. Looks at every head of the store.
+ * from it, each message once and behind its parent.
  *
  * @example
- * for (const { node, parent, active, message } of readTree(reader, "chat-42")) draw(node, parent, active, message);
+ * for (const { node, parent, active, message } of await readTree(reader, "chat-42")) draw(node, parent, active, message);
  */
-export function readTree(
-  reader: SegmentReader & Pick<StoreReader, "head" | "sessionIds">,
-  sessionId: string,
-): MessageNode[] {
-  const head = reader.head(sessionId);
+export async function readTree(store: StoreReader, sessionId: string): Promise<MessageNode[]> {
+  const head = await store.head(sessionId);
   if (head === undefined) return [];
   const leaves = (head.frames ?? []).map(({ leaf }) => leaf);
-  for (const id of [...reader.sessionIds()]) {
-    const other = id === sessionId ? undefined : readableHead(reader, id);
-    if (other?.parent?.sessionId === sessionId) leaves.push(other.leaf);
+  for (const id of await store.children(sessionId)) {
+    const child = id === sessionId ? undefined : await readableHead(store, id);
+    if (child !== undefined) leaves.push(child.leaf);
   }
+  const reader = await segmentsOf(store, [head.leaf, ...leaves]);
   const segments = new Map<string, Segment>();
   const outlineOf = (id: string): SegmentOutline => {
     const segment = segments.get(id) ?? checked(id, decodeSegment, bytesOf(reader, id));
@@ -131,9 +171,9 @@ export function readTree(
 }
 
 /** Another session's damage is not this one's. */
-function readableHead(reader: Pick<StoreReader, "head">, sessionId: string): Head | undefined {
+async function readableHead(reader: Pick<StoreReader, "head">, sessionId: string): Promise<Head | undefined> {
   try {
-    return reader.head(sessionId);
+    return await reader.head(sessionId);
   } catch {
     return undefined;
   }

@@ -7,14 +7,28 @@ import type {
   JournalClearing,
   JournalEntry,
   JournalReceipt,
-  JournalRow,
   Message,
+  Row,
+  RowsReceipt,
+  RowsWrite,
   TroupeError,
 } from "../../kernel/index.js";
 import { Lane } from "../../wire/index.js";
 import { type LmdbReader, openLmdbReader } from "../lmdb/index.js";
-import { type HistoryTail, type MessageNode, type StoreOptions, storeClosed, storeLost } from "../records/index.js";
-import { READS, type ReadMethod, type StoreCalls } from "./store-calls.js";
+import {
+  type Claim,
+  type HistoryTail,
+  type MessageNode,
+  type OrderRange,
+  type RowRange,
+  type StoreOptions,
+  storeClosed,
+  storeLost,
+} from "../records/index.js";
+import { type OpenedSession, READS, type ReadMethod, type Released, type StoreCalls } from "./store-calls.js";
+
+/** How many sessions may be let go of before the store is told without being asked for anything. */
+const MAX_RELEASED = 256;
 
 interface StoreClientOptions {
   /** The other end of a port that the store worker has attached. */
@@ -32,7 +46,8 @@ interface StoreClientOptions {
  *
  * @example
  * const store = new StoreClient({ port, clock, options: { path: "./data" } });
- * const { revision } = await store.commit(commit); // resolves when it is on the disk
+ * const { head, epoch } = await store.open("chat-42", { take: "always", journal: true });
+ * const { revision } = await store.commit({ ...commit, epoch }); // resolves when it is on the disk
  * const messages = await store.history((await store.head("chat-42"))?.leaf ?? null);
  */
 export class StoreClient {
@@ -40,12 +55,39 @@ export class StoreClient {
   readonly #lane: Lane;
   readonly #path: string | undefined;
   #opened: LmdbReader | undefined;
+  #released: Released[] = [];
   #closed = false;
 
   constructor({ port, options, clock, onLost }: StoreClientOptions) {
     this.#clock = clock;
     this.#lane = new Lane(port, { name: "store worker", clock, whenLost: storeLost, ...(onLost && { onLost }) });
     this.#path = "path" in options ? options.path : undefined;
+  }
+
+  /**
+   * Makes this thread the session's owner and reads it, in one ask. `free`: only when nobody alive has it, otherwise it
+   * rejects with `session_moved`. Whoever had it is refused from now on. Rejects with `session_deleted` for an id that is
+   * not used again.
+   */
+  async open(
+    sessionId: string,
+    { take, journal }: Pick<Claim, "take"> & { readonly journal: boolean },
+  ): Promise<OpenedSession> {
+    const ask = { sessionId, take, journal, released: this.#released.splice(0) };
+    if (this.#path === undefined) return this.#call("open", ask);
+    const epoch = await this.#call("claim", ask);
+    try {
+      return { ...(await this.#read("read", { sessionId, journal })), epoch };
+    } catch (error) {
+      this.release(sessionId, epoch);
+      throw error;
+    }
+  }
+
+  /** The session is nobody's now. The store is told with what it is asked for next. */
+  release(sessionId: string, epoch: number): void {
+    if (this.#released.push([sessionId, epoch]) < MAX_RELEASED || this.#closed) return;
+    this.#lane.note("released", this.#released.splice(0));
   }
 
   /** Undefined for an id that is free; rejects with `session_deleted` for one that is not used again. */
@@ -77,9 +119,29 @@ export class StoreClient {
     return (await this.#read("component", hash)) ?? undefined;
   }
 
-  /** What the session's unfinished turn has recorded, in order; empty when there is none. */
-  journal(sessionId: string): Promise<readonly JournalRow[]> {
-    return this.#read("journal", sessionId);
+  /** Several in one ask. One that is not there, or cannot be read, is not among them. */
+  components(hashes: readonly string[]): Promise<ReadonlyMap<string, Uint8Array>> {
+    return this.#read("components", hashes);
+  }
+
+  /** How large it is, without its bytes. */
+  async componentSize(hash: string): Promise<number | undefined> {
+    return (await this.#read("componentSize", hash)) ?? undefined;
+  }
+
+  /** A page of a table's rows by key, of one session or of nobody. */
+  rows(range: RowRange): Promise<readonly Row[]> {
+    return this.#read("rows", range);
+  }
+
+  /** A page of a table's rows by owner and time, of all sessions. */
+  rowsInOrder(range: OrderRange): Promise<readonly Row[]> {
+    return this.#read("rowsInOrder", range);
+  }
+
+  /** Changes rows, all or none; rejects with `row_conflict` when one is not as expected. */
+  changeRows(write: Omit<RowsWrite, "kind">): Promise<RowsReceipt> {
+    return this.#call("changeRows", write);
   }
 
   /** Resolves when the commit is durable. Rejects with `head_conflict`, `session_exists`, `store_write_failed`, … */
@@ -90,10 +152,10 @@ export class StoreClient {
   /**
    * Records the outcome of an effect; resolves when it is durable. The first outcome of a turn's replay key counts: who
    * comes later with the same request gets its bytes. Rejects with `replay_mismatch` when the request is another one,
-   * with `head_conflict` when the session has moved on without this worker.
+   * with `session_moved` when somebody else has the session by now.
    *
    * @example
-   * const recorded = await store.record({ ...sealEnvelope(request), sessionId, turnId, key, bytes, expectedRevision });
+   * const recorded = await store.record({ ...sealEnvelope(request), sessionId, turnId, key, bytes, expectedRevision, epoch });
    * const outcome = decode(recorded.replayed ? recorded.bytes : bytes);
    */
   record(entry: JournalEntry): Promise<JournalReceipt> {

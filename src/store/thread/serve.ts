@@ -1,5 +1,5 @@
 import type { MessagePort } from "node:worker_threads";
-import { type Clock, loopTurn, type Timer } from "../../async/index.js";
+import { type Clock, deferred, ignore, loopTurn, type Timer } from "../../async/index.js";
 import {
   type ChangeCount,
   type Commit,
@@ -7,6 +7,8 @@ import {
   type JournalClearing,
   type JournalEntry,
   type JournalReceipt,
+  type RowsReceipt,
+  type RowsWrite,
   type StoreWrite,
   TroupeError,
   type WriteReceipt,
@@ -16,6 +18,7 @@ import { Lane, moving } from "../../wire/index.js";
 import { openLmdb } from "../lmdb/index.js";
 import { openMemory } from "../memory/index.js";
 import {
+  type Answer,
   type ListRequest,
   listStored,
   type SessionPage,
@@ -34,7 +37,7 @@ import {
   type Watched,
   workOf,
 } from "../upkeep/index.js";
-import { READS, type ReadMethod } from "./store-calls.js";
+import { type OpenedSession, type Opening, READS, type ReadMethod, type Released } from "./store-calls.js";
 
 export interface StoreStats extends WriteCounts {
   /** Commits written; replays and refusals are not counted. */
@@ -66,12 +69,13 @@ export function storeService({ clock, onClosed }: { readonly clock: Clock; reado
     /** Only the store worker may open a path: it is the one writer. */
     open(options: StoreOptions): void {
       if (server !== undefined) throw new TroupeError("store_already_open", "This store worker has a store already.");
-      server = new StoreServer("path" in options ? openLmdb(options.path, options) : openMemory(options), clock);
+      const given = { ...options, clock };
+      server = new StoreServer("path" in options ? openLmdb(options.path, given) : openMemory(given), clock);
     },
     /** Serves one more session worker. */
     attach: ({ port }: { readonly port: MessagePort }) => opened().attach(port),
     stats: () => opened().stats(),
-    /** Sessions whose last turn was begun and not finished. */
+    /** Sessions whose last turn was begun and not finished, and which nobody alive has. */
     unfinished: () => opened().unfinished(),
     /** False when there was no such session. Its id is not used again. */
     deleteSession: ({ sessionId }: { readonly sessionId: string }) => opened().deleteSession(sessionId),
@@ -109,7 +113,8 @@ export function storeService({ clock, onClosed }: { readonly clock: Clock; reado
 /**
  * The store worker's side of its lanes. All commits and journal records that arrive in one tick, from any number of
  * session workers, go into one transaction in the order they came, and each is answered when that transaction is on the
- * disk. While the disk is busy the next batch gathers in the ports, so the busier the store, the fewer syncs per write.
+ * disk. While the disk is busy the next batch gathers in the ports, so the busier the store, the fewer syncs per write;
+ * while a batch is away to a backend that answers later, it gathers here. One batch is away at a time.
  *
  * @example
  * const server = new StoreServer(openLmdb("./data"), clock);
@@ -121,6 +126,9 @@ export class StoreServer {
   readonly #lanes = new Set<Lane>();
   #waiting: WaitingWrite[] = [];
   #scheduled: Timer | undefined;
+  /** Resolves when the batch that is away is answered. */
+  #away: Promise<void> | undefined;
+  #owners = 0;
   readonly #written = { commit: 0, record: 0 };
   #closed: Promise<void> | undefined;
 
@@ -133,39 +141,60 @@ export class StoreServer {
       backend,
       clock,
       write: (write) => this.#enqueue(write),
+      alone: (run) => this.#alone(run),
       pause: this.#pause,
     });
   }
 
   attach(port: MessagePort): void {
     if (this.#closed !== undefined) throw storeClosed();
+    // A worker that is started in another's place is another owner.
+    const owner = `worker ${++this.#owners}`;
     const lane: Lane = new Lane(port, {
       name: "session worker",
       clock: this.#clock,
-      serve: (method, payload) => this.#answer(method, payload),
-      onLost: () => this.#lanes.delete(lane),
+      serve: (method, payload) => this.#answer(method, payload, owner),
+      onNote: (topic, payload) => {
+        if (topic === "released") void this.#release(payload as readonly Released[]).catch(ignore);
+      },
+      onLost: () => {
+        this.#lanes.delete(lane);
+        if (this.#closed === undefined) void this.#backend.leave(owner);
+      },
     });
     this.#lanes.add(lane);
   }
 
   /** Deletes a session; false when there was none. What only it led to goes with the next pruning. */
   async deleteSession(sessionId: string): Promise<boolean> {
-    const at = this.#clock.wallNow();
-    const { changed } = await this.#enqueue<ChangeCount>({ kind: "delete", sessionId, at });
-    return changed > 0;
+    // The host's word counts more than whoever has it.
+    const epoch = await this.#backend.claim(sessionId, { owner: "host", take: "always" });
+    try {
+      const { changed } = await this.#enqueue<ChangeCount>({ kind: "delete", sessionId, epoch });
+      return changed > 0;
+    } finally {
+      await this.#backend.release(sessionId, epoch);
+    }
   }
 
-  stats(): StoreStats {
+  async stats(): Promise<StoreStats> {
     const { commit: commits, record: recorded } = this.#written;
-    return { ...this.#backend.writes, commits, recorded, sessions: this.#backend.sessionCount() };
+    const sessions = await this.#backend.sessionCount();
+    return { ...this.#backend.writes, commits, recorded, sessions };
   }
 
-  list(request: ListRequest): SessionPage {
+  list(request: ListRequest): Promise<SessionPage> {
     return listStored(this.#backend, request);
   }
 
-  unfinished(): readonly string[] {
-    return this.#backend.keys("journals", undefined, Number.MAX_SAFE_INTEGER);
+  async unfinished(): Promise<readonly string[]> {
+    const free: string[] = [];
+    for (let after: string | undefined; ; ) {
+      const sessions = await this.#backend.keys("journals", after, PAGE);
+      for (const sessionId of sessions) if (!(await this.#backend.isOwned(sessionId))) free.push(sessionId);
+      after = sessions.at(-1);
+      if (sessions.length < PAGE) return free;
+    }
   }
 
   /** Writes and answers what is waiting, then closes the lanes and the backend. */
@@ -177,10 +206,11 @@ export class StoreServer {
   async #shutDown(): Promise<void> {
     this.#flush();
     await this.maintenance.ended();
+    while (this.#away !== undefined) await this.#away;
     // The answers must leave before their lanes close.
     await loopTurn(this.#clock);
     for (const lane of [...this.#lanes]) lane.close();
-    this.#backend.close();
+    await this.#backend.close();
   }
 
   /** For work that takes long: whoever else waits has its turn. */
@@ -189,23 +219,45 @@ export class StoreServer {
     if (this.#closed !== undefined) throw storeClosed();
   };
 
-  #answer(method: string, payload: unknown): unknown {
+  #answer(method: string, payload: unknown, owner: string): unknown {
     // Both sides of the lane are typed by StoreCalls; here only the name is checked.
     switch (method) {
+      case "claim":
+        return this.#claim(payload as Opening, owner);
+      case "open":
+        return this.#open(payload as Opening, owner);
+      case "changeRows":
+        return this.#enqueue<RowsReceipt>({ kind: "rows", ...(payload as Omit<RowsWrite, "kind">) });
       case "commit":
         return this.#enqueue<CommitReceipt>({ kind: "commit", commit: payload as Commit });
       case "clearJournal":
         return this.#enqueue<JournalReceipt>({ kind: "clear", ...(payload as JournalClearing) });
       case "record":
-        return this.#enqueue<JournalReceipt>({
-          kind: "record",
-          entry: payload as JournalEntry,
-          at: this.#clock.wallNow(),
-        });
+        return this.#enqueue<JournalReceipt>({ kind: "record", entry: payload as JournalEntry });
     }
     if (!Object.hasOwn(READS, method)) throw new TroupeError("unknown_method", `The store has no method ${method}.`);
     const read = READS[method as ReadMethod] as (reader: StoreReader, ask: unknown, pause: Pause) => unknown;
     return read(this.#backend, payload, this.#pause);
+  }
+
+  async #claim({ sessionId, take, released }: Opening, owner: string): Promise<number> {
+    if (this.#closed !== undefined) throw storeClosed();
+    await this.#release(released);
+    return this.#backend.claim(sessionId, { owner, take });
+  }
+
+  async #open(opening: Opening, owner: string): Promise<OpenedSession> {
+    const epoch = await this.#claim(opening, owner);
+    try {
+      return { ...(await READS.read(this.#backend, opening, this.#pause)), epoch };
+    } catch (error) {
+      await this.#backend.release(opening.sessionId, epoch);
+      throw error;
+    }
+  }
+
+  async #release(released: readonly Released[]): Promise<void> {
+    for (const [sessionId, epoch] of released) await this.#backend.release(sessionId, epoch);
   }
 
   /** `Receipt`: what the planner answers to this kind of write. */
@@ -222,9 +274,34 @@ export class StoreServer {
     this.#scheduled?.cancel();
     this.#scheduled = undefined;
     const waiting = this.#waiting;
-    if (waiting.length === 0) return;
+    if (waiting.length === 0 || this.#away !== undefined) return;
     this.#waiting = [];
     const results = this.#write(waiting.map(({ write }) => write));
+    if (results instanceof Promise) this.#awaits(results.then((answers) => this.#settle(waiting, answers)));
+    else this.#settle(waiting, results);
+  }
+
+  /** Until this is over nothing else is written; what came meanwhile is the next batch. */
+  #awaits(over: Promise<void>): void {
+    this.#away = over.finally(() => {
+      this.#away = undefined;
+      this.#flush();
+    });
+  }
+
+  /** Does something while no batch is away, and none is sent. */
+  async #alone<T>(run: () => Promise<T>): Promise<T> {
+    while (this.#away !== undefined) await this.#away;
+    const { promise, resolve } = deferred();
+    this.#awaits(promise);
+    try {
+      return await run();
+    } finally {
+      resolve();
+    }
+  }
+
+  #settle(waiting: readonly WaitingWrite[], results: readonly WriteResult[]): void {
     waiting.forEach(({ write, resolve, reject }, i) => {
       const result = results[i] as WriteResult;
       if (!result.ok) {
@@ -242,14 +319,18 @@ export class StoreServer {
   }
 
   // A backend answers its own failures; a backend with a bug must not leave callers waiting for ever.
-  #write(batch: readonly StoreWrite[]): WriteResult[] {
+  #write(batch: readonly StoreWrite[]): Answer<WriteResult[]> {
     try {
-      return this.#backend.write(batch);
+      const results = this.#backend.write(batch);
+      return results instanceof Promise ? results.catch((cause) => writeFailed(batch, cause)) : results;
     } catch (cause) {
       return writeFailed(batch, cause);
     }
   }
 }
+
+/** Sessions looked at in one step. */
+const PAGE = 1_000;
 
 type Pause = () => Promise<void>;
 
