@@ -10,10 +10,12 @@ import {
   type Message,
   NO_USAGE,
   nodeId,
+  type StoreWrite,
   segmentId,
   type TroupeError,
+  type WriteResult,
 } from "../../src/kernel/index.js";
-import { type StoreBackend, StoreClient, StoreServer } from "../../src/store/index.js";
+import { type BackendAtOnce, type StoreBackend, StoreClient, StoreServer } from "../../src/store/index.js";
 import { contentHash, encode } from "../../src/wire/index.js";
 
 /** The commit of a session's n-th turn: one message. */
@@ -31,6 +33,7 @@ export function turn(sessionId: string, revision: number, components: Commit["co
       operation: `${sessionId}/${revision}`,
     },
     expectedRevision: revision - 1,
+    epoch: UNCLAIMED,
     segment: { id, bytes: segmentBytes(id, parent, [`message ${revision}`]) },
     components,
   };
@@ -42,10 +45,46 @@ export function component(...bytes: readonly number[]): Commit["components"][num
 }
 
 /** Commits as one batch; each answer is a receipt or the error that refused it. */
-export function commit(backend: StoreBackend, ...commits: readonly Commit[]): (CommitReceipt | TroupeError)[] {
-  return backend
-    .write(commits.map((each) => ({ kind: "commit", commit: each })))
-    .map((result) => (result.ok ? (result.receipt as CommitReceipt) : result.error));
+export function commit(backend: BackendAtOnce, ...commits: readonly Commit[]): (CommitReceipt | TroupeError)[] {
+  return write(backend, ...commits.map((each): StoreWrite => ({ kind: "commit", commit: each }))).map((result) =>
+    result.ok ? (result.receipt as CommitReceipt) : result.error,
+  );
+}
+
+/** The epoch of a write whose session is claimed when it is written. No claim gives this one. */
+export const UNCLAIMED = 0;
+
+const claims = new WeakMap<BackendAtOnce, Map<string, number>>();
+
+/** The epoch of a session that a test writes to: claimed when it is first asked for, and once per backend. */
+export function epochOf(backend: BackendAtOnce, sessionId: string): number {
+  const claimed = claims.get(backend) ?? new Map<string, number>();
+  claims.set(backend, claimed);
+  const epoch = claimed.get(sessionId) ?? backend.claim(sessionId, { owner: "a test", take: "always" });
+  claimed.set(sessionId, epoch);
+  return epoch;
+}
+
+/** Writes a batch. A write that says no epoch of its own is its session's owner's. */
+export function write(backend: BackendAtOnce, ...batch: readonly StoreWrite[]): WriteResult[] {
+  return backend.write(batch.map((each) => withEpoch(backend, each)));
+}
+
+function withEpoch(backend: BackendAtOnce, write: StoreWrite): StoreWrite {
+  if (write.kind === "commit") {
+    const { commit } = write;
+    if (commit.epoch !== UNCLAIMED) return write;
+    return { kind: "commit", commit: { ...commit, epoch: epochOf(backend, commit.head.sessionId) } };
+  }
+  if (write.kind === "record") {
+    const { entry } = write;
+    return entry.epoch === UNCLAIMED
+      ? { kind: "record", entry: { ...entry, epoch: epochOf(backend, entry.sessionId) } }
+      : write;
+  }
+  if (write.kind === "clear" || write.kind === "delete")
+    return write.epoch === UNCLAIMED ? { ...write, epoch: epochOf(backend, write.sessionId) } : write;
+  return write;
 }
 
 export function segmentBytes(id: string, parent: string | null, texts: readonly string[]): Uint8Array {

@@ -6,19 +6,35 @@ import { test } from "vitest";
 import { openLmdb, openMemory, type StoreBackend } from "../../src/store/index.js";
 import { type ConformanceStore, storeConformance } from "../../src/testing/index.js";
 
+/** A clock that only a test moves. */
+class SetClock {
+  #now = 1_700_000_000_000;
+
+  wallNow(): number {
+    return this.#now;
+  }
+
+  pass(ms: number): void {
+    this.#now += ms;
+  }
+}
+
 async function memoryStore(): Promise<ConformanceStore> {
-  const backend = openMemory();
-  return { backend, dispose: () => backend.close() };
+  const clock = new SetClock();
+  const backend = openMemory({ clock });
+  return { backend, pass: (ms) => clock.pass(ms), dispose: () => backend.close() };
 }
 
 async function lmdbStore(): Promise<ConformanceStore> {
   const path = mkdtempSync(join(tmpdir(), "troupe-store-"));
-  let current = openLmdb(path);
+  const clock = new SetClock();
+  let current = openLmdb(path, { clock });
   return {
     backend: current,
+    pass: (ms) => clock.pass(ms),
     async reopen() {
       current.close();
-      current = openLmdb(path);
+      current = openLmdb(path, { clock });
       return current;
     },
     dispose() {

@@ -17,6 +17,7 @@ import {
   stateOf,
   turn,
   whichAccepted,
+  written,
 } from "./samples.js";
 
 const OK = { ok: true, receipt: { revision: 1, replayed: false } };
@@ -114,7 +115,7 @@ export const COMMITS: Cases = {
       segment: { id, bytes: encode({ id, parent, messages }) },
     });
     const broken: readonly Commit[] = [
-      { head: headOf("b", 2), expectedRevision: 0, components: [] },
+      { ...bare(headOf("b", 2)), expectedRevision: 0 },
       named("a@3"),
       named("b@2"),
       { ...good, segment: { id: "a@2", bytes: turn("a", 1).segment?.bytes as Uint8Array } },
@@ -169,7 +170,7 @@ export const COMMITS: Cases = {
   },
 
   async "an empty batch is answered without a transaction"({ backend }) {
-    assert.deepEqual(await backend.write([]), []);
+    assert.deepEqual(await written(backend, []), []);
     assert.deepEqual({ ...backend.writes }, { transactions: 0, records: 0 });
   },
 
@@ -224,7 +225,7 @@ export const COMMITS: Cases = {
 
   async "a store works on after a failed transaction"({ backend }) {
     await commit(backend, turn("a", 1, { components: [unreadable()] }));
-    assert.deepEqual(await backend.write([commitOf(turn("a", 1))]), [OK]);
+    assert.deepEqual(await written(backend, [commitOf(turn("a", 1))]), [OK]);
     assert.equal((await backend.head("a"))?.revision, 1);
   },
 

@@ -20,18 +20,20 @@ import {
   stateOf,
   type TestedBackend,
   turn,
+  UNCLAIMED,
   whichAccepted,
+  written,
 } from "./samples.js";
 
 const deleteOf = (sessionId: string, expectedRevision?: number): StoreWrite => ({
   kind: "delete",
   sessionId,
-  at: 2_000,
+  epoch: UNCLAIMED,
   ...(expectedRevision !== undefined && { expectedRevision }),
 });
 
 async function changed(backend: TestedBackend, write: StoreWrite): Promise<number> {
-  return (accepted((await backend.write([write]))[0]) as ChangeCount).changed;
+  return (accepted((await written(backend, [write]))[0]) as ChangeCount).changed;
 }
 
 const sweepOf = (what: Partial<Extract<StoreWrite, { kind: "sweep" }>>): StoreWrite => ({
@@ -39,7 +41,7 @@ const sweepOf = (what: Partial<Extract<StoreWrite, { kind: "sweep" }>>): StoreWr
   segments: [],
   components: [],
   journals: [],
-  recordedSince: 0,
+  quietForMs: 0,
   ...what,
 });
 
@@ -73,7 +75,7 @@ export const DELETIONS: Cases = {
     ];
     const again = reopen === undefined ? backend : await reopen();
     for (const write of refused) {
-      const error = refusal((await again.write([write]))[0]);
+      const error = refusal((await written(again, [write]))[0]);
       assert.equal(error.code, "session_deleted");
       assert.deepEqual(error.details, { sessionId: "a" });
     }
@@ -85,7 +87,7 @@ export const DELETIONS: Cases = {
     await committed(backend, turn("a", 1));
     await committed(backend, turn("a", 2));
     const before = await stateOf(backend, "a");
-    const error = refusal((await backend.write([deleteOf("a", 1)]))[0]);
+    const error = refusal((await written(backend, [deleteOf("a", 1)]))[0]);
     assert.equal(error.code, "head_conflict");
     assert.deepEqual(error.details, { sessionId: "a", expected: 1, actual: 2 });
     assert.deepEqual(await stateOf(backend, "a"), before);
@@ -106,7 +108,7 @@ export const DELETIONS: Cases = {
 
   async "what follows a deletion in its batch meets it"({ backend }) {
     await committed(backend, turn("a", 1));
-    const results = await backend.write([deleteOf("a"), commitOf(turn("a", 2)), deleteOf("a")]);
+    const results = await written(backend, [deleteOf("a"), commitOf(turn("a", 2)), deleteOf("a")]);
     assert.deepEqual(whichAccepted(results), [true, false, true]);
     assert.equal(refusal(results[1]).code, "session_deleted");
   },
@@ -125,7 +127,7 @@ export const DELETIONS: Cases = {
   async "a commit that names what a sweep before it removed is refused"({ backend }) {
     const state = component("state");
     await committed(backend, turn("a", 1, { components: [state] }));
-    const results = await backend.write([
+    const results = await written(backend, [
       sweepOf({ segments: ["a@1"], components: [state.hash] }),
       commitOf(fork("child", "a@1.0")),
       commitOf(bare({ ...headOf("other", 1), leaf: null, components: { tools: state.hash } })),
@@ -135,13 +137,15 @@ export const DELETIONS: Cases = {
     assert.deepEqual(await sessionIds(backend), ["a"]);
   },
 
-  async "journals are swept unless something was recorded in them since"({ backend }) {
-    await backend.write([
-      recordOf(entry("a", "early")),
-      { kind: "record", entry: entry("b", "early"), at: 1_000 },
-      { kind: "record", entry: entry("b", "late"), at: 5_000 },
-    ]);
-    assert.equal(await changed(backend, sweepOf({ journals: ["a", "b", "none"], recordedSince: 2_000 })), 1);
+  async "journals are swept unless something was recorded in them lately"({ backend, pass }) {
+    const hour = 3_600_000;
+    await recorded(backend, entry("a", "early"));
+    await recorded(backend, entry("b", "early"));
+    assert.equal(await changed(backend, sweepOf({ journals: ["a", "b", "none"], quietForMs: hour })), 0);
+    if (pass === undefined) return;
+    pass(2 * hour);
+    await recorded(backend, entry("b", "late"));
+    assert.equal(await changed(backend, sweepOf({ journals: ["a", "b", "none"], quietForMs: hour })), 1);
     assert.deepEqual(await backend.journal("a"), []);
     assert.equal((await backend.journal("b")).length, 2);
   },
@@ -173,14 +177,14 @@ export const DELETIONS: Cases = {
       { ...part, segments: [], components: [state], head },
       { ...part, segments: [{ id: "b@1", bytes: new Uint8Array() }] },
     ]) {
-      assert.equal(refusal((await backend.write([incomplete]))[0]).code, "import_incomplete");
+      assert.equal(refusal((await written(backend, [incomplete]))[0]).code, "import_incomplete");
     }
     assert.equal(await changed(backend, { ...part, segments }), 1);
     assert.deepEqual(await sessionIds(backend), []);
     assert.equal(await changed(backend, { ...part, segments: [], components: [state], head }), 2);
     assert.deepEqual(await backend.head("a"), head);
     assert.deepEqual(await committed(backend, turn("a", 8, { parent: "a@1.1" })), { revision: 8, replayed: false });
-    const again = refusal((await backend.write([{ ...part, segments }]))[0]);
+    const again = refusal((await written(backend, [{ ...part, segments }]))[0]);
     assert.equal(again.code, "session_exists");
     assert.equal(refusal((await commit(backend, turn("a", 1, { operation: "new" })))[0]).code, "session_exists");
   },

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { type StoreBackend, sealEnvelope } from "../../store/index.js";
+import { sealEnvelope } from "../../store/index.js";
 import { encode } from "../../wire/index.js";
 import {
   type Cases,
@@ -16,6 +16,7 @@ import {
   type TestedBackend,
   turn,
   whichAccepted,
+  written,
 } from "./samples.js";
 
 /** Operations that are repeated: because an answer was lost, or the process was. */
@@ -85,7 +86,7 @@ export const RECEIPTS: Cases = {
     await checkReopened(await reopen());
 
     async function checkReopened(again: TestedBackend): Promise<void> {
-      assert.notEqual(again, backend as StoreBackend);
+      assert.notEqual(again, backend);
       assert.deepEqual([...(await again.sessionIds())], ["a", "b"]);
       assert.deepEqual(await again.head("a"), last.head);
       assert.deepEqual(plain(await again.component(state.hash)), plain(state.bytes));
@@ -117,8 +118,10 @@ export const JOURNALS: Cases = {
   async "rows come back as they were recorded, in order"({ backend }) {
     const entries = ["model:1", "tool:1", "tool:2"].map((key) => entry("a", key));
     for (const each of entries) await recorded(backend, each);
+    const rows = await backend.journal("a");
+    for (const { at } of rows) assert.ok(Number.isSafeInteger(at) && at > 0, "the store says when it was recorded");
     assert.deepEqual(
-      (await backend.journal("a")).map((row) => ({ ...row, bytes: plain(row.bytes) })),
+      rows.map(({ at: _, ...row }) => ({ ...row, bytes: plain(row.bytes) })),
       entries.map(({ turnId, key, hash, envelope, bytes }, sequence) => ({
         sequence,
         turnId,
@@ -126,7 +129,6 @@ export const JOURNALS: Cases = {
         hash,
         envelope,
         bytes: plain(bytes),
-        at: 1_000,
       })),
     );
   },
@@ -138,7 +140,7 @@ export const JOURNALS: Cases = {
     await recorded(backend, first);
     const before = await stateOf(backend, "a");
     const other = entry("a", "tool:1", asked("Bergen"));
-    const error = refusal((await backend.write([recordOf(other)]))[0]);
+    const error = refusal((await written(backend, [recordOf(other)]))[0]);
     assert.equal(error.code, "replay_mismatch");
     assert.equal(error.retryable, false);
     assert.deepEqual(error.details, {
@@ -156,7 +158,7 @@ export const JOURNALS: Cases = {
   async "of two records of one key in one batch the first counts, and keys are found in any order"({ backend }) {
     const one = entry("a", "tool:1");
     const other = entry("a", "tool:1", { bytes: encode("slower") });
-    const results = await backend.write([recordOf(one), recordOf(entry("a", "tool:2")), recordOf(other)]);
+    const results = await written(backend, [recordOf(one), recordOf(entry("a", "tool:2")), recordOf(other)]);
     assert.deepEqual(
       results.map((result) => result.ok && "replayed" in result.receipt && result.receipt.replayed),
       [false, false, true],
@@ -184,7 +186,7 @@ export const JOURNALS: Cases = {
   async "a worker whose session moved on without it is refused"({ backend }) {
     await committed(backend, turn("a", 1));
     const before = await stateOf(backend, "a");
-    const error = refusal((await backend.write([recordOf(entry("a", "tool:1"))]))[0]);
+    const error = refusal((await written(backend, [recordOf(entry("a", "tool:1"))]))[0]);
     assert.equal(error.code, "head_conflict");
     assert.deepEqual(error.details, { sessionId: "a", expected: 0, actual: 1 });
     assert.deepEqual(await stateOf(backend, "a"), before);
@@ -192,7 +194,7 @@ export const JOURNALS: Cases = {
   },
 
   async "a record meets the head that a commit of its own batch is about to write"({ backend }) {
-    const results = await backend.write([
+    const results = await written(backend, [
       commitOf(turn("a", 1)),
       recordOf(entry("a", "late")),
       recordOf(entry("a", "next", { expectedRevision: 1 })),
@@ -227,7 +229,7 @@ export const JOURNALS: Cases = {
     await committed(backend, turn("a", 1));
     await recorded(backend, entry("a", "tool:1", { expectedRevision: 1 }));
     assert.deepEqual(await committed(backend, turn("a", 1, { clearsJournal: true })), { revision: 1, replayed: true });
-    const [refused] = await backend.write([commitOf(turn("a", 3, { clearsJournal: true }))]);
+    const [refused] = await written(backend, [commitOf(turn("a", 3, { clearsJournal: true }))]);
     assert.equal(refusal(refused).code, "head_conflict");
     assert.deepEqual(await keys(backend, "a"), ["tool:1"]);
   },

@@ -20,17 +20,15 @@ import { type StoreBackend, sealEnvelope } from "../../store/index.js";
 import { contentHash, decode, encode } from "../../wire/index.js";
 
 /** A backend under test: each of its methods may answer at once or later. */
-export type TestedBackend = {
-  readonly [K in keyof StoreBackend]: StoreBackend[K] extends (...args: infer A) => infer R
-    ? (...args: A) => R | Promise<R>
-    : StoreBackend[K];
-};
+export type TestedBackend = StoreBackend;
 
 /** One store under test. */
 export interface ConformanceStore {
   readonly backend: TestedBackend;
   /** Closes the backend and opens what it left behind; absent for a store that keeps nothing. */
   readonly reopen?: () => Promise<TestedBackend>;
+  /** Sets the store's clock forward, or back; absent for a store whose clock nobody can set. */
+  readonly pass?: (ms: number) => void;
   readonly dispose: () => Promise<void> | void;
 }
 
@@ -60,6 +58,7 @@ export function turn(sessionId: string, revision: number, options: TurnOptions =
   return {
     head: { ...headOf(sessionId, revision), ...(operation !== undefined && { operation }), ...options.head },
     expectedRevision: revision - 1,
+    epoch: UNCLAIMED,
     segment: { id, bytes: encode({ id, parent, messages }) },
     components,
     ...(intent !== undefined && { intent }),
@@ -82,7 +81,7 @@ export function headOf(sessionId: string, revision: number): Head {
 
 /** A commit that adds no message. */
 export function bare(head: Head, components: Commit["components"] = []): Commit {
-  return { head, expectedRevision: head.revision - 1, components };
+  return { head, expectedRevision: head.revision - 1, epoch: UNCLAIMED, components };
 }
 
 /** A fork of a session at a node: a new head over its history. */
@@ -100,15 +99,63 @@ export function component(value: unknown): Commit["components"][number] {
 export function entry(sessionId: string, key: string, changes: Partial<JournalEntry> = {}): JournalEntry {
   const request = sealEnvelope({ kind: "tool_attempt", key, args: { city: "Oslo" } });
   const outcome = encode({ answer: key });
-  return { sessionId, turnId: "t1", key, ...request, bytes: outcome, expectedRevision: 0, ...changes };
+  const over = { expectedRevision: 0, epoch: UNCLAIMED };
+  return { sessionId, turnId: "t1", key, ...request, bytes: outcome, ...over, ...changes };
 }
 
 export const commitOf = (commit: Commit): StoreWrite => ({ kind: "commit", commit });
-export const recordOf = (recorded: JournalEntry): StoreWrite => ({ kind: "record", entry: recorded, at: 1_000 });
+export const recordOf = (recorded: JournalEntry): StoreWrite => ({ kind: "record", entry: recorded });
+
+/** The epoch of a write whose session is claimed when it is written. No claim gives this one. */
+export const UNCLAIMED = 0;
+
+const claims = new WeakMap<TestedBackend, Map<string, Promise<number>>>();
+
+/** The epoch of a session this helper writes to: claimed when it is first asked for, and once per backend. */
+export function epochOf(backend: TestedBackend, sessionId: string): Promise<number> {
+  const claimed = claims.get(backend) ?? new Map<string, Promise<number>>();
+  claims.set(backend, claimed);
+  const epoch =
+    claimed.get(sessionId) ?? Promise.resolve(backend.claim(sessionId, { owner: "the suite", take: "always" }));
+  claimed.set(sessionId, epoch);
+  return epoch;
+}
+
+/** Writes a batch. A write that says no epoch of its own is its session's owner's. */
+export async function written(backend: TestedBackend, batch: readonly StoreWrite[]): Promise<WriteResult[]> {
+  const owned: StoreWrite[] = [];
+  for (const write of batch) owned.push(await withEpoch(backend, write));
+  return backend.write(owned);
+}
+
+async function withEpoch(backend: TestedBackend, write: StoreWrite): Promise<StoreWrite> {
+  switch (write.kind) {
+    case "commit": {
+      const { commit } = write;
+      if (commit.epoch !== UNCLAIMED) return write;
+      return { ...write, commit: { ...commit, epoch: await epochOf(backend, commit.head.sessionId) } };
+    }
+    case "record": {
+      const { entry } = write;
+      if (entry.epoch !== UNCLAIMED) return write;
+      return { ...write, entry: { ...entry, epoch: await epochOf(backend, entry.sessionId) } };
+    }
+    case "clear":
+    case "delete":
+      return write.epoch === UNCLAIMED ? { ...write, epoch: await epochOf(backend, write.sessionId) } : write;
+    case "rows": {
+      const { owner } = write;
+      if (owner?.epoch !== UNCLAIMED) return write;
+      return { ...write, owner: { ...owner, epoch: await epochOf(backend, owner.sessionId) } };
+    }
+    default:
+      return write;
+  }
+}
 
 /** Writes commits as one batch. */
 export async function commit(backend: TestedBackend, ...commits: readonly Commit[]): Promise<WriteResult[]> {
-  return backend.write(commits.map(commitOf));
+  return written(backend, commits.map(commitOf));
 }
 
 /** Writes one commit that must be accepted. */
@@ -118,7 +165,7 @@ export async function committed(backend: TestedBackend, one: Commit): Promise<Co
 
 /** Writes one record that must be accepted. */
 export async function recorded(backend: TestedBackend, one: JournalEntry): Promise<JournalReceipt> {
-  return accepted((await backend.write([recordOf(one)]))[0]) as JournalReceipt;
+  return accepted((await written(backend, [recordOf(one)]))[0]) as JournalReceipt;
 }
 
 export function accepted(result: WriteResult | undefined): WriteReceipt {

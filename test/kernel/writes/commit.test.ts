@@ -9,6 +9,8 @@ import {
 import { type CommitFacts, decide } from "../../../src/kernel/writes/commit.js";
 
 const NOTHING: CommitFacts = {
+  now: () => 5,
+  epoch: () => 1,
   head: () => undefined,
   isDeleted: () => false,
   segment: () => undefined,
@@ -29,6 +31,7 @@ function commitOf(revision: number, changes: Partial<Commit> = {}): Commit {
       operation: `op ${revision}`,
     },
     expectedRevision: revision - 1,
+    epoch: 1,
     components: [],
     ...changes,
   };

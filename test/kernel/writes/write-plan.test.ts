@@ -12,6 +12,8 @@ import {
 import { TURNS_WAIT } from "../../../src/kernel/writes/journal.js";
 
 const NOTHING: WriteFacts = {
+  now: () => 5,
+  epoch: () => 1,
   head: () => undefined,
   isDeleted: () => false,
   segment: () => undefined,
@@ -19,6 +21,8 @@ const NOTHING: WriteFacts = {
   outline: () => ({ id: "", parent: null, count: 1 }),
   journal: () => [],
   journalRow: () => undefined,
+  row: () => undefined,
+  rowsOf: () => [],
 };
 
 const headOf = (sessionId: string, revision: number) => ({
@@ -32,12 +36,26 @@ const headOf = (sessionId: string, revision: number) => ({
 });
 const commit = (sessionId: string, revision: number, clearsJournal = false): StoreWrite => ({
   kind: "commit",
-  commit: { head: headOf(sessionId, revision), expectedRevision: revision - 1, components: [], clearsJournal },
+  commit: {
+    head: headOf(sessionId, revision),
+    expectedRevision: revision - 1,
+    epoch: 1,
+    components: [],
+    clearsJournal,
+  },
 });
 const record = (key: string, changes: Partial<JournalEntry> = {}): StoreWrite => ({
   kind: "record",
-  at: 5,
-  entry: { sessionId: "a", turnId: "t1", key, hash: "h", bytes: new Uint8Array(3), expectedRevision: 0, ...changes },
+  entry: {
+    sessionId: "a",
+    turnId: "t1",
+    key,
+    hash: "h",
+    bytes: new Uint8Array(3),
+    expectedRevision: 0,
+    epoch: 1,
+    ...changes,
+  },
 });
 const row = (sequence: number, key: string): JournalRow => ({
   sequence,
@@ -144,12 +162,12 @@ test("a session in which turns wait has a row in the journal until a commit leav
 });
 
 test("the row of turns that wait stays when what a turn recorded is cleared, and goes with the session", () => {
-  const head = () => ({ head: headOf("a", 1), receipts: [] });
+  const head = () => ({ head: headOf("a", 1), at: 1, receipts: [] });
   const facts = { ...journalOf(TURNS_WAIT, row(1, "start")), head };
-  const clear: StoreWrite = { kind: "clear", sessionId: "a", expectedRevision: 1 };
+  const clear: StoreWrite = { kind: "clear", sessionId: "a", expectedRevision: 1, epoch: 1 };
   expect(kindsOf(facts, clear)).toEqual(["clear 0,1", "put 0 turns_wait"]);
-  const sweep: StoreWrite = { kind: "sweep", segments: [], components: [], journals: ["a"], recordedSince: 9 };
+  const sweep: StoreWrite = { kind: "sweep", segments: [], components: [], journals: ["a"], quietForMs: 0 };
   expect(kindsOf(facts, sweep)).toEqual(["clear 0,1", "put 0 turns_wait"]);
   expect(kindsOf({ ...journalOf(TURNS_WAIT), head }, sweep)).toEqual([]);
-  expect(kindsOf(facts, { kind: "delete", sessionId: "a", at: 9 })).toEqual(["clear 0,1"]);
+  expect(kindsOf(facts, { kind: "delete", sessionId: "a", epoch: 1 })).toEqual(["clear 0,1"]);
 });
