@@ -60,7 +60,9 @@ async function growStored(
       const head = backend.head(id) as Head;
       const { segment } = parseNodeId(head.leaf as string);
       const { messages } = decode<Segment>(backend.segment(segment) as Uint8Array);
-      backend.write([...repeated(head, messages, turns)].map((commit) => ({ kind: "commit", commit })));
+      const epoch = backend.claim(id, { owner: "bench", take: "always" });
+      const commits = [...repeated(head, messages, turns)];
+      backend.write(commits.map((commit) => ({ kind: "commit", commit: { ...commit, epoch } })));
       if (backend.head(id)?.turnIndex !== turns) throw new Error(`Session ${id} did not grow to ${turns} turns.`);
     }
   } finally {

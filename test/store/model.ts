@@ -1,9 +1,10 @@
 import { expect } from "vitest";
 import type { Commit, Head, Message, StoreWrite } from "../../src/kernel/index.js";
 import { NO_USAGE, nodeId, segmentId } from "../../src/kernel/index.js";
-import { Pruning, readHistory, type StoreBackend, sealEnvelope } from "../../src/store/index.js";
+import { Pruning, readHistory, sealEnvelope } from "../../src/store/index.js";
+import type { BackendAtOnce } from "../../src/store/records/contract.js";
 import { contentHash, decode, encode } from "../../src/wire/index.js";
-import { textsOf } from "./commits.js";
+import { textsOf, UNCLAIMED, write as writeOwned } from "./commits.js";
 
 /** What a store should hold, in the simplest words. */
 interface ModelSession {
@@ -42,14 +43,14 @@ export interface Step {
 }
 
 export interface DrivenStore {
-  readonly backend: StoreBackend;
-  readonly reopen: () => StoreBackend;
+  readonly backend: BackendAtOnce;
+  readonly reopen: () => BackendAtOnce;
 }
 
 /** Drives a store and the model side by side. */
 export class Run {
   readonly #store: DrivenStore;
-  #backend: StoreBackend;
+  #backend: BackendAtOnce;
   readonly #model: Model = new Map();
   readonly #deleted: string[] = [];
   readonly #counts: Map<string, number>;
@@ -97,7 +98,7 @@ export class Run {
         return this.#recordMismatch(id, known, pick);
       case "stale record":
         return this.#refused(
-          { kind: "record", at: 1, entry: this.#entry(id, (known?.revision ?? 0) + 1, "k", "r", "o") },
+          { kind: "record", entry: this.#entry(id, (known?.revision ?? 0) + 1, "k", "r", "o") },
           "head_conflict",
         );
       case "delete":
@@ -173,6 +174,7 @@ export class Run {
         }),
       } as Head,
       expectedRevision: revision - 1,
+      epoch: UNCLAIMED,
       segment: { id: segment, bytes: encode({ id: segment, parent: frame ? null : (head?.leaf ?? null), messages }) },
       components: component === undefined ? [] : [{ hash: contentHash(component), bytes: component }],
       ...(clearsJournal && { clearsJournal }),
@@ -231,7 +233,7 @@ export class Run {
       operation: fork,
       parent: { sessionId: id, leaf },
     };
-    this.#write({ kind: "commit", commit: { head: child, expectedRevision: 0, components: [] } });
+    this.#write({ kind: "commit", commit: { head: child, expectedRevision: 0, epoch: UNCLAIMED, components: [] } });
     const texts = known.texts.slice(0, cut);
     this.#model.set(fork, { revision: 1, texts, left: [], state: known.state, operations: [fork], journal: [] });
     return true;
@@ -243,12 +245,20 @@ export class Run {
   }
 
   #entry(sessionId: string, expectedRevision: number, key: string, request: string, outcome: string) {
-    return { sessionId, turnId: "t", key, ...sealEnvelope({ request }), bytes: encode(outcome), expectedRevision };
+    return {
+      sessionId,
+      turnId: "t",
+      key,
+      ...sealEnvelope({ request }),
+      bytes: encode(outcome),
+      expectedRevision,
+      epoch: UNCLAIMED,
+    };
   }
 
   #record(id: string, known: ModelSession | undefined, row: ModelSession["journal"][number]): boolean {
     const entry = this.#entry(id, known?.revision ?? 0, row.key, row.request, row.outcome);
-    expect(this.#write({ kind: "record", at: 1, entry })).toEqual({ replayed: false });
+    expect(this.#write({ kind: "record", entry })).toEqual({ replayed: false });
     const journal = [...this.#journalOf(id), row];
     if (known === undefined) this.#journals.set(id, journal);
     else this.#model.set(id, { ...known, journal });
@@ -260,7 +270,7 @@ export class Run {
     const row = journal[pick % Math.max(1, journal.length)];
     if (row === undefined) return false;
     const entry = this.#entry(id, known?.revision ?? 0, row.key, row.request, "another outcome");
-    const receipt = this.#write({ kind: "record", at: 1, entry }) as { replayed: boolean; bytes: Uint8Array };
+    const receipt = this.#write({ kind: "record", entry }) as { replayed: boolean; bytes: Uint8Array };
     expect([receipt.replayed, decode(receipt.bytes)]).toEqual([true, row.outcome]);
     return true;
   }
@@ -270,7 +280,7 @@ export class Run {
     const row = journal[pick % Math.max(1, journal.length)];
     if (row === undefined) return false;
     const entry = this.#entry(id, known?.revision ?? 0, row.key, "another request", "outcome");
-    return this.#refused({ kind: "record", at: 1, entry }, "replay_mismatch");
+    return this.#refused({ kind: "record", entry }, "replay_mismatch");
   }
 
   #journalOf(id: string): ModelSession["journal"] {
@@ -278,7 +288,7 @@ export class Run {
   }
 
   #delete(id: string, known: ModelSession | undefined): boolean {
-    this.#write({ kind: "delete", sessionId: id, at: 1 });
+    this.#write({ kind: "delete", sessionId: id, epoch: UNCLAIMED });
     this.#journals.delete(id);
     if (known === undefined) return false;
     this.#model.delete(id);
@@ -300,14 +310,14 @@ export class Run {
   }
 
   #write(write: StoreWrite): unknown {
-    const [result] = this.#backend.write([write]);
+    const [result] = writeOwned(this.#backend, write);
     if (result?.ok !== true) throw result?.error;
     return result.receipt;
   }
 
   #refused(write: StoreWrite, code: string): boolean {
     const before = { ...this.#backend.writes };
-    const [result] = this.#backend.write([write]);
+    const [result] = writeOwned(this.#backend, write);
     expect(result).toMatchObject({ ok: false, error: { code } });
     expect({ ...this.#backend.writes }).toEqual(before);
     return true;
@@ -341,6 +351,6 @@ export class Run {
   }
 }
 
-function journalIn(backend: StoreBackend, id: string): unknown[] {
+function journalIn(backend: BackendAtOnce, id: string): unknown[] {
   return backend.journal(id).map(({ key, bytes }) => [key, decode(bytes)]);
 }

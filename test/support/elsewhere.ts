@@ -66,18 +66,17 @@ export async function journaled(path: string, ending: string): Promise<void> {
 
 /** Makes what session "s" has written down so much older, in a store that nobody has open. Says when each row was written then. */
 export function ageJournal(path: string, byMs: number): Map<string, number> {
-  const store = openLmdb(path);
+  let now = 0;
+  const store = openLmdb(path, { clock: { wallNow: () => now } });
   try {
     const expectedRevision = store.head("s")?.revision ?? 0;
+    const over = { sessionId: "s", expectedRevision, epoch: store.claim("s", { owner: "a test", take: "always" }) };
     const rows = store.journal("s").map(({ sequence: _sequence, at, ...row }) => ({ ...row, at: at - byMs }));
-    const results = store.write([
-      { kind: "clear", sessionId: "s", expectedRevision },
-      ...rows.map(({ at, ...row }) => ({
-        kind: "record" as const,
-        entry: { ...row, sessionId: "s", expectedRevision },
-        at,
-      })),
-    ]);
+    const results = store.write([{ kind: "clear", ...over }]);
+    for (const { at, ...row } of rows) {
+      now = at;
+      results.push(...store.write([{ kind: "record", entry: { ...row, ...over } }]));
+    }
     if (results.some(({ ok }) => !ok)) throw new Error("The journal could not be written.");
     return new Map(rows.map(({ key, at }) => [key, at]));
   } finally {

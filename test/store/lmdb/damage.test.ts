@@ -7,7 +7,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
 import { openLmdb, sealEnvelope } from "../../../src/store/index.js";
-import { commit, component, turn } from "../commits.js";
+import { commit, component, turn, UNCLAIMED, write } from "../commits.js";
 
 const FIXTURE = fileURLToPath(new URL("../fixtures/open-damaged.mjs", import.meta.url));
 /** More places in a longer run: TROUPE_DAMAGE_PLACES=50000 npx vitest run test/store/damage.test.ts */
@@ -51,7 +51,6 @@ function makeStore(): string {
   }
   const outcome = (key: string) => ({
     kind: "record" as const,
-    at: 1,
     entry: {
       sessionId: "session-7",
       turnId: "t6",
@@ -59,9 +58,10 @@ function makeStore(): string {
       ...sealEnvelope({ key }),
       bytes: new Uint8Array(200).fill(7),
       expectedRevision: 5,
+      epoch: UNCLAIMED,
     },
   });
-  for (const key of ["model:1", "tool:1", "tool:2"]) backend.write([outcome(key)]);
+  for (const key of ["model:1", "tool:1", "tool:2"]) write(backend, outcome(key));
   backend.close();
   rmSync(join(path, "lock.mdb"));
   return path;

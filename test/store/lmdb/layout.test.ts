@@ -6,7 +6,7 @@ import { open } from "lmdb";
 import { expect, onTestFinished, test } from "vitest";
 import { openLmdb, openLmdbReader, readHistory, type StoreBackend, sealEnvelope } from "../../../src/store/index.js";
 import { decode, encode } from "../../../src/wire/index.js";
-import { commit, temporaryFolder, textsOf, thrownBy, turn } from "../commits.js";
+import { commit, temporaryFolder, textsOf, thrownBy, turn, UNCLAIMED } from "../commits.js";
 
 const golden = (version: number) => fileURLToPath(new URL(`../fixtures/golden-v${version}`, import.meta.url));
 const RAW = { encoding: "binary", noSubdir: false, overlappingSync: false } as const;
@@ -87,7 +87,7 @@ for (const version of [1, 2]) {
     const backend = opened(path);
     const last = backend.head("日本 😀");
     if (last === undefined) throw new Error("there should be a session");
-    const again = { head: last, expectedRevision: 0, components: [] };
+    const again = { head: last, expectedRevision: 0, epoch: UNCLAIMED, components: [] };
     expect(commit(backend, again, turn("日本 😀", 2))).toMatchObject([
       { revision: 1, replayed: true },
       { revision: 2, replayed: false },

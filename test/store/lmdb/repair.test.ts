@@ -14,7 +14,18 @@ import {
   verifyStore,
 } from "../../../src/store/index.js";
 import { contentHash, encode } from "../../../src/wire/index.js";
-import { commit, damage, dataFile, segmentBytes, temporaryFolder, textsOf, thrownBy, turn } from "../commits.js";
+import {
+  commit,
+  damage,
+  dataFile,
+  segmentBytes,
+  temporaryFolder,
+  textsOf,
+  thrownBy,
+  turn,
+  UNCLAIMED,
+  write,
+} from "../commits.js";
 
 const digest = (path: string) =>
   createHash("sha256")
@@ -45,12 +56,20 @@ function makeStore(): string {
   const fork: Commit = {
     head: { ...turn("fork", 1).head, leaf: "a@2.0", parent: { sessionId: "a", leaf: "a@2.0" } },
     expectedRevision: 0,
+    epoch: UNCLAIMED,
     components: [],
   };
   commit(backend, fork);
   for (const key of ["model:1", "tool:1"]) {
-    const entry = { sessionId: "b", turnId: "t5", key, ...sealEnvelope({ key }), expectedRevision: 4 };
-    backend.write([{ kind: "record", at: 1, entry: { ...entry, bytes: encode(`outcome of ${key}`) } }]);
+    const entry = {
+      sessionId: "b",
+      turnId: "t5",
+      key,
+      ...sealEnvelope({ key }),
+      expectedRevision: 4,
+      epoch: UNCLAIMED,
+    };
+    write(backend, { kind: "record", entry: { ...entry, bytes: encode(`outcome of ${key}`) } });
   }
   backend.close();
   return path;

@@ -11,7 +11,17 @@ import {
   verifyStore,
 } from "../../../src/store/index.js";
 import { contentHash, encode } from "../../../src/wire/index.js";
-import { commit, damage, dataFile, segmentBytes, temporaryFolder, textsOf, turn } from "../commits.js";
+import {
+  commit,
+  damage,
+  dataFile,
+  segmentBytes,
+  temporaryFolder,
+  textsOf,
+  turn,
+  UNCLAIMED,
+  write as writeOwned,
+} from "../commits.js";
 
 const stateOf = (value: unknown) => {
   const bytes = encode(value);
@@ -23,8 +33,15 @@ const KEPT = stateOf("a picture of a turn that is not finished");
 
 const record = (sessionId: string, key: string, expectedRevision: number, value: unknown): StoreWrite => ({
   kind: "record",
-  at: 1,
-  entry: { sessionId, turnId: "t", key, ...sealEnvelope({ key }), expectedRevision, bytes: encode(value) },
+  entry: {
+    sessionId,
+    turnId: "t",
+    key,
+    ...sealEnvelope({ key }),
+    expectedRevision,
+    epoch: UNCLAIMED,
+    bytes: encode(value),
+  },
 });
 
 /**
@@ -64,6 +81,7 @@ function makeStore(change: (backend: StoreBackend) => void = () => {}): string {
     {
       head: { ...turn("shares", 1).head, leaf: "plain@1.0", parent: { sessionId: "plain", leaf: "plain@1.0" } },
       expectedRevision: 0,
+      epoch: UNCLAIMED,
       components: [],
     },
   );
@@ -75,13 +93,13 @@ function makeStore(change: (backend: StoreBackend) => void = () => {}): string {
     record("busy", "tools:1", 1, { hash: KEPT.hash }),
     record("new", "model:1", 0, "new was answered"),
   ])
-    backend.write([write]);
+    writeOwned(backend, write);
   backend.close();
   return path;
 }
 
 const sweep = (what: Partial<Extract<StoreWrite, { kind: "sweep" }>>) => (backend: StoreBackend) => {
-  backend.write([{ kind: "sweep", segments: [], components: [], journals: [], recordedSince: 0, ...what }]);
+  backend.write([{ kind: "sweep", segments: [], components: [], journals: [], quietForMs: 0, ...what }]);
 };
 
 const findingsOf = ({ sessions }: VerifyReport) =>

@@ -13,7 +13,7 @@ import {
 } from "../../../src/store/index.js";
 import { importing, sessionFile, sessionJson } from "../../../src/store/transfer/index.js";
 import { contentHash, encode } from "../../../src/wire/index.js";
-import { commit, segmentBytes, temporaryFolder, textsOf, thrownBy, turn } from "../commits.js";
+import { commit, segmentBytes, temporaryFolder, textsOf, thrownBy, turn, UNCLAIMED, write } from "../commits.js";
 import { readExport } from "./read-export.js";
 
 const stateOf = (value: unknown) => {
@@ -63,7 +63,7 @@ const forms = { msgpack: fileOf, json: jsonOf };
 
 function importInto(backend: StoreBackend, bytes: Uint8Array, sessionId?: string) {
   const writes = [...importing(readExport(bytes), sessionId === undefined ? {} : { sessionId })];
-  return backend.write(writes).map((result) => (result.ok ? result.receipt : result.error));
+  return write(backend, ...writes).map((result) => (result.ok ? result.receipt : result.error));
 }
 
 function checkImported(backend: StoreBackend, sessionId: string): void {
@@ -115,7 +115,7 @@ describe.each(["msgpack", "json"] as const)("a session exported as %s", (form) =
     const backend = source();
     const bytes = bytesOf(backend);
     expect(importInto(backend, bytes)).toMatchObject([{ code: "session_exists" }]);
-    backend.write([{ kind: "delete", sessionId: "fork", at: 1 }]);
+    write(backend, { kind: "delete", sessionId: "fork", epoch: UNCLAIMED });
     expect(importInto(backend, bytes)).toMatchObject([{ code: "session_deleted" }]);
   });
 
@@ -209,7 +209,7 @@ test("readable JSON says what the components say", () => {
 test("a session that is not there, or not whole, is not exported", () => {
   const backend = source();
   expect(thrownBy(() => fileOf(backend, "nobody"))).toMatchObject({ code: "session_unknown" });
-  const sweep = { kind: "sweep", segments: [], journals: [], recordedSince: 0 } as const;
+  const sweep = { kind: "sweep", segments: [], journals: [], quietForMs: 0 } as const;
   backend.write([{ ...sweep, components: [STATE.hash] }]);
   expect(thrownBy(() => fileOf(backend))).toMatchObject({ code: "component_missing" });
   backend.write([{ ...sweep, components: [], segments: ["parent@1"] }]);

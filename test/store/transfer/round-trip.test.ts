@@ -4,7 +4,7 @@ import { type Commit, type Head, type Message, nodeId, type Part, segmentId } fr
 import { openLmdb, openMemory, readHistory, type StoreBackend } from "../../../src/store/index.js";
 import { importing, sessionFile, sessionJson } from "../../../src/store/transfer/index.js";
 import { contentHash, encode } from "../../../src/wire/index.js";
-import { commit, temporaryFolder, turn } from "../commits.js";
+import { commit, temporaryFolder, turn, UNCLAIMED } from "../commits.js";
 import { readExport } from "./read-export.js";
 
 /** What happens to a session in one revision: messages, an attachment, plugin state, an input that waits, a new frame. */
@@ -69,9 +69,9 @@ function grow(backend: StoreBackend, sessionId: string, steps: readonly Step[], 
     const operation = `${sessionId}/${revision}`;
     const frame = leaves ? { frameId: `frame ${revision}` } : {};
     head = { ...head, ...frame, revision, leaf, operation, turnIndex: revision, frames, components: names };
-    expect(commit(backend, { head, expectedRevision: revision - 1, segment, components })).toMatchObject([
-      { revision },
-    ]);
+    expect(
+      commit(backend, { head, expectedRevision: revision - 1, epoch: UNCLAIMED, segment, components }),
+    ).toMatchObject([{ revision }]);
   }
 }
 

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { openLmdb, openMemory, type StoreBackend, type StoreProgress, verifyStore } from "../../../src/store/index.js";
-import { commit, component, serving, temporaryFolder, turn } from "../commits.js";
+import { commit, component, serving, temporaryFolder, turn, UNCLAIMED, write } from "../commits.js";
 
 /** A session with so many components of 100 KB. */
 function fill(backend: StoreBackend, sessionId: string, count: number): void {
@@ -98,14 +98,22 @@ describe.each(Object.keys(kinds))("a store in %s", (kind) => {
     const backend = open();
     const states = [component(1), component(2), component(3)];
     commit(backend, turn("a", 1, states), turn("gone", 1));
-    backend.write([
-      { kind: "delete", sessionId: "gone", at: 1 },
+    write(
+      backend,
+      { kind: "delete", sessionId: "gone", epoch: UNCLAIMED },
       {
         kind: "record",
-        at: 1,
-        entry: { sessionId: "b", turnId: "t1", key: "k", hash: "h", bytes: new Uint8Array(), expectedRevision: 0 },
+        entry: {
+          sessionId: "b",
+          turnId: "t1",
+          key: "k",
+          hash: "h",
+          bytes: new Uint8Array(),
+          expectedRevision: 0,
+          epoch: UNCLAIMED,
+        },
       },
-    ]);
+    );
     const { maintenance } = serving(backend);
     const policy = { graceMs: 0, journalsOlderThanMs: 1 };
     const report = {
@@ -154,8 +162,16 @@ describe.each(Object.keys(kinds))("a store in %s", (kind) => {
 
 test("an id whose first turn is unfinished is taken", () => {
   const backend = openMemory();
-  const entry = { sessionId: "a", turnId: "t1", key: "k", hash: "h", bytes: new Uint8Array(), expectedRevision: 0 };
-  backend.write([{ kind: "record", at: 1, entry }]);
+  const entry = {
+    sessionId: "a",
+    turnId: "t1",
+    key: "k",
+    hash: "h",
+    bytes: new Uint8Array(),
+    expectedRevision: 0,
+    epoch: UNCLAIMED,
+  };
+  write(backend, { kind: "record", entry });
   const [result] = backend.write([
     { kind: "import", sessionId: "a", segments: [], components: [], head: turn("a", 1).head },
   ]);

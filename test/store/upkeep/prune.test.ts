@@ -11,7 +11,7 @@ import {
   type StoreBackend,
 } from "../../../src/store/index.js";
 import { contentHash, encode } from "../../../src/wire/index.js";
-import { commit, serving, temporaryFolder, turn } from "../commits.js";
+import { commit, serving, temporaryFolder, turn, UNCLAIMED, write as writeOwned } from "../commits.js";
 
 const backends: Readonly<Record<string, () => StoreBackend>> = {
   memory: openMemory,
@@ -42,7 +42,7 @@ async function prune(
 
 /** Writes as the server does: accepted writes are told to the pruning at once. */
 function write(backend: StoreBackend, pruning: Pruning, ...writes: readonly StoreWrite[]): boolean[] {
-  return backend.write(writes).map((result, i) => {
+  return writeOwned(backend, ...writes).map((result, i) => {
     if (result.ok) pruning.wrote(writes[i] as StoreWrite);
     return result.ok;
   });
@@ -86,13 +86,14 @@ describe.each(Object.keys(backends))("pruning a store in %s", (kind) => {
     const forked: Commit = {
       head: { ...turn("fork", 1).head, leaf: "parent@2.0", parent: { sessionId: "parent", leaf: "parent@2.0" } },
       expectedRevision: 0,
+      epoch: UNCLAIMED,
       components: [],
     };
     commit(backend, forked);
-    backend.write([{ kind: "delete", sessionId: "parent", at: 1 }]);
+    writeOwned(backend, { kind: "delete", sessionId: "parent", epoch: UNCLAIMED });
     expect((await prune(backend)).segments).toEqual({ kept: 3, removed: 1, waiting: 0 });
     expect(readHistory(backend, "parent@2.0")).toHaveLength(2);
-    backend.write([{ kind: "delete", sessionId: "fork", at: 1 }]);
+    writeOwned(backend, { kind: "delete", sessionId: "fork", epoch: UNCLAIMED });
     expect((await prune(backend)).segments).toEqual({ kept: 1, removed: 2, waiting: 0 });
   });
 
@@ -110,7 +111,7 @@ describe.each(Object.keys(backends))("pruning a store in %s", (kind) => {
         { frameId: "second", frames, parent: { sessionId: "parent", leaf: "parent@1.0" } },
       ),
     );
-    backend.write([{ kind: "delete", sessionId: "parent", at: 1 }]);
+    writeOwned(backend, { kind: "delete", sessionId: "parent", epoch: UNCLAIMED });
     expect((await prune(backend)).segments).toEqual({ kept: 3, removed: 1, waiting: 0 });
     expect(readHistory(backend, "a@1.0")).toHaveLength(1);
     expect(readHistory(backend, "parent@1.0")).toHaveLength(1);
@@ -132,8 +133,8 @@ describe.each(Object.keys(backends))("pruning a store in %s", (kind) => {
     const brought = [...one.components, waiting, journaled, nobody, inputs] as Commit["components"];
     commit(backend, naming({ ...one, components: brought }, { components: { inputs: inputs.hash } }));
     commit(backend, turn("b", 1));
-    const entry = { sessionId: "b", turnId: "t2", key: "tool:1", hash: "h", expectedRevision: 1 };
-    backend.write([{ kind: "record", at: 1, entry: { ...entry, bytes: encode({ stored: journaled?.hash }) } }]);
+    const entry = { sessionId: "b", turnId: "t2", key: "tool:1", hash: "h", expectedRevision: 1, epoch: UNCLAIMED };
+    writeOwned(backend, { kind: "record", entry: { ...entry, bytes: encode({ stored: journaled?.hash }) } });
     expect((await prune(backend)).components).toEqual({ kept: 4, removed: 1, waiting: 0 });
     expect(blobs.map(({ hash }) => backend.component(hash) !== undefined)).toEqual([true, true, true, false]);
   });
@@ -170,7 +171,15 @@ describe.each(Object.keys(backends))("pruning a store in %s", (kind) => {
     const record = (sessionId: string, at: number): StoreWrite => ({
       kind: "record",
       at,
-      entry: { sessionId, turnId: "t1", key: `${at}`, hash: "h", bytes: encode(at), expectedRevision: 0 },
+      entry: {
+        sessionId,
+        turnId: "t1",
+        key: `${at}`,
+        hash: "h",
+        bytes: encode(at),
+        expectedRevision: 0,
+        epoch: UNCLAIMED,
+      },
     });
     backend.write([record("old", 100), record("old", 200), record("running", 100), record("new", 900)]);
     const policy = { graceMs: 0, journalsOlderThanMs: 500, running: ["running"] };
@@ -196,13 +205,14 @@ describe.each(Object.keys(backends))("pruning a store in %s", (kind) => {
           const reviving: Commit = {
             head: { ...turn("fork", 1).head, leaf: "gone@2.0", components: { tools: late[0]?.hash ?? "" } },
             expectedRevision: 0,
+            epoch: UNCLAIMED,
             components: [],
           };
           const commits = [reviving, attaching("a", 2, late[1] as Commit["components"][number])];
           expect(
             write(backend, pruning, ...commits.map((each) => ({ kind: "commit" as const, commit: each }))),
           ).toEqual([true, true]);
-          expect(write(backend, pruning, { kind: "delete", sessionId: "gone", at: 1 })).toEqual([true]);
+          expect(write(backend, pruning, { kind: "delete", sessionId: "gone", epoch: UNCLAIMED })).toEqual([true]);
         },
       },
     );
@@ -247,7 +257,7 @@ describe.each(Object.keys(backends))("pruning a store in %s", (kind) => {
     const backend = opened(open);
     const state = stateOf("left");
     commit(backend, turn("a", 1, [state]), turn("a", 2));
-    backend.write([{ kind: "sweep", segments: ["a@1"], components: [], journals: [], recordedSince: 0 }]);
+    backend.write([{ kind: "sweep", segments: ["a@1"], components: [], journals: [], quietForMs: 0 }]);
     await expect(prune(backend)).rejects.toMatchObject({ code: "history_damaged", details: { segment: "a@1" } });
     expect(backend.component(state.hash)).toBeDefined();
   });
@@ -266,7 +276,7 @@ class World {
     const id = `s${step.session}`;
     const head = this.#backend.head(id);
     const writes = this.#writesOf(step, id, head);
-    if (pruning === undefined) this.#backend.write(writes);
+    if (pruning === undefined) writeOwned(this.#backend, ...writes);
     else write(this.#backend, pruning, ...writes);
   }
 
@@ -281,10 +291,10 @@ class World {
       case "fork": {
         if (head === undefined) return [];
         const fork = { ...head, sessionId: `fork${this.#next++}`, revision: 1, operation: "fork" };
-        return [{ kind: "commit", commit: { head: fork, expectedRevision: 0, components: [] } }];
+        return [{ kind: "commit", commit: { head: fork, expectedRevision: 0, epoch: UNCLAIMED, components: [] } }];
       }
       case "delete":
-        return [{ kind: "delete", sessionId: id, at: 1 }];
+        return [{ kind: "delete", sessionId: id, epoch: UNCLAIMED }];
       // Names a component by its hash only, as a fork's snapshot does.
       case "name": {
         const components = { p: stateOf({ n: other % 5 }).hash };
