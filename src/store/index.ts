@@ -3,7 +3,7 @@ export { openLmdb, openLmdbReader } from "./lmdb/backend.js";
 export { type RepairedSession, type RepairReport, repairStore } from "./lmdb/rescue/repair.js";
 export { type Finding, type SessionReport, type VerifyReport, verifyStore } from "./lmdb/rescue/verify.js";
 export { openMemory } from "./memory/memory-store.js";
-export type { StoreBackend, StoreOptions } from "./records/contract.js";
+export type { BackendAtOnce, StoreBackend, StoreOptions } from "./records/contract.js";
 export { type MessageNode, readHistory, readTail } from "./records/history.js";
 export type { ListRequest, SessionPage, StoredSession } from "./records/listing.js";
 export { sealEnvelope, storeLost } from "./records/records.js";

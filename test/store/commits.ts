@@ -15,8 +15,7 @@ import {
   type TroupeError,
   type WriteResult,
 } from "../../src/kernel/index.js";
-import { type StoreBackend, StoreClient, StoreServer } from "../../src/store/index.js";
-import type { BackendAtOnce } from "../../src/store/records/contract.js";
+import { type BackendAtOnce, type StoreBackend, StoreClient, StoreServer } from "../../src/store/index.js";
 import { contentHash, encode } from "../../src/wire/index.js";
 
 /** The commit of a session's n-th turn: one message. */

@@ -1,8 +1,7 @@
 import { expect } from "vitest";
 import type { Commit, Head, Message, StoreWrite } from "../../src/kernel/index.js";
 import { NO_USAGE, nodeId, segmentId } from "../../src/kernel/index.js";
-import { Pruning, readHistory, sealEnvelope } from "../../src/store/index.js";
-import type { BackendAtOnce } from "../../src/store/records/contract.js";
+import { type BackendAtOnce, Pruning, readHistory, sealEnvelope } from "../../src/store/index.js";
 import { contentHash, decode, encode } from "../../src/wire/index.js";
 import { textsOf, UNCLAIMED, write as writeOwned } from "./commits.js";
 

@@ -147,8 +147,8 @@ export interface StoreBackend extends StoreReader {
 }
 
 /** A backend of this process: it answers at once. */
-export type BackendAtOnce = StoreBackend &
-  ReaderAtOnce & {
+export type BackendAtOnce = ReaderAtOnce &
+  Pick<StoreBackend, "backup" | "writes"> & {
     write(batch: readonly StoreWrite[]): WriteResult[];
     claim(sessionId: string, claim: Claim): number;
     release(sessionId: string, epoch: number): void;

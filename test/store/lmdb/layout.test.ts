@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { open } from "lmdb";
 import { expect, onTestFinished, test } from "vitest";
-import { openLmdb, openLmdbReader, readHistory, type StoreBackend, sealEnvelope } from "../../../src/store/index.js";
+import { type BackendAtOnce, openLmdb, openLmdbReader, readHistory, sealEnvelope } from "../../../src/store/index.js";
 import { decode, encode } from "../../../src/wire/index.js";
 import { commit, temporaryFolder, textsOf, thrownBy, turn, UNCLAIMED } from "../commits.js";
 
@@ -18,7 +18,7 @@ function copyOf(version: number): string {
   return path;
 }
 
-function opened(path: string): StoreBackend {
+function opened(path: string): BackendAtOnce {
   const backend = openLmdb(path);
   onTestFinished(() => backend.close());
   return backend;

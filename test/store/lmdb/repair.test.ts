@@ -6,10 +6,10 @@ import { systemClock } from "../../../src/async/index.js";
 import type { Commit, Head } from "../../../src/kernel/index.js";
 import {
   acquireStoreLock,
+  type BackendAtOnce,
   openLmdb,
   readHistory,
   repairStore,
-  type StoreBackend,
   sealEnvelope,
   verifyStore,
 } from "../../../src/store/index.js";
@@ -75,13 +75,13 @@ function makeStore(): string {
   return path;
 }
 
-function opened(path: string): StoreBackend {
+function opened(path: string): BackendAtOnce {
   const backend = openLmdb(path);
   onTestFinished(() => backend.close());
   return backend;
 }
 
-const textsIn = (backend: StoreBackend, id: string) => textsOf(readHistory(backend, backend.head(id)?.leaf ?? null));
+const textsIn = (backend: BackendAtOnce, id: string) => textsOf(readHistory(backend, backend.head(id)?.leaf ?? null));
 
 describe("a store that is whole", () => {
   test("is found so, and repairing it touches nothing", () => {

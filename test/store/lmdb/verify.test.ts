@@ -2,10 +2,10 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import type { Commit, Part, StoreWrite } from "../../../src/kernel/index.js";
 import {
+  type BackendAtOnce,
   openLmdb,
   readHistory,
   repairStore,
-  type StoreBackend,
   sealEnvelope,
   type VerifyReport,
   verifyStore,
@@ -48,7 +48,7 @@ const record = (sessionId: string, key: string, expectedRevision: number, value:
  * `plain`: two turns and plugin state. `framed`: an attachment, and a frame it left. `busy`: a turn that is not finished.
  * `new`: the same, its first. `shares`: a fork of `plain`.
  */
-function makeStore(change: (backend: StoreBackend) => void = () => {}): string {
+function makeStore(change: (backend: BackendAtOnce) => void = () => {}): string {
   const path = temporaryFolder();
   const backend = openLmdb(path);
   const one = (id: string, revision: number, text: string, parent: string | null, parts?: Part[]): Commit => {
@@ -98,7 +98,7 @@ function makeStore(change: (backend: StoreBackend) => void = () => {}): string {
   return path;
 }
 
-const sweep = (what: Partial<Extract<StoreWrite, { kind: "sweep" }>>) => (backend: StoreBackend) => {
+const sweep = (what: Partial<Extract<StoreWrite, { kind: "sweep" }>>) => (backend: BackendAtOnce) => {
   backend.write([{ kind: "sweep", segments: [], components: [], journals: [], quietForMs: 0, ...what }]);
 };
 
@@ -242,6 +242,6 @@ test("of an attachment that was lost, a word stays in the conversation", () => {
   backend.close();
 });
 
-function saidBy(backend: StoreBackend, id: string): string[] {
+function saidBy(backend: BackendAtOnce, id: string): string[] {
   return textsOf(readHistory(backend, backend.head(id)?.leaf ?? null));
 }

@@ -105,7 +105,7 @@ test("whether a node is on a path is found without decoding a message", () => {
 });
 
 // state §2.3: message tree
-test("a session's tree has its conversation, the frames it left and the sessions forked from it", () => {
+test("a session's tree has its conversation, the frames it left and the sessions forked from it", async () => {
   const backend = openMemory();
   const framed = turn("a", 3);
   const left = [{ frameId: "main", reason: "compaction", leaf: "a@2.0" }];
@@ -125,14 +125,14 @@ test("a session's tree has its conversation, the frames it left and the sessions
     },
     turn("stranger", 1),
   );
-  const tree = readTree(backend, "a");
+  const tree = await readTree(backend, "a");
   expect(tree.map(({ node, parent, active, message }) => [node, parent, active, ...textsOf([message])])).toEqual([
     ["a@3.0", null, true, "summary"],
     ["a@1.0", null, false, "message 1"],
     ["a@2.0", "a@1.0", false, "message 2"],
     ["b@1.0", "a@1.0", false, "aside"],
   ]);
-  expect(readTree(backend, "nobody")).toEqual([]);
+  expect(await readTree(backend, "nobody")).toEqual([]);
 });
 
 test("a session id with dots in it is followed", () => {

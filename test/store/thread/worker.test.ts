@@ -10,10 +10,10 @@ import { systemClock } from "../../../src/async/index.js";
 import type { Head } from "../../../src/kernel/index.js";
 import {
   acquireStoreLock,
+  type BackendAtOnce,
   openLmdb,
   readHistory,
   readWhole,
-  type StoreBackend,
   StoreClient,
   type StoreOptions,
   type StoreService,
@@ -163,7 +163,7 @@ test.each([[[]], [["prune"]]])(
   },
 );
 
-function checkSurvived(backend: StoreBackend, sessionId: string, revision: number, { records }: Acknowledged): void {
+function checkSurvived(backend: BackendAtOnce, sessionId: string, revision: number, { records }: Acknowledged): void {
   const head = backend.head(sessionId) as Head;
   expect(head.revision).toBeGreaterThanOrEqual(revision);
   // Nothing torn: every segment below the head is there and whole, and so is the state it names.

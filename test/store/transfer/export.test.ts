@@ -4,11 +4,11 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
 import type { Commit, Head } from "../../../src/kernel/index.js";
 import {
+  type BackendAtOnce,
   openLmdb,
   openMemory,
   readHistory,
   readWhole,
-  type StoreBackend,
   StoreServer,
 } from "../../../src/store/index.js";
 import { importing, sessionFile, sessionJson } from "../../../src/store/transfer/index.js";
@@ -24,7 +24,7 @@ const STATE = stateOf({ calls: 3, since: new Date(0) });
 const PICTURE = stateOf(new Uint8Array(5_000).fill(9));
 
 /** A session forked from another one, with two frames, plugin state, and an attachment in its first frame. */
-function makeFork(backend: StoreBackend): void {
+function makeFork(backend: BackendAtOnce): void {
   const attachment = { kind: "stored", hash: PICTURE.hash, bytes: 5_000 } as const;
   const pictured = encode({
     id: "fork@1",
@@ -51,22 +51,22 @@ function makeFork(backend: StoreBackend): void {
   for (const answer of commit(backend, ...commits)) expect(answer).toMatchObject({ replayed: false });
 }
 
-function source(): StoreBackend {
+function source(): BackendAtOnce {
   const backend = openMemory();
   makeFork(backend);
   return backend;
 }
 
-const fileOf = (backend: StoreBackend, id = "fork") => Buffer.concat([...sessionFile(backend, id)]);
-const jsonOf = (backend: StoreBackend, id = "fork") => Buffer.concat([...sessionJson(backend, id)]);
+const fileOf = (backend: BackendAtOnce, id = "fork") => Buffer.concat([...sessionFile(backend, id)]);
+const jsonOf = (backend: BackendAtOnce, id = "fork") => Buffer.concat([...sessionJson(backend, id)]);
 const forms = { msgpack: fileOf, json: jsonOf };
 
-function importInto(backend: StoreBackend, bytes: Uint8Array, sessionId?: string) {
+function importInto(backend: BackendAtOnce, bytes: Uint8Array, sessionId?: string) {
   const writes = [...importing(readExport(bytes), sessionId === undefined ? {} : { sessionId })];
   return write(backend, ...writes).map((result) => (result.ok ? result.receipt : result.error));
 }
 
-function checkImported(backend: StoreBackend, sessionId: string): void {
+function checkImported(backend: BackendAtOnce, sessionId: string): void {
   const head = backend.head(sessionId) as Head;
   expect(head).toMatchObject({
     sessionId,

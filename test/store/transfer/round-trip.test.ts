@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { type Commit, type Head, type Message, nodeId, type Part, segmentId } from "../../../src/kernel/index.js";
-import { openLmdb, openMemory, readHistory, type StoreBackend } from "../../../src/store/index.js";
+import { type BackendAtOnce, openLmdb, openMemory, readHistory } from "../../../src/store/index.js";
 import { importing, sessionFile, sessionJson } from "../../../src/store/transfer/index.js";
 import { contentHash, encode } from "../../../src/wire/index.js";
 import { commit, temporaryFolder, turn, UNCLAIMED } from "../commits.js";
@@ -37,7 +37,7 @@ const attached = (hash: string, size: number): Part => ({
   source: { kind: "stored", hash, bytes: size },
 });
 
-function grow(backend: StoreBackend, sessionId: string, steps: readonly Step[], begin: Partial<Head> = {}): void {
+function grow(backend: BackendAtOnce, sessionId: string, steps: readonly Step[], begin: Partial<Head> = {}): void {
   let head: Head = { ...turn(sessionId, 0).head, leaf: null, ...begin };
   for (const { texts, blob, state, waiting, leavesFrame } of steps) {
     const revision = head.revision + 1;
@@ -76,7 +76,7 @@ function grow(backend: StoreBackend, sessionId: string, steps: readonly Step[], 
 }
 
 /** Everything a session leads to, without the names of its segments. */
-function contentOf(backend: StoreBackend, sessionId: string) {
+function contentOf(backend: BackendAtOnce, sessionId: string) {
   const head = backend.head(sessionId) as Head;
   const said = (leaf: string | null) => readHistory(backend, leaf).map(({ role, parts }) => ({ role, parts }));
   const histories = [head.leaf, ...(head.frames ?? []).map(({ leaf }) => leaf)].map(said);

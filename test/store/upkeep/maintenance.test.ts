@@ -1,24 +1,24 @@
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { openLmdb, openMemory, type StoreBackend, type StoreProgress, verifyStore } from "../../../src/store/index.js";
+import { type BackendAtOnce, openLmdb, openMemory, type StoreProgress, verifyStore } from "../../../src/store/index.js";
 import { commit, component, serving, temporaryFolder, turn, UNCLAIMED, write } from "../commits.js";
 
 /** A session with so many components of 100 KB. */
-function fill(backend: StoreBackend, sessionId: string, count: number): void {
+function fill(backend: BackendAtOnce, sessionId: string, count: number): void {
   const large = Array.from({ length: count }, (_, i) => component(...new Uint8Array(100_000).fill(i)));
   const one = turn(sessionId, 1, large);
   const components = Object.fromEntries(large.map(({ hash }, i) => [`blob ${i}`, hash]));
   commit(backend, { ...one, head: { ...one.head, components } });
 }
 
-const kinds: Readonly<Record<string, () => StoreBackend>> = {
+const kinds: Readonly<Record<string, () => BackendAtOnce>> = {
   memory: openMemory,
   LMDB: () => openLmdb(temporaryFolder()),
 };
 
 describe.each(Object.keys(kinds))("a store in %s", (kind) => {
-  const open = kinds[kind] as () => StoreBackend;
+  const open = kinds[kind] as () => BackendAtOnce;
 
   test("lists its sessions in pages", () => {
     const backend = open();

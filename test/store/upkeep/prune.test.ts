@@ -2,23 +2,23 @@ import fc from "fast-check";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { Commit, Head, Message, StoreWrite } from "../../../src/kernel/index.js";
 import {
+  type BackendAtOnce,
   openLmdb,
   openMemory,
   type PrunePolicy,
   type PruneReport,
   Pruning,
   readHistory,
-  type StoreBackend,
 } from "../../../src/store/index.js";
 import { contentHash, encode } from "../../../src/wire/index.js";
 import { commit, serving, temporaryFolder, turn, UNCLAIMED, write as writeOwned } from "../commits.js";
 
-const backends: Readonly<Record<string, () => StoreBackend>> = {
+const backends: Readonly<Record<string, () => BackendAtOnce>> = {
   memory: openMemory,
   LMDB: () => openLmdb(temporaryFolder()),
 };
 
-function opened(open: () => StoreBackend): StoreBackend {
+function opened(open: () => BackendAtOnce): BackendAtOnce {
   const backend = open();
   onTestFinished(() => backend.close());
   return backend;
@@ -32,7 +32,7 @@ const naming = (one: Commit, head: Partial<Head>): Commit => ({ ...one, head: { 
 const pause = () => Promise.resolve();
 
 async function prune(
-  backend: StoreBackend,
+  backend: BackendAtOnce,
   policy: PrunePolicy = { graceMs: 0 },
   { now = 1_000_000, between = pause }: { now?: number; between?: (pruning: Pruning) => Promise<void> } = {},
 ): Promise<PruneReport> {
@@ -41,7 +41,7 @@ async function prune(
 }
 
 /** Writes as the server does: accepted writes are told to the pruning at once. */
-function write(backend: StoreBackend, pruning: Pruning, ...writes: readonly StoreWrite[]): boolean[] {
+function write(backend: BackendAtOnce, pruning: Pruning, ...writes: readonly StoreWrite[]): boolean[] {
   return writeOwned(backend, ...writes).map((result, i) => {
     if (result.ok) pruning.wrote(writes[i] as StoreWrite);
     return result.ok;
@@ -61,7 +61,7 @@ function attaching(sessionId: string, revision: number, blob: Commit["components
 }
 
 describe.each(Object.keys(backends))("pruning a store in %s", (kind) => {
-  const open = backends[kind] as () => StoreBackend;
+  const open = backends[kind] as () => BackendAtOnce;
 
   test("removes components no head names any more, and nothing else", async () => {
     const backend = opened(open);
@@ -265,10 +265,10 @@ describe.each(Object.keys(backends))("pruning a store in %s", (kind) => {
 
 /** Sessions with one component each, driven at random. */
 class World {
-  readonly #backend: StoreBackend;
+  readonly #backend: BackendAtOnce;
   #next = 0;
 
-  constructor(backend: StoreBackend) {
+  constructor(backend: BackendAtOnce) {
     this.#backend = backend;
   }
 
