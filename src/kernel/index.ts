@@ -113,6 +113,7 @@ export {
   type SubagentContext,
 } from "./session/create-session.js";
 export { type Head, uncounted } from "./session/head.js";
+export { checkMetadata, checkTenantName } from "./session/identity.js";
 export {
   checkToolState,
   isToolAtLeast,

@@ -9,6 +9,7 @@ export type { ListRequest, SessionPage, StoredSession } from "./records/listing.
 export { sealEnvelope, storeLost } from "./records/records.js";
 export { StoreClient } from "./thread/client.js";
 export { StoreServer, type StoreService, type StoreStats, storeService } from "./thread/serve.js";
+export { OPENINGS, type OpenedSession } from "./thread/store-calls.js";
 export { readWhole } from "./transfer/whole-files.js";
 export type { ExportOptions, ImportedSession, ImportOptions, PruneOptions } from "./upkeep/maintenance.js";
 export { exportSession, importSession, listSessions, pruneStore } from "./upkeep/maintenance.js";

@@ -134,6 +134,9 @@ export function rowConflict({ table, key, session }: RowName, expected: number, 
   return new TroupeError(
     "row_conflict",
     `Row ${key} of ${table} is at version ${actual}, not ${expected}: somebody else changed it. Read it again.`,
-    { retryable: true, details: { table, key, expected, actual, ...(session !== undefined && { sessionId: session }) } },
+    {
+      retryable: true,
+      details: { table, key, expected, actual, ...(session !== undefined && { sessionId: session }) },
+    },
   );
 }

@@ -93,6 +93,11 @@ export interface PluginDefinition<
   readonly state?: (init: { readonly sessionId: string; readonly options: InferSchema<O> }) => State;
   /** Turns state that another version captured into this version's. Needed across major versions. */
   readonly migrate?: (state: unknown, fromVersion: string) => State;
+  /**
+   * Fields of its session options that are never stored. After a crash a turn goes on without them, unless the host gives
+   * them again by opening the session.
+   */
+  readonly secretOptions?: readonly string[];
   readonly hooks?: Hooks<State, InferSchema<O>>;
   readonly tools?: { readonly [K in keyof T]: PluginTool<T[K], State, InferSchema<O>> };
   /** Functions the host can call: `session.query("notes.list", {})`. Names are unique over all plugins and kinds. */

@@ -18,6 +18,8 @@ export interface PluginManifest {
   /** What it contributes to every session; empty for one that registers. */
   readonly contributions: Contributions;
   readonly extensions: readonly Extension[];
+  /** Fields of its session options that are never stored. */
+  readonly secretOptions?: readonly string[];
 }
 
 /** A plugin that was checked and given its options; makes one instance per session. */
@@ -50,6 +52,9 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
     const whose = `the ${name} of plugin ${id} is not a function`;
     throw pluginInvalid(source, name === "state" ? `${whose} that makes it` : whose);
   }
+  const secretOptions = definition.secretOptions ?? [];
+  if (!Array.isArray(secretOptions) || secretOptions.some((name) => typeof name !== "string"))
+    throw pluginInvalid(source, `the secretOptions of plugin ${id} are not a list of names`);
   const contributed = declared(definition, id, source);
   const checkedOptions = await optionsOf(definition.options, options, id);
   return {
@@ -61,6 +66,7 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
       registers: register !== undefined,
       contributions: register === undefined ? contributed.specs() : NO_CONTRIBUTIONS,
       extensions: extensionsOf(definition.extensions, checkedOptions, id, source),
+      ...(secretOptions.length > 0 && { secretOptions }),
     },
     options: checkedOptions,
     contributed,

@@ -1,14 +1,16 @@
 import { ignore, systemClock, within } from "../../async/index.js";
 import {
   asTroupeError,
+  checkMetadata,
   checkSessionId,
+  checkTenantName,
   type Json,
   sessionOfCompletion,
   type ToolOutput,
   toolFailure,
 } from "../../kernel/index.js";
 import type { OperationSpec } from "../../plugin/index.js";
-import type { SessionPluginOptions } from "../../session/index.js";
+import type { OpeningOptions } from "../../session/index.js";
 import type {
   ExportOptions,
   ImportedSession,
@@ -58,9 +60,15 @@ export type ToolAnswer =
   | { readonly value: Json }
   | { readonly failure: { readonly code: string; readonly message: string } };
 
-export interface SessionOptions {
-  /** Options for single plugins, by plugin id. */
-  readonly pluginOptions?: SessionPluginOptions;
+export interface SessionOptions extends OpeningOptions {}
+
+/** Throws `invalid_options` for what no session can be opened with. Null is as good as nothing. */
+function checkOpening({ pluginOptions, tenant, metadata }: SessionOptions): OpeningOptions {
+  return {
+    ...(pluginOptions != null && { pluginOptions }),
+    ...(tenant != null && { tenant: checkTenantName(tenant) }),
+    ...(metadata != null && { metadata: checkMetadata(metadata) }),
+  };
 }
 
 export class Troupe implements AsyncDisposable {
@@ -127,17 +135,29 @@ export class Troupe implements AsyncDisposable {
   async #resumeUnfinished(wanted: (sessionId: string) => boolean): Promise<void> {
     for (const id of await this.#runtime.crew.store.ask("unfinished", undefined)) {
       if (this.#closing !== undefined) return;
-      if (wanted(id)) await this.session(id).catch(ignore);
+      // Not from whoever may have it by now.
+      if (wanted(id)) await this.#open(id, {}, "free").catch(ignore);
     }
   }
 
-  /** Opens a session, or resumes it when the store knows it. Options are for plugins, and for this opening. */
-  async session(id: string, { pluginOptions = {} }: SessionOptions = {}): Promise<Session> {
+  /**
+   * Opens a session, or resumes it when the store knows it. From then on it is this runtime's: whoever else had it gets
+   * `session_moved` for what it does next. Options are for this opening; `tenant` says whose a new session is, and is
+   * refused with `tenant_mismatch` when it is somebody else's.
+   *
+   * @example
+   * const session = await troupe.session("chat-42", { tenant: "acme", metadata: { topic: "billing" } });
+   */
+  async session(id: string, options: SessionOptions = {}): Promise<Session> {
     this.#runtime.checkOpen();
-    return this.#runtime.directory.use(checkSessionId(id), async (residence) => {
+    return this.#open(checkSessionId(id), checkOpening(options), "always");
+  }
+
+  #open(id: string, opening: OpeningOptions, take: "always" | "free"): Promise<Session> {
+    return this.#runtime.directory.use(id, async (residence) => {
       this.#runtime.checkOpen();
-      if (!residence.opened && Object.keys(pluginOptions).length > 0) residence.pluginOptions = pluginOptions;
-      await this.#runtime.worker(residence.worker).ask("open", { sessionId: id, pluginOptions });
+      if (!residence.opened && Object.keys(opening).length > 0) residence.opening = opening;
+      await this.#runtime.worker(residence.worker).ask("open", { sessionId: id, ...opening, take });
       return handleOf(residence, this.#handleParts);
     });
   }

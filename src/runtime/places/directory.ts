@@ -1,6 +1,6 @@
 import { ignore } from "../../async/index.js";
 import { TroupeError } from "../../kernel/index.js";
-import type { SessionPluginOptions } from "../../session/index.js";
+import type { OpeningOptions } from "../../session/index.js";
 
 /** A session that is open, or about to be: its worker, and what is under way with it. */
 export interface Residence {
@@ -17,7 +17,7 @@ export interface Residence {
   /** False until something succeeded here: an id that never opened is forgotten again. */
   opened: boolean;
   /** What it was opened with, for a worker that has to open it again. */
-  pluginOptions?: SessionPluginOptions;
+  opening?: OpeningOptions;
 }
 
 /**

@@ -48,9 +48,8 @@ export class Runtime {
 
   /** A new thread opens its sessions with what they were opened with. */
   async retellOptions(worker: SessionWorker): Promise<void> {
-    for (const { id: sessionId, pluginOptions } of this.directory.on(worker.place))
-      if (pluginOptions !== undefined)
-        await worker.configured?.caller.to.takeOver({ sessionId, notes: { pluginOptions } });
+    for (const { id: sessionId, opening } of this.directory.on(worker.place))
+      if (opening !== undefined) await worker.configured?.caller.to.takeOver({ sessionId, notes: opening });
   }
 
   loseStore(error: TroupeError): void {

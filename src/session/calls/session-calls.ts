@@ -39,9 +39,18 @@ export type SessionMaking = Omit<SessionCreateRequest, "sessionId" | "usageSourc
   readonly createdBy?: string;
 };
 
-/** What a parked session leaves in memory, because no store has it and its plugins were told it. */
-export interface ParkedNotes {
+/** What a host gives a session when it opens it. */
+export interface OpeningOptions {
+  /** Options for single plugins, by plugin id. They replace those of the opening before; left out, those go on. */
   readonly pluginOptions?: SessionPluginOptions;
+  /** Whose session it is. A new one becomes this tenant's; one of another tenant is refused with `tenant_mismatch`. */
+  readonly tenant?: string;
+  /** Words of the host's own to find the session by. They replace those it had. */
+  readonly metadata?: Readonly<Record<string, string>>;
+}
+
+/** What a parked session leaves in memory, because no store has it and its plugins were told it. */
+export interface ParkedNotes extends OpeningOptions {
   readonly promptTokens?: number;
   /** Sessions its plugins made. */
   readonly created?: readonly string[];
@@ -89,6 +98,8 @@ export interface SessionInfo {
   readonly turns: number;
   readonly revision: number;
   readonly parent?: string;
+  readonly tenant?: string;
+  readonly metadata?: Readonly<Record<string, string>>;
 }
 
 /** What came of an operation, as the host gets it. */
@@ -158,7 +169,8 @@ const control = <Answer, Argument extends object = object>() => ({ route: "contr
  * route. A further call is an entry here, its method in `runtime/session-handle.ts` and its answer in `serve-sessions.ts`.
  */
 export const SESSION_CALLS = {
-  open: control<SessionInfo, { pluginOptions: SessionPluginOptions }>(),
+  /** `take`: whether somebody else who has the session loses it. */
+  open: control<SessionInfo, OpeningOptions & { take: "always" | "free" }>(),
   info: control<SessionInfo>(),
   /** The snapshot a fork is built from: of the session as it is, or as far as a node. */
   capture: control<{ readonly snapshot: Uint8Array<ArrayBuffer> }, { at: string | undefined }>(),

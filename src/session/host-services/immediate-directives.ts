@@ -115,13 +115,9 @@ export async function visibleSession(
     throw new TroupeError("invalid_host_call", "The call must say which session it is about.");
   if (sessionId === session.id || session.created.has(sessionId)) return sessionId;
   const { store } = session.services;
-  const head = await store.head(sessionId);
-  if (head === undefined && options.missing === "pass") return undefined;
-  let ancestor = head?.parent?.sessionId;
-  for (let depth = 0; ancestor !== undefined && depth < MAX_DEPTH; depth++) {
-    if (ancestor === session.id) return sessionId;
-    ancestor = (await store.head(ancestor))?.parent?.sessionId;
-  }
+  const ancestors = await store.ancestors(sessionId, MAX_DEPTH);
+  if (ancestors === undefined && options.missing === "pass") return undefined;
+  if (ancestors?.includes(session.id) === true) return sessionId;
   throw new TroupeError("session_not_visible", `Session ${session.id} has no descendant ${sessionId}.`, {
     details: { sessionId },
   });

@@ -1,11 +1,13 @@
 import { type Clock, deferred, ignore, type Timer, untilAborted } from "../../async/index.js";
 import {
   addLedgers,
+  type JournalReceipt,
   type JournalRow,
   type Json,
   type Ledger,
   ledgerSince,
   replayMismatch,
+  TroupeError,
 } from "../../kernel/index.js";
 import type { TurnFacts } from "../../plugin/index.js";
 import { sealEnvelope } from "../../store/index.js";
@@ -102,7 +104,7 @@ export class StoredJournal implements TurnJournal {
 
   async resume(n: number, past: () => void): Promise<void> {
     await this.#record(`${RESUMED}:${n}`, null, null);
-    this.#note = (what) => this.#put(`${what}:${n}`, null, null);
+    this.#note = (what) => this.#put(`${what}:${n}`, null, encode(null));
     this.#trial = new Trial({ clock: this.#parts.clock, note: this.#note, past });
   }
 
@@ -134,7 +136,10 @@ export class StoredJournal implements TurnJournal {
       const state = await this.#stateLeft(step.changes?.(value));
       const spent = this.#unrecordedUsage();
       const aside = { ...(state && { state }), ...(spent && { spent }) };
-      await this.#record(key, envelope, state === undefined && spent === undefined ? kept : { ...kept, ...aside });
+      const outcome = state === undefined && spent === undefined ? kept : { ...kept, ...aside };
+      const receipt = await this.#record(key, envelope, outcome);
+      // It was recorded before: that is what came of it, whatever came of it now.
+      if (receipt.replayed) return this.#replay({ ...receipt, sequence: Number.POSITIVE_INFINITY }, step);
     }
     return value;
   }
@@ -159,7 +164,10 @@ export class StoredJournal implements TurnJournal {
     throw replayMismatch(row, { sessionId, turnId, key, ...asked });
   }
 
-  #replay<T, R>({ bytes, at, sequence }: JournalRow, { found }: Once<T, R>): T | Promise<T> {
+  #replay<T, R>(
+    { bytes, at, sequence }: Pick<JournalRow, "bytes" | "at" | "sequence">,
+    { found }: Once<T, R>,
+  ): T | Promise<T> {
     const { state = {}, spent = NO_LEDGER, ...recorded } = decode<(R & Aside) | null>(bytes) ?? {};
     this.#restoreState(state, sequence);
     this.#restoreUsage(spent);
@@ -167,17 +175,18 @@ export class StoredJournal implements TurnJournal {
   }
 
   /** Resolves when it is durable, and what it builds on. */
-  async #record(key: string, envelope: Json, value: unknown): Promise<void> {
+  async #record(key: string, envelope: Json, value: unknown): Promise<JournalReceipt> {
     const before = this.#settled();
-    const written = this.#put(key, envelope, value);
+    const written = this.#put(key, envelope, encode(value));
     if (before !== undefined) await Promise.all([before, written]);
-    else await written;
+    const receipt = await written;
     this.#trial?.end();
+    return receipt;
   }
 
-  #put(key: string, envelope: Json, value: unknown): Promise<unknown> {
+  #put(key: string, envelope: Json, bytes: Uint8Array): Promise<JournalReceipt> {
     const { turnId, write } = this.#parts;
-    return write({ turnId, key, ...sealEnvelope(envelope), bytes: encode(value) });
+    return write({ turnId, key, ...sealEnvelope(envelope), bytes });
   }
 
   /** Everything that was given out is durable; undefined when it is already. */
@@ -185,7 +194,20 @@ export class StoredJournal implements TurnJournal {
     const owed = this.#unrecorded;
     if (owed === undefined) return undefined;
     this.#unrecorded = undefined;
-    return this.#record(owed.key, owed.envelope, owed.value);
+    return this.#recordOwed(owed.key, owed.envelope, encode(owed.value));
+  }
+
+  /** What was given out already must be what counts. */
+  async #recordOwed(key: string, envelope: Json, bytes: Uint8Array): Promise<void> {
+    const receipt = await this.#put(key, envelope, bytes);
+    this.#trial?.end();
+    if (!receipt.replayed || Buffer.compare(receipt.bytes, bytes) === 0) return;
+    const { sessionId, turnId } = this.#parts;
+    throw new TroupeError(
+      "replay_mismatch",
+      `${key} of turn ${turnId} in session ${sessionId} came to something else before: the turn is not repeating itself.`,
+      { details: { sessionId, turnId, key } },
+    );
   }
 
   async #stateLeft(changed: readonly string[] | "all" = NOBODY): Promise<PluginStates | undefined> {

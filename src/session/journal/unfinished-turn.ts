@@ -27,7 +27,7 @@ export interface TurnStart {
   readonly name?: TurnKey;
   /** What came of those. */
   readonly before?: readonly TurnResult[];
-  /** What its session was opened with: no store has that otherwise. */
+  /** What its session was opened with, as older releases kept it. */
   readonly pluginOptions?: SessionPluginOptions;
   /** It was asked for with something of no use. */
   readonly stopped?: TurnConfig["stopped"];
@@ -114,9 +114,11 @@ export function notTakenUp(cause: unknown): TroupeError {
   return new TroupeError("turn_suspended", message, { retryable: true, cause });
 }
 
+const ENDS_HERE: readonly string[] = ["turn_suspended", "store_lost", "session_moved"];
+
 /** The turn neither goes on here nor is stored as it is. */
 export function endsHere({ reason }: AbortSignal): boolean {
-  return reason instanceof TroupeError && (reason.code === "turn_suspended" || reason.code === "store_lost");
+  return reason instanceof TroupeError && ENDS_HERE.includes(reason.code);
 }
 
 export function isSuspended({ reason }: AbortSignal): boolean {

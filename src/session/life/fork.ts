@@ -23,9 +23,11 @@ import {
   applyComponents,
   COMPONENT,
   ComponentReader,
+  formerComponentOf,
+  formerTurnKey,
   MAX_TURN_KEYS,
   pluginComponent,
-  turnKeyComponent,
+  TABLE,
 } from "../stored/index.js";
 
 /** What a fork takes along: references to what is stored, and the bytes of what is not. */
@@ -37,6 +39,8 @@ export interface SessionSnapshot {
   readonly components: Readonly<Record<string, string>>;
   /** Component name → bytes, for state that changed since the last commit. */
   readonly unsaved: Readonly<Record<string, Uint8Array>>;
+  /** Whose session it is: a session that is made of it is the same one's. */
+  readonly tenant: string | undefined;
 }
 
 /** How much of a message a tree shows. */
@@ -93,6 +97,7 @@ export async function snapshotOf(
     turnIndex: at === undefined ? stored.turnIndex : await turnAtNode(services.store, stored.head, at),
     components,
     unsaved,
+    tenant: stored.identity.tenant,
   };
 }
 
@@ -154,9 +159,9 @@ export async function planChild(
   // What waits for the parent is the parent's.
   inherited.set(COMPONENT.inputs, null);
   inherited.set(COMPONENT.entering, null);
-  // What was asked of that session by a key was not asked of this one.
-  change(COMPONENT.receipts, undefined);
-  for (let place = 0; place < MAX_TURN_KEYS; place++) inherited.set(turnKeyComponent(place), null);
+  // What was asked of that session by a key was not asked of this one. Only older releases kept it in components.
+  inherited.set(formerComponentOf({ table: TABLE.receipts, key: "" }) as string, null);
+  for (let place = 0; place < MAX_TURN_KEYS; place++) inherited.set(formerTurnKey(place), null);
   if (config !== undefined) {
     change(COMPONENT.config, changeConfig(await storedConfig(services, reader), config));
   }
@@ -183,6 +188,7 @@ export async function planChild(
     usage: NO_USAGE,
     components,
     operation: `create:${createdBy}:${services.clock.uuid()}`,
+    ...(snapshot.tenant !== undefined && { tenant: snapshot.tenant }),
     ...(relation === "child" && { parent: { sessionId: createdBy, leaf } }),
   };
   return { head, components: bytes, ...(nodes.length > 0 && { segment: { id: segment.id, bytes: encode(segment) } }) };

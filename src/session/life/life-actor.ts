@@ -14,6 +14,8 @@ export interface LifeOptions {
   readonly inspector?: Inspector | undefined;
   /** Something was done, and nothing else is to be. */
   readonly onRest: () => void;
+  /** Somebody else has the session now: what it is at is to end at once. */
+  readonly onMoved: (error: TroupeError) => void;
   /** Parked, stale or failed: the next message needs another actor. Told before anything else can happen. */
   readonly onEnded: () => void;
 }
@@ -213,7 +215,11 @@ export abstract class LifeActor {
     try {
       const session = await this.#options.open({
         life: () => this.#context.life,
-        send: (event) => this.#send(event),
+        send: (event) => {
+          this.#send(event);
+          if (event.type === "session.stale" && event.error.code === "session_moved")
+            this.#options.onMoved(event.error);
+        },
       });
       const first = await this.prepare(session);
       this.#session = session;

@@ -1,10 +1,12 @@
 import {
   type Authority,
+  canonicalJson,
   type Head,
   NO_AUTHORITY,
   type PendingInput,
   type SessionBudget,
   type StoredAuthority,
+  sessionExists,
   type ToolState,
   TroupeError,
   turnIdOf,
@@ -17,25 +19,83 @@ import {
   type ProtocolTurnOptions,
   sameMajor,
 } from "../../plugin/index.js";
+import type { OpenedSession } from "../../store/index.js";
 import { SessionTools } from "../../tools/index.js";
-import { NO_PLUGIN_OPTIONS, type SessionMaking, type SessionPluginOptions } from "../calls/index.js";
+import {
+  NO_PLUGIN_OPTIONS,
+  type OpeningOptions,
+  type SessionMaking,
+  type SessionPluginOptions,
+} from "../calls/index.js";
 import { awaitedCalls, leavesNoExecution, unfinishedTurn } from "../journal/index.js";
 import { describeCaptured } from "../plugin-thread/index.js";
 import { type PluginLink, PluginSlot, type Surface } from "../plugins/index.js";
 import { SessionProtocol } from "../protocol/index.js";
 import type { LifeChart, NewFrame, SessionServices } from "../state/index.js";
 import { Session, SessionInputs, storedConfig, viewOf } from "../state/index.js";
-import { COMPONENT, ComponentReader, pluginComponent } from "../stored/index.js";
+import {
+  COMPONENT,
+  ComponentReader,
+  KeptOpening,
+  optionsOfOpening,
+  pluginComponent,
+  withoutSecrets,
+} from "../stored/index.js";
 import { planChild, type SessionSnapshot } from "./fork.js";
 
-/** Opens a session from the store, or a new one when the store has none. */
+interface Opening extends OpeningOptions {
+  readonly chart: LifeChart;
+  /** `always`: somebody else who has the session loses it. */
+  readonly take: "always" | "free";
+}
+
+/**
+ * Opens a session from the store, or a new one when the store has none. From then on it is this worker's: whoever had it
+ * is refused by the store.
+ */
 export async function openSession(
   services: SessionServices,
   id: string,
-  { chart, pluginOptions }: { readonly chart: LifeChart; readonly pluginOptions?: SessionPluginOptions | undefined },
+  { chart, take, pluginOptions, tenant, metadata }: Opening,
 ): Promise<Session> {
-  const head = await services.store.head(id);
-  return restore(services, { id, chart, head, pluginOptions, reader: new ComponentReader(services.store, head) });
+  const { store, journals } = services;
+  // A stranger must not take the session from its owner before it is refused.
+  if (tenant !== undefined) checkTenant(id, await store.head(id), tenant);
+  const opened = await store.open(id, { take, journal: journals });
+  try {
+    const { head } = opened;
+    if (tenant !== undefined) checkTenant(id, head, tenant);
+    const reader = new ComponentReader(store, head, opened.components);
+    const identity = { ...(tenant !== undefined && { tenant }), ...(metadata && { metadata }) };
+    const session = await restore(services, {
+      id,
+      chart,
+      opened,
+      pluginOptions,
+      identity,
+      reader,
+      keepsOpening: journals,
+    });
+    if (head !== undefined && metadata !== undefined) await renameFor(session, metadata);
+    return session;
+  } catch (error) {
+    store.release(id, opened.epoch);
+    throw error;
+  }
+}
+
+/** Throws unless the session is this tenant's, or is not there yet. */
+export function checkTenant(sessionId: string, head: Pick<Head, "tenant"> | undefined, tenant: string): void {
+  if (head === undefined || head.tenant === tenant) return;
+  throw new TroupeError("tenant_mismatch", `Session ${sessionId} is not one of tenant ${tenant}.`, {
+    details: { sessionId, tenant },
+  });
+}
+
+/** Stores what the host finds the session by, when that is something else than before. */
+export async function renameFor({ stored }: Session, metadata: Readonly<Record<string, string>>): Promise<void> {
+  if (canonicalJson(stored.head?.metadata ?? {}) === canonicalJson(metadata)) return;
+  await stored.write(() => ({ operation: "metadata", head: { metadata } }));
 }
 
 /** Builds a session from another one: writes its head, never that one's history, and only once its plugins have taken it on. */
@@ -48,36 +108,51 @@ export async function adoptSession(
     making,
   }: { readonly chart: LifeChart; readonly snapshot: SessionSnapshot; readonly making: SessionMaking },
 ): Promise<Session> {
-  if ((await services.store.head(id)) !== undefined) {
-    throw new TroupeError("session_exists", `There is already a session ${id}.`, { details: { sessionId: id } });
-  }
+  const { store } = services;
+  // Looked at before it is claimed: a session that exists stays with whoever has it.
+  if ((await store.head(id)) !== undefined) throw sessionExists(id);
   const { head, ...planned } = await planChild(services, id, { snapshot, making });
   const unsaved = new Map(planned.components.map(({ hash, bytes }) => [hash, bytes]));
-  const reader = new ComponentReader(services.store, head, unsaved);
-  const session = await restore(services, { id, chart, head, reader, pluginOptions: making.authority?.pluginOptions });
+  const reader = new ComponentReader(store, head, unsaved);
+  const { epoch, journal } = await store.open(id, { take: "free", journal: services.journals });
+  const opened = { epoch, head, journal, opening: undefined };
+  const { pluginOptions } = making.authority ?? {};
   try {
-    await session.stored.found(planned);
+    const session = await restore(services, { id, chart, opened, reader, pluginOptions, identity: {} });
+    try {
+      await session.stored.found(planned);
+    } catch (error) {
+      session.hooks.close();
+      throw error;
+    }
+    return session;
   } catch (error) {
-    session.hooks.close();
+    store.release(id, epoch);
     throw error;
   }
-  return session;
 }
 
 interface Restoring {
   readonly id: string;
   readonly chart: LifeChart;
-  readonly head: Head | undefined;
+  readonly opened: Omit<OpenedSession, "components">;
   readonly reader: ComponentReader;
   readonly pluginOptions: SessionPluginOptions | undefined;
+  readonly identity: Pick<Head, "tenant" | "metadata">;
+  /** What it is opened with is kept for who takes up what it begins. */
+  readonly keepsOpening?: boolean;
 }
 
-async function restore(services: SessionServices, { id, chart, head, reader, ...given }: Restoring): Promise<Session> {
-  const rows = services.journals ? await services.store.journal(id) : [];
+async function restore(
+  services: SessionServices,
+  { id, chart, opened, reader, identity, keepsOpening = false, ...given }: Restoring,
+): Promise<Session> {
+  const { head, epoch, journal } = opened;
   // The turn a crash left behind, if one did.
-  const unfinished = rows.length === 0 ? undefined : unfinishedTurn(rows, turnIdOf((head?.turnIndex ?? 0) + 1));
-  // A turn that goes on does so with what its session was opened with; what this opening was given counts more.
-  const options = { ...unfinished?.start.pluginOptions, ...given.pluginOptions };
+  const unfinished = journal.length === 0 ? undefined : unfinishedTurn(journal, turnIdOf((head?.turnIndex ?? 0) + 1));
+  // What this opening was given replaces all that the one before was; given nothing, it goes on with that.
+  const options =
+    given.pluginOptions ?? optionsOfOpening(opened.opening) ?? unfinished?.start.pluginOptions ?? NO_PLUGIN_OPTIONS;
   const hasOptions = Object.keys(options).length > 0;
   const pluginOptions = hasOptions ? options : NO_PLUGIN_OPTIONS;
   const stored = (await reader.value<StoredAuthority>(COMPONENT.authority)) ?? NO_AUTHORITY;
@@ -101,6 +176,9 @@ async function restore(services: SessionServices, { id, chart, head, reader, ...
       chart,
       services,
       head,
+      epoch,
+      identity,
+      opening: keepsOpening ? keptOpening(services, { id, options, stored: opened.opening }) : undefined,
       surface,
       slots,
       tools,
@@ -136,6 +214,16 @@ async function restore(services: SessionServices, { id, chart, head, reader, ...
   }
 }
 
+function keptOpening(
+  { store, surfaces }: SessionServices,
+  { id, options, stored }: { id: string; options: SessionPluginOptions; stored: OpenedSession["opening"] },
+): KeptOpening | undefined {
+  if (stored === undefined && options === NO_PLUGIN_OPTIONS) return undefined;
+  const secretsOf = (pluginId: string) =>
+    surfaces.links.find(({ manifest }) => manifest.id === pluginId)?.manifest.secretOptions ?? [];
+  return new KeptOpening({ store, sessionId: id }, stored, withoutSecrets(options, secretsOf));
+}
+
 /** The last turn left for a frame, and a crash came between. One that cannot be entered is left alone, as the turn would have. */
 async function enterLeftFor(session: Session, frame: NewFrame | undefined): Promise<void> {
   if (frame === undefined) return;
@@ -148,7 +236,7 @@ async function enterLeftFor(session: Session, frame: NewFrame | undefined): Prom
 
 async function openSlot(
   services: SessionServices,
-  { id, head, reader, authority }: Omit<Restoring, "pluginOptions" | "chart"> & { readonly authority: Authority },
+  { id, head, reader, authority }: Pick<Restoring, "id" | "reader"> & { head: Head | undefined; authority: Authority },
   { manifest }: PluginLink,
 ): Promise<PluginSlot | undefined> {
   if (authority.withoutPlugins?.includes(manifest.id)) return undefined;

@@ -71,12 +71,12 @@ export class Completions {
     this.#expected.add(key);
   }
 
-  /** Gives the answer, once it is kept; the first one counts. */
-  async complete(key: string, output: ToolOutput, keep?: () => Promise<unknown>): Promise<void> {
+  /** Gives the answer, once it is kept; the first one counts. `keep` says which that is, when it is not this one. */
+  async complete(key: string, given: ToolOutput, keep?: () => Promise<ToolOutput | undefined>): Promise<void> {
     if (!this.#waitsFor(key) || this.#answering.has(key)) throw unknownKey(key);
     this.#answering.add(key);
     try {
-      await keep?.();
+      const output = (await keep?.()) ?? given;
       if (!this.#waitsFor(key)) throw unknownKey(key);
       const waiting = this.#waiting.get(key);
       if (waiting === undefined) this.#ended.set(key, output);

@@ -47,10 +47,16 @@ export function lifeAfter(life: Life, event: LifeEvent): Life {
       return life.kind === "stale" ? life : { kind: "suspended" };
     case "session.stale":
       if (life.kind === "suspended") return life;
-      // A store that is lost says more than a write that failed, whichever was first.
-      if (life.kind === "stale" && event.error.code !== "store_lost") return life;
+      // A store that is lost says more than a session that is, and that more than a write that failed, whichever was first.
+      if (life.kind === "stale" && rankOf(life.error) >= rankOf(event.error)) return life;
       return { kind: "stale", error: event.error, turn: turnOf(life) };
   }
+}
+
+const RANKED: readonly string[] = ["session_moved", "store_lost"];
+
+function rankOf({ code }: TroupeError): number {
+  return RANKED.indexOf(code);
 }
 
 function withTurn(life: Life, turn: TurnLife | undefined): Life {
@@ -163,9 +169,12 @@ export class SessionLife {
     this.#chart.send({ type: "turn.suspended" });
   }
 
-  /** The next message opens the session anew; it is refused when the store is lost for good. */
+  /**
+   * The next message opens the session anew; it is refused when the store is lost for good, or while somebody else has the
+   * session.
+   */
   giveUp(error?: unknown): void {
-    const lost = error instanceof TroupeError && error.code === "store_lost" ? error : undefined;
+    const lost = error instanceof TroupeError && rankOf(error) >= 0 ? error : undefined;
     const stale = new TroupeError("session_stale", "The session must be opened again.", { retryable: true });
     this.#chart.send({ type: "session.stale", error: lost ?? stale });
   }

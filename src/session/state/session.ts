@@ -13,12 +13,12 @@ import type { Model } from "../../model/index.js";
 import type { SessionView } from "../../plugin/index.js";
 import { type StoreClient, sealEnvelope } from "../../store/index.js";
 import type { SessionTools, ToolHomes, ToolLimits } from "../../tools/index.js";
-import { type Deadlines, encode } from "../../wire/index.js";
+import { type Deadlines, decode, encode } from "../../wire/index.js";
 import type { HostRelay, SessionPluginOptions, TraceSink, WorkerSettings } from "../calls/index.js";
 import type { Suspects } from "../journal/index.js";
 import { type HostGate, type PluginSlot, SessionHooks, type Surface, type Surfaces } from "../plugins/index.js";
 import { SessionCatalog, type SessionProtocol, ToolsComponent } from "../protocol/index.js";
-import { Blobs, Receipts, StoredSession, TurnKeys } from "../stored/index.js";
+import { Blobs, type KeptOpening, Receipts, SessionRows, StoredSession, TABLE, TurnKeys } from "../stored/index.js";
 import { Completions } from "./completions.js";
 import { SessionGraph, SessionHistory } from "./session-graph.js";
 import type { SessionInputs } from "./session-inputs.js";
@@ -50,6 +50,10 @@ interface SessionParts {
   readonly chart: LifeChart;
   readonly services: SessionServices;
   readonly head: Head | undefined;
+  readonly epoch: number;
+  readonly identity: Pick<Head, "tenant" | "metadata">;
+  /** What of its opening is kept for who takes up what it began. */
+  readonly opening: KeptOpening | undefined;
   readonly surface: Surface;
   readonly slots: readonly (PluginSlot | undefined)[];
   readonly tools: SessionTools;
@@ -106,12 +110,17 @@ export class Session {
     this.hooks = new SessionHooks(surface.table, slots);
     this.blobs = new Blobs(store);
     const { life, past, hooks, blobs } = this;
-    this.stored = new StoredSession({ id, clock, store, head, blobs, journals, past, inputs, life });
+    const { epoch, identity, opening } = parts;
+    this.stored = new StoredSession({ id, clock, store, head, epoch, identity, blobs, journals, past, inputs, life });
     const { stored } = this;
+    const turnRows = new SessionRows({ store, sessionId: id, table: TABLE.turnKeys });
+    const receiptRows = new SessionRows({ store, sessionId: id, table: TABLE.receipts });
+    stored.registerRows(turnRows, receiptRows);
+    if (opening !== undefined) stored.registerRiding(opening);
     this.settings = new SessionSettings(services, parts.config);
     this.spending = new Spending({ budget: parts.budget, prices, stored, life });
-    this.turnKeys = new TurnKeys(() => stored.reader());
-    this.receipts = new Receipts(() => stored.reader());
+    this.turnKeys = new TurnKeys(turnRows, () => stored.reader());
+    this.receipts = new Receipts(receiptRows, () => stored.reader());
     this.catalog = new SessionCatalog({ tools, hooks, authority, protocol, surface, services });
     const { settings, spending, turnKeys, receipts, catalog } = this;
     this.graph = new SessionGraph({ id, store, stored, past, protocol, inputs, receipts, turnKeys, life, catalog });
@@ -121,8 +130,6 @@ export class Session {
       new ToolsComponent(tools),
       ...protocol.components,
       inputs.first,
-      receipts.component,
-      turnKeys.component,
       inputs.component,
       this.graph.entering,
       ...slots.filter((slot) => slot !== undefined),
@@ -168,7 +175,9 @@ export function completeTool(
 ): Promise<void> {
   const { turnId } = life.turn ?? life.unfinished ?? {};
   return completions.complete(key, output, async () => {
-    if (!services.journals || turnId === undefined) return;
-    await stored.record({ turnId, key: answerKeyOf(key), ...sealEnvelope(null), bytes: encode(output) });
+    if (!services.journals || turnId === undefined) return undefined;
+    const entry = { turnId, key: answerKeyOf(key), ...sealEnvelope(null), bytes: encode(output) };
+    const receipt = await stored.record(entry);
+    return receipt.replayed ? decode<ToolOutput>(receipt.bytes) : undefined;
   });
 }

@@ -11,11 +11,11 @@ import { contentHash } from "../../wire/index.js";
 
 /** The attachments of a session: bytes by the hash of their content. What is new is written with the next commit. */
 export class Blobs {
-  readonly #store: Pick<StoreClient, "component">;
+  readonly #store: Pick<StoreClient, "component" | "componentSize">;
   /** With how many are about to refer to each. */
   readonly #unsaved = new Map<string, { readonly bytes: Uint8Array; users: number }>();
 
-  constructor(store: Pick<StoreClient, "component">) {
+  constructor(store: Pick<StoreClient, "component" | "componentSize">) {
     this.#store = store;
   }
 
@@ -31,7 +31,7 @@ export class Blobs {
   /** The size of bytes that are stored already, or are about to be: kept like one's own. */
   async refer(hash: string): Promise<number | undefined> {
     const kept = this.#unsaved.get(hash);
-    if (kept === undefined) return (await this.#store.component(hash))?.byteLength;
+    if (kept === undefined) return this.#store.componentSize(hash);
     kept.users++;
     return kept.bytes.byteLength;
   }

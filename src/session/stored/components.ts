@@ -29,29 +29,29 @@ export const COMPONENT = {
   inputs: "inputs",
   /** The frame the last turn left for, until the session is in it. */
   entering: "entering",
-  /** What operations that were named by a key came to. */
-  receipts: "receipts",
 } as const;
-
-/** One of the turns that were named by a key. */
-export const turnKeyComponent = (place: number): string => `turn:${place}`;
 
 export const pluginComponent = (pluginId: string): string => `plugin:${pluginId}`;
 
-/** Reads the components of a head. `unsaved`: bytes by hash that are not in the store yet. */
+/** Reads the components of a head. `unsaved`: bytes by hash that are not in the store yet, or were read already. */
 export class ComponentReader {
-  readonly #store: Pick<StoreClient, "component">;
+  readonly #store: Pick<StoreClient, "component" | "components">;
   readonly #head: Pick<Head, "sessionId" | "components"> | undefined;
   readonly #unsaved: ReadonlyMap<string, Uint8Array>;
 
   constructor(
-    store: Pick<StoreClient, "component">,
+    store: Pick<StoreClient, "component" | "components">,
     head: Pick<Head, "sessionId" | "components"> | undefined,
     unsaved: ReadonlyMap<string, Uint8Array> = new Map(),
   ) {
     this.#store = store;
     this.#head = head;
     this.#unsaved = unsaved;
+  }
+
+  /** False for a session nobody has stored yet. */
+  get isStored(): boolean {
+    return this.#head !== undefined;
   }
 
   async bytes(name: string): Promise<Uint8Array | undefined> {
@@ -62,6 +62,24 @@ export class ComponentReader {
     throw new TroupeError(
       "component_missing",
       `Session ${this.#head?.sessionId} refers to a stored ${name} that is not there.`,
+    );
+  }
+
+  /** Those that are there, in one ask. */
+  async several(names: readonly string[]): Promise<ReadonlyMap<string, Uint8Array>> {
+    const hashes = new Map(
+      names.flatMap((name) => {
+        const hash = this.#head?.components[name];
+        return hash === undefined ? [] : [[name, hash] as const];
+      }),
+    );
+    if (hashes.size === 0) return new Map();
+    const found = await this.#store.components([...hashes.values()]);
+    return new Map(
+      [...hashes].flatMap(([name, hash]) => {
+        const bytes = found.get(hash);
+        return bytes === undefined ? [] : [[name, bytes] as const];
+      }),
     );
   }
 

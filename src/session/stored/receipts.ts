@@ -1,8 +1,9 @@
 import { Serial } from "../../async/index.js";
 import { type AppendRequest, type AppendResult, TroupeError } from "../../kernel/index.js";
-import { contentHash, encode } from "../../wire/index.js";
+import { contentHash, decode, encode } from "../../wire/index.js";
 import type { OperationReceipt } from "../calls/index.js";
-import { COMPONENT, Component, type ComponentReader } from "./components.js";
+import type { ComponentReader } from "./components.js";
+import { formerComponentOf, type SessionRows, TABLE } from "./session-rows.js";
 
 /** Whoever asks again does so soon: older receipts make room. */
 const MAX_RECEIPTS = 64;
@@ -18,14 +19,15 @@ interface Kept {
 
 /** What came of the last things that were asked for under a key, so that asking again does nothing twice. */
 export class Receipts {
-  readonly component = new Component(COMPONENT.receipts);
+  readonly #rows: SessionRows;
   readonly #stored: () => ComponentReader;
   #kept: readonly Kept[] | undefined;
   /** Appends under a key wait for each other: who asks again meanwhile finds it done. */
   readonly #appends = new Serial();
 
-  /** `stored`: reads what is stored by now. */
-  constructor(stored: () => ComponentReader) {
+  /** `stored`: reads what an older release stored. */
+  constructor(rows: SessionRows, stored: () => ComponentReader) {
+    this.#rows = rows;
     this.#stored = stored;
   }
 
@@ -75,13 +77,15 @@ export class Receipts {
 
   #become(kept: readonly Kept[]): void {
     this.#kept = kept;
-    this.component.change(encode(kept));
+    this.#rows.change(ALL, encode(kept));
   }
 
   async #load(): Promise<readonly Kept[]> {
     if (this.#kept === undefined) {
-      const stored = (await this.#stored().value<readonly Kept[]>(COMPONENT.receipts)) ?? [];
-      this.#kept ??= stored;
+      const reader = this.#stored();
+      const [row] = reader.isStored ? await this.#rows.load(1) : [];
+      const bytes = row?.value ?? (await reader.bytes(FORMER));
+      this.#kept ??= bytes === undefined ? [] : decode<readonly Kept[]>(bytes);
     }
     return this.#kept;
   }
@@ -91,3 +95,6 @@ export class Receipts {
 export type KeepAppend = (result: AppendResult) => void;
 
 const APPEND = "append";
+/** They are one row. */
+const ALL = "";
+const FORMER = formerComponentOf({ table: TABLE.receipts, key: ALL }) as string;

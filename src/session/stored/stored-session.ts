@@ -1,4 +1,4 @@
-import { type Clock, ignore, Serial } from "../../async/index.js";
+import { type Clock, Serial } from "../../async/index.js";
 import {
   addLedgers,
   type Commit,
@@ -6,23 +6,31 @@ import {
   type Head,
   isConversation,
   type JournalEntry,
+  type JournalReceipt,
   type Ledger,
   ledgerOf,
   NO_USAGE,
   nodeId,
+  type RowChange,
   type Segment,
   sharingOwn,
+  TroupeError,
 } from "../../kernel/index.js";
 import type { StoreClient } from "../../store/index.js";
 import { encode } from "../../wire/index.js";
 import type { Blobs } from "./blobs.js";
 import { applyComponents, ComponentReader, type StoredComponent, UnwrittenUsage } from "./components.js";
+import { formerComponentOf, type SessionRows } from "./session-rows.js";
 
 interface StoredParts {
   readonly id: string;
   readonly clock: Clock;
-  readonly store: Pick<StoreClient, "commit" | "record" | "clearJournal" | "component">;
+  readonly store: Pick<StoreClient, "commit" | "record" | "clearJournal" | "component" | "components">;
   readonly head: Head | undefined;
+  /** What the session was claimed with: who claims it later takes it from this one. */
+  readonly epoch: number;
+  /** What its first head says of whose it is. */
+  readonly identity: Pick<Head, "tenant" | "metadata">;
   readonly blobs: Blobs;
   /** Turns are written down as they go. */
   readonly journals: boolean;
@@ -35,7 +43,9 @@ interface StoredParts {
 }
 
 /** How a session keeps what its turn recorded. */
-export type JournalWriter = (entry: Omit<JournalEntry, "sessionId" | "expectedRevision">) => Promise<unknown>;
+export type JournalWriter = (
+  entry: Pick<JournalEntry, "turnId" | "key" | "hash" | "envelope" | "bytes">,
+) => Promise<JournalReceipt>;
 
 /** Says what to write over a head; nothing, when it finds that there is nothing to be written. */
 type Plan = (previous: Head | undefined, revision: number) => WritePlan | undefined;
@@ -61,6 +71,9 @@ export class StoredSession {
   #head: Head | undefined;
   /** Everything that is stored beside the history, each with its owner. */
   readonly #components: StoredComponent[] = [];
+  readonly #rows: SessionRows[] = [];
+  /** Rows that are no reason to write, but go with what is written or recorded. */
+  readonly #riding: SessionRows[] = [];
   /** Usage of other sources than the session's own turns. */
   readonly usage = new UnwrittenUsage(() => this.ledger);
   /** One at a time, because each builds on the head before. */
@@ -74,6 +87,16 @@ export class StoredSession {
   /** Undefined until something is stored. */
   get head(): Head | undefined {
     return this.#head;
+  }
+
+  /** What the session was claimed with. */
+  get epoch(): number {
+    return this.#parts.epoch;
+  }
+
+  /** Whose session it is, also before it is stored. */
+  get identity(): Pick<Head, "tenant" | "metadata"> {
+    return this.#head ?? this.#parts.identity;
   }
 
   get leaf(): string | null {
@@ -102,9 +125,17 @@ export class StoredSession {
     this.#components.push(...components);
   }
 
+  registerRows(...rows: readonly SessionRows[]): void {
+    this.#rows.push(...rows);
+  }
+
+  registerRiding(...rows: readonly SessionRows[]): void {
+    this.#riding.push(...rows);
+  }
+
   /** Something is to be stored. New blobs alone are not: nothing that is stored refers to them. */
   get dirty(): boolean {
-    return this.usage.dirty || this.#components.some(({ dirty }) => dirty);
+    return this.usage.dirty || this.#components.some(({ dirty }) => dirty) || this.#rows.some(({ dirty }) => dirty);
   }
 
   /** Everything that is here is stored: who opens the session again finds it as it is. */
@@ -117,20 +148,36 @@ export class StoredSession {
     return addLedgers(addLedgers(this.#head?.ledger ?? [], this.usage.encode()), this.usage.held);
   }
 
-  /** Writes down something the running turn did; resolves when it is durable. */
-  async record(entry: Parameters<JournalWriter>[0]): Promise<unknown> {
+  /** Writes down something the running turn did; resolves when it is durable, with what counts if it was done before. */
+  async record(entry: Parameters<JournalWriter>[0]): Promise<JournalReceipt> {
     while (this.#writes.size > 0) await this.#writes.ended();
-    return this.#parts.store.record({ ...entry, sessionId: this.#parts.id, expectedRevision: this.revision });
+    const { id: sessionId, epoch, store } = this.#parts;
+    const rows = this.#riding.flatMap((each) => each.encode());
+    const riding = rows.length > 0 && { rows };
+    try {
+      const receipt = await store.record({ ...entry, sessionId, expectedRevision: this.revision, epoch, ...riding });
+      for (const each of this.#riding) each.written(rows);
+      return receipt;
+    } catch (error) {
+      this.#ifMoved(error);
+      throw error;
+    }
+  }
+
+  /** Somebody else has the session: nothing of this one is stored any more, and nothing more is to be tried. */
+  #ifMoved(error: unknown): void {
+    if (error instanceof TroupeError && error.code === "session_moved") this.#parts.life.giveUp(error);
   }
 
   /** Nothing that was recorded is to be taken up again. */
   async clearJournal(): Promise<void> {
     if (!this.#parts.journals) return;
     while (this.#writes.size > 0) await this.#writes.ended();
+    const { id: sessionId, epoch } = this.#parts;
     await this.#parts.store
-      .clearJournal({ sessionId: this.#parts.id, expectedRevision: this.revision })
+      .clearJournal({ sessionId, expectedRevision: this.revision, epoch })
       // Whatever keeps the store from it keeps it from the next write too, and that one tells.
-      .catch(ignore);
+      .catch((error) => this.#ifMoved(error));
   }
 
   /**
@@ -144,6 +191,7 @@ export class StoredSession {
     await this.#parts.store.commit({
       head,
       expectedRevision: 0,
+      epoch: this.#parts.epoch,
       components: [...components, ...applied.bytes],
       ...planned,
     });
@@ -167,7 +215,7 @@ export class StoredSession {
   }
 
   async #writeNow(plan: Plan): Promise<Head> {
-    const { id, store, blobs, journals, past, inputs } = this.#parts;
+    const { id, store, epoch, blobs, journals, past, inputs } = this.#parts;
     const previous = this.#head;
     const revision = this.revision + 1;
     const planned = plan(previous, revision);
@@ -178,6 +226,8 @@ export class StoredSession {
     const attached = blobs.encode();
     const usage = this.usage.encode();
     const applied = applyComponents(previous?.components ?? {}, components);
+    const rows = this.#changedRows();
+    for (const row of rows) delete applied.components[formerComponentOf(row) ?? ""];
     const ledger = addLedgers(addLedgers(previous?.ledger ?? [], spent), usage);
     // Only with messages: what somebody has counted in passing is not known to a session that was parked meanwhile.
     const counted = changes?.leaf === null ? 0 : segment && past.known;
@@ -186,7 +236,7 @@ export class StoredSession {
       leaf: null,
       turnIndex: 0,
       usage: NO_USAGE,
-      ...previous,
+      ...(previous ?? this.#parts.identity),
       ...changes,
       ...(segment !== undefined && { leaf: nodeId(segment.id, segment.messages.length - 1) }),
       ...(counted !== undefined && {
@@ -200,6 +250,8 @@ export class StoredSession {
     const commit: Commit = {
       head,
       expectedRevision: revision - 1,
+      epoch,
+      ...(rows.length > 0 && { rows }),
       ...(segment !== undefined && { segment: { id: segment.id, bytes: encode(segment) } }),
       components: [...applied.bytes, ...attached],
       ...(endsTurn && journals && { clearsJournal: true }),
@@ -214,8 +266,16 @@ export class StoredSession {
     // Nothing awaits between the store's word and adopting it.
     this.#adopt(head, components, adopted);
     blobs.written(attached);
+    for (const each of [...this.#rows, ...this.#riding]) each.written(rows);
     this.usage.written(usage);
     return head;
+  }
+
+  #changedRows(): RowChange[] {
+    const changed: RowChange[] = [];
+    for (const each of this.#rows) if (each.dirty) changed.push(...each.encode());
+    for (const each of this.#riding) if (each.dirty) changed.push(...each.encode());
+    return changed;
   }
 
   /** The components that are dirty, as they are now. */

@@ -1,6 +1,7 @@
 import { type Part, TroupeError, type TurnConfig, type TurnResult, turnOfFrameTask } from "../../kernel/index.js";
 import { contentHash, decode, encode } from "../../wire/index.js";
-import { Component, type ComponentReader, turnKeyComponent } from "./components.js";
+import type { ComponentReader } from "./components.js";
+import { formerComponentOf, type SessionRows, TABLE } from "./session-rows.js";
 
 /** Whoever asks again does so soon: older keys make room. */
 export const MAX_TURN_KEYS = 32;
@@ -25,16 +26,17 @@ export function turnKeyOf(
 
 /**
  * The last turns of a session that were named by a key, with their results: asked for again, they are answered and not
- * run. Each has a place of its own beside the history, so that keeping one writes one: the place is dirty that was kept last.
+ * run. Each has a row of its own, so that keeping one writes one, over the one that was there.
  */
 export class TurnKeys {
-  readonly component = new Component(turnKeyComponent(0));
+  readonly #rows: SessionRows;
   readonly #stored: () => ComponentReader;
   #kept: Map<number, KeptTurn> | undefined;
   #next = 0;
 
-  /** `stored`: reads what is stored by now. */
-  constructor(stored: () => ComponentReader) {
+  /** `stored`: reads what an older release stored. */
+  constructor(rows: SessionRows, stored: () => ComponentReader) {
+    this.#rows = rows;
     this.#stored = stored;
   }
 
@@ -66,15 +68,19 @@ export class TurnKeys {
     if (own === undefined) this.#next = (place + 1) % MAX_TURN_KEYS;
     const kept: KeptTurn = { ...name, result };
     this.#kept?.set(place, kept);
-    this.component.change(encode(kept), turnKeyComponent(place));
+    this.#rows.change(String(place), encode(kept));
   }
 
   async #load(): Promise<Map<number, KeptTurn>> {
     if (this.#kept !== undefined) return this.#kept;
+    const places = Array.from({ length: MAX_TURN_KEYS }, (_, place) => place);
     const reader = this.#stored();
+    const stored = reader.isStored ? await this.#rows.load(MAX_TURN_KEYS) : [];
+    const rows = new Map(stored.map(({ key, value }) => [Number(key), value]));
+    const former = await reader.several(places.map(formerTurnKey));
     const kept = new Map<number, KeptTurn>();
-    for (let place = 0; place < MAX_TURN_KEYS; place++) {
-      const bytes = await reader.bytes(turnKeyComponent(place));
+    for (const place of places) {
+      const bytes = rows.get(place) ?? former.get(formerTurnKey(place));
       if (bytes !== undefined) kept.set(place, decode<KeptTurn>(bytes));
     }
     // The youngest stands before the next place to be taken.
@@ -83,6 +89,11 @@ export class TurnKeys {
     this.#kept = kept;
     return kept;
   }
+}
+
+/** Where an older release kept the turn of a place. */
+export function formerTurnKey(place: number): string {
+  return formerComponentOf({ table: TABLE.turnKeys, key: String(place) }) as string;
 }
 
 const NO_TURN = [MAX_TURN_KEYS - 1, { result: { turnIndex: -1 } }] as [number, KeptTurn];

@@ -132,6 +132,7 @@ const STORE_CODES: readonly string[] = [
   "store_closed",
   "store_lost",
   "head_conflict",
+  "session_moved",
   "commit_too_large",
 ];
 

@@ -9,7 +9,7 @@ import {
   type TurnEvent,
   type TurnResult,
 } from "../../kernel/index.js";
-import { NO_PLUGIN_OPTIONS, type TurnExtras } from "../calls/index.js";
+import type { TurnExtras } from "../calls/index.js";
 import { endsHere, isSuspended, MAX_IDLE, MAX_STRIKES, type TurnStart, type UnfinishedTurn } from "../journal/index.js";
 import { attachedTo, storedParts, turnKeyOf } from "../stored/index.js";
 import { performEffect } from "./effects.js";
@@ -220,7 +220,7 @@ function begin({ journal, request, session, beginning }: Turn): Promise<unknown>
   const written = journal.begin((): TurnStart => {
     const { input, extras, call, inputIds = [] } = request;
     const { parts, stopped, name, before } = beginning;
-    const { pluginOptions, blobs } = session;
+    const { blobs } = session;
     return {
       call,
       input,
@@ -231,7 +231,6 @@ function begin({ journal, request, session, beginning }: Turn): Promise<unknown>
       stopped,
       ...(name && { name }),
       ...(before && { before }),
-      ...(pluginOptions !== NO_PLUGIN_OPTIONS && { pluginOptions }),
     };
   });
   // What is recorded next fails for the same reason, and is waited for.

@@ -213,11 +213,15 @@ export class Residency<A extends Resident> {
 }
 
 export function parkedNotesOf(session: Session): ParkedNotes {
-  const { pluginOptions } = session;
+  const { pluginOptions, stored } = session;
   const hasOptions = pluginOptions !== NO_PLUGIN_OPTIONS;
-  if (!hasOptions && session.past.promptTokens === null && session.created.size === 0) return NOTHING_LEFT;
+  // A session that is stored says itself whose it is.
+  const identity = stored.head === undefined ? stored.identity : {};
+  const isPlain = !hasOptions && session.past.promptTokens === null && session.created.size === 0;
+  if (isPlain && Object.keys(identity).length === 0) return NOTHING_LEFT;
   return {
     ...NOTHING_LEFT,
+    ...identity,
     ...(hasOptions && { pluginOptions }),
     ...(session.past.promptTokens !== null && { promptTokens: session.past.promptTokens }),
     ...(session.created.size > 0 && { created: [...session.created] }),

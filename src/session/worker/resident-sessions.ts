@@ -6,18 +6,22 @@ import type {
   ArgumentOf,
   FullNote,
   InspectedNote,
+  OpeningOptions,
   OperationReceipt,
   ParkedNotes,
   SessionInfo,
   SessionMaking,
   SessionState,
+  ToldBy,
   UsageNote,
 } from "../calls/index.js";
 import { callHost } from "../host-services/index.js";
 import {
   adoptSession,
+  checkTenant,
   type Inspector,
   openSession,
+  renameFor,
   SessionActor,
   type SessionActorOptions,
   type SessionSnapshot,
@@ -63,16 +67,17 @@ export class ResidentSessions {
 
   /** The session's actor, opened from the store when it is not resident. It may park as soon as nobody needs it. */
   actor(sessionId: string): SessionActor {
-    return this.#sessions.get(sessionId) ?? this.#open(sessionId);
+    // What is asked of a handle takes the session from nobody: only the host's opening it does.
+    return this.#sessions.get(sessionId) ?? this.#open(sessionId, "free");
   }
 
   /** Parked is not closed: a session that comes back goes on with the options it was opened with. */
-  #open(sessionId: string): SessionActor {
+  #open(sessionId: string, take: ToldBy<"open">["take"]): SessionActor {
     this.#checkIntake();
     const notes = this.#sessions.take(sessionId);
     const open = async (chart: LifeChart) => {
       try {
-        const session = await openSession(this.services, sessionId, { chart, pluginOptions: notes?.pluginOptions });
+        const session = await openSession(this.services, sessionId, { ...notes, chart, take });
         if (notes !== undefined) restoreParkedNotes(session, notes);
         return session;
       } catch (error) {
@@ -84,11 +89,17 @@ export class ResidentSessions {
   }
 
   /** Opens a session for a host. The options are for a first opening; one that fails leaves nothing of them here. */
-  async open({ sessionId, pluginOptions }: ArgumentOf<"open">): Promise<SessionInfo> {
-    const known = this.#sessions.get(sessionId) !== undefined || this.#sessions.isAway(sessionId);
-    if (!known) this.#sessions.arrive(sessionId, { pluginOptions });
+  async open({ sessionId, take, ...given }: ArgumentOf<"open">): Promise<SessionInfo> {
+    const resident = this.#sessions.get(sessionId);
+    const known = resident !== undefined || this.#sessions.isAway(sessionId);
+    if (!known) this.#sessions.arrive(sessionId, given);
     try {
-      return await this.hold(sessionId, infoOf);
+      if (resident === undefined) this.#open(sessionId, take);
+      return await this.hold(sessionId, async (actor) => {
+        const session = await actor.opened();
+        if (known) await reopened(session, given);
+        return infoOf(actor);
+      });
     } catch (error) {
       if (!known) this.#sessions.take(sessionId);
       throw error;
@@ -254,9 +265,16 @@ export class ResidentSessions {
       inspector: this.#inspectorOf(sessionId),
       onActivity: (activity) => this.#parts.observations.tell(sessionId, activity),
       onRest: () => this.#sessions.rested(actor),
+      onMoved: (error) => {
+        this.#parts.underWay.cancelSession(sessionId, error);
+        actor.suspend(error);
+        actor.session?.completions.close();
+      },
       onEnded: () => {
         this.#sessions.remove(actor);
         const { session, state } = actor;
+        // Nobody's, until it is opened again; one that could not be stored is held by whoever claims it next.
+        if (session !== undefined) this.services.store.release(sessionId, session.stored.epoch);
         if (state === "parked" && session !== undefined) this.#sessions.arrive(sessionId, parkedNotesOf(session));
       },
       stoppable: (run) => this.#parts.underWay.stoppable(sessionId, run),
@@ -273,14 +291,25 @@ export class ResidentSessions {
   }
 }
 
+/** What a host says of a session that is open already: whose it is must fit, and what it is found by is as it says. */
+async function reopened(session: Session, { tenant, metadata }: OpeningOptions): Promise<void> {
+  const { identity, head } = session.stored;
+  if (tenant !== undefined) checkTenant(session.id, identity, tenant);
+  if (metadata !== undefined && head !== undefined) await renameFor(session, metadata);
+}
+
 async function infoOf(actor: SessionActor): Promise<SessionInfo> {
   const { stored } = await actor.opened();
-  return storedInfo(actor.id, actor.state, stored.head);
+  return { ...storedInfo(actor.id, actor.state, stored.head), ...ofWhom(stored.identity) };
+}
+
+function ofWhom({ tenant, metadata }: Pick<Head, "tenant" | "metadata">): Pick<SessionInfo, "tenant" | "metadata"> {
+  return { ...(tenant !== undefined && { tenant }), ...(metadata && { metadata }) };
 }
 
 function storedInfo(id: string, state: SessionState, head: Head | undefined): SessionInfo {
   const { turnIndex: turns = 0, revision = 0, parent } = head ?? {};
-  return { id, state, threadId, turns, revision, ...(parent && { parent: parent.sessionId }) };
+  return { id, state, threadId, turns, revision, ...(parent && { parent: parent.sessionId }), ...ofWhom(head ?? {}) };
 }
 
 function busy(sessionId: string): TroupeError {

@@ -74,7 +74,7 @@ export class UnderWay {
   }
 
   /** Cancels whatever one session is at. */
-  cancelSession(sessionId: string, reason: string): void {
+  cancelSession(sessionId: string, reason: string | TroupeError): void {
     for (const turn of this.#turns.values()) if (turn.sessionId === sessionId) turn.stop.abort(reason);
     for (const [stop, id] of this.#stops) if (id === sessionId) stop.abort(reason);
   }

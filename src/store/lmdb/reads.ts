@@ -8,6 +8,7 @@ import {
   rowRange,
   type StoredHead,
 } from "../../kernel/index.js";
+import { damagedRecord } from "../../wire/index.js";
 import {
   type IndexedSession,
   type IndexRange,
@@ -27,7 +28,6 @@ import {
   sessionAt,
   unseal,
 } from "../records/index.js";
-import { damagedRecord } from "../../wire/index.js";
 import { readBytes, type Table, type Tables } from "./file/layout.js";
 
 /** What is read from the tables of a store. */

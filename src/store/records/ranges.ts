@@ -18,7 +18,12 @@ export function keysOfRows({ table, session = "", after, prefix, limit }: RowRan
   if (prefix === undefined || prefix === "") return { start: without ?? start, end, limit, without };
   const first = named(prefix);
   // No key has a character that comes behind this one.
-  return { start: without !== undefined && without > first ? without : first, end: `${first}\u{10FFFF}`, limit, without };
+  return {
+    start: without !== undefined && without > first ? without : first,
+    end: `${first}\u{10FFFF}`,
+    limit,
+    without,
+  };
 }
 
 export function placesOfRows({ table, after, limit, reverse, ...range }: OrderRange): KeyRange {

@@ -110,6 +110,11 @@ export class StoreClient {
     return this.#read("onPath", [leaf, node]);
   }
 
+  /** The session's parent, that one's parent and so on; undefined when there is no such session. */
+  async ancestors(sessionId: string, depth: number): Promise<readonly string[] | undefined> {
+    return (await this.#read("ancestors", [sessionId, depth])) ?? undefined;
+  }
+
   /** The session's messages as a tree, with the frames it left and the sessions forked from it. */
   tree(sessionId: string): Promise<readonly MessageNode[]> {
     return this.#read("tree", sessionId);

@@ -62,12 +62,19 @@ export interface StoreCalls {
   readonly record: { readonly ask: JournalEntry; readonly answer: JournalReceipt };
   readonly clearJournal: { readonly ask: JournalClearing; readonly answer: JournalReceipt };
   readonly changeRows: { readonly ask: Omit<RowsWrite, "kind">; readonly answer: RowsReceipt };
-  readonly read: { readonly ask: Pick<Opening, "sessionId" | "journal">; readonly answer: Omit<OpenedSession, "epoch"> };
+  readonly read: {
+    readonly ask: Pick<Opening, "sessionId" | "journal">;
+    readonly answer: Omit<OpenedSession, "epoch">;
+  };
   readonly head: { readonly ask: string; readonly answer: Head | null };
   readonly history: { readonly ask: string | null; readonly answer: readonly Message[] };
   readonly tail: { readonly ask: readonly [leaf: string | null, count: number]; readonly answer: HistoryTail };
   readonly onPath: { readonly ask: readonly [leaf: string | null, node: string]; readonly answer: boolean };
   readonly tree: { readonly ask: string; readonly answer: readonly MessageNode[] };
+  readonly ancestors: {
+    readonly ask: readonly [sessionId: string, depth: number];
+    readonly answer: readonly string[] | null;
+  };
   readonly component: { readonly ask: string; readonly answer: Uint8Array | null };
   readonly components: { readonly ask: readonly string[]; readonly answer: ReadonlyMap<string, Uint8Array> };
   readonly componentSize: { readonly ask: string; readonly answer: number | null };
@@ -117,6 +124,16 @@ export const READS: {
     return isOnPath(outlinesOf(await segmentsOf(reader, [leaf])), leaf, node);
   },
   tree: readTree,
+  async ancestors(reader, [sessionId, depth]) {
+    let head = await headOf(reader, sessionId);
+    if (head === undefined) return null;
+    const ancestors: string[] = [];
+    while (head?.parent !== undefined && ancestors.length < depth) {
+      ancestors.push(head.parent.sessionId);
+      head = await reader.head(head.parent.sessionId);
+    }
+    return ancestors;
+  },
   async component(reader, hash) {
     return (await reader.component(hash)) ?? null;
   },
@@ -135,10 +152,7 @@ async function headOf(reader: StoreReader, sessionId: string): Promise<Head | un
 }
 
 /** In one ask where that matters. Who needs one that cannot be read asks for it alone, and is told why. */
-async function componentsOf(
-  reader: StoreReader,
-  hashes: readonly string[],
-): Promise<ReadonlyMap<string, Uint8Array>> {
+async function componentsOf(reader: StoreReader, hashes: readonly string[]): Promise<ReadonlyMap<string, Uint8Array>> {
   if ("components" in reader) return (reader as ReaderFromAfar).components(hashes);
   const found = new Map<string, Uint8Array>();
   for (const hash of hashes) {

@@ -1,0 +1,99 @@
+import type { Row, RowChange } from "../../kernel/index.js";
+import { OPENINGS, type StoreClient } from "../../store/index.js";
+import { decode, encode } from "../../wire/index.js";
+import type { SessionPluginOptions } from "../calls/index.js";
+
+/** Tables with rows of sessions. */
+export const TABLE = {
+  /** The last turns that were named by a key, each in a place of its own. */
+  turnKeys: "turn_keys",
+  /** What operations that were named by a key came to. */
+  receipts: "receipts",
+} as const;
+
+interface SessionRowsParts {
+  readonly store: Pick<StoreClient, "rows">;
+  readonly sessionId: string;
+  readonly table: string;
+}
+
+/** The rows a session has in one table. What changed is written with the session's next write. */
+export class SessionRows {
+  readonly #parts: SessionRowsParts;
+  readonly #unwritten = new Map<string, Uint8Array | null>();
+
+  constructor(parts: SessionRowsParts) {
+    this.#parts = parts;
+  }
+
+  get table(): string {
+    return this.#parts.table;
+  }
+
+  get dirty(): boolean {
+    return this.#unwritten.size > 0;
+  }
+
+  /** As they are stored. */
+  load(limit: number): Promise<readonly Row[]> {
+    const { store, table, sessionId: session } = this.#parts;
+    return store.rows({ table, session, limit });
+  }
+
+  /** Null: there is no such row any more. */
+  change(key: string, value: Uint8Array | null): void {
+    this.#unwritten.set(key, value);
+  }
+
+  encode(): RowChange[] {
+    const { table, sessionId: session } = this.#parts;
+    return [...this.#unwritten].map(([key, value]) => ({ table, session, key, value }));
+  }
+
+  /** A row that was changed again meanwhile stays unwritten. */
+  written(changes: readonly RowChange[]): void {
+    for (const { table, key, value } of changes)
+      if (table === this.table && this.#unwritten.get(key) === value) this.#unwritten.delete(key);
+  }
+}
+
+/**
+ * What the session's last opening gave it, without what a plugin calls secret: who takes up what it began has it from
+ * here. It is no reason to write by itself, but goes with whatever is written or recorded next.
+ */
+export class KeptOpening extends SessionRows {
+  /** `stored`: what the opening before left; undefined for a session that keeps none. */
+  constructor(parts: Omit<SessionRowsParts, "table">, stored: Row | undefined, kept: SessionPluginOptions) {
+    super({ ...parts, table: OPENINGS });
+    const nothing = Object.keys(kept).length === 0;
+    const value = nothing ? null : encode(kept);
+    const before = stored?.value ?? null;
+    const same = value === null || before === null ? value === before : Buffer.compare(value, before) === 0;
+    if (!same) this.change("", value);
+  }
+}
+
+export function optionsOfOpening(stored: Row | undefined): SessionPluginOptions | undefined {
+  return stored && decode<SessionPluginOptions>(stored.value);
+}
+
+/** Without the fields each plugin calls secret. */
+export function withoutSecrets(
+  options: SessionPluginOptions,
+  secretsOf: (pluginId: string) => readonly string[],
+): SessionPluginOptions {
+  return Object.fromEntries(
+    Object.entries(options).map(([pluginId, given]) => {
+      const secrets = secretsOf(pluginId);
+      if (secrets.length === 0 || typeof given !== "object" || given === null || Array.isArray(given))
+        return [pluginId, given];
+      return [pluginId, Object.fromEntries(Object.entries(given).filter(([name]) => !secrets.includes(name)))];
+    }),
+  );
+}
+
+/** The component an older release kept a row's content in: it goes when the row is written. */
+export function formerComponentOf({ table, key }: Pick<RowChange, "table" | "key">): string | undefined {
+  if (table === TABLE.turnKeys) return `turn:${key}`;
+  return table === TABLE.receipts ? "receipts" : undefined;
+}
