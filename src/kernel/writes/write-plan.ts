@@ -21,7 +21,6 @@ import type {
   DeleteWrite,
   ImportWrite,
   JournalClearing,
-  JournalMark,
   JournalReceipt,
   RowsWrite,
   SessionPlace,

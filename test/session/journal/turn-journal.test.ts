@@ -32,7 +32,12 @@ class Turn {
         unsavedState: async (ids) =>
           Object.fromEntries(Object.entries(states).filter(([id]) => ids?.includes(id) ?? true)),
       },
-      write: async (entry) => void this.rows.push({ ...entry, sequence: this.rows.length, at: 100 + this.rows.length }),
+      write: async (entry) => {
+        const known = this.rows.find(({ key }) => key === entry.key);
+        if (known !== undefined) return { replayed: true, bytes: known.bytes, at: known.at };
+        this.rows.push({ ...entry, sequence: this.rows.length, at: 100 + this.rows.length });
+        return { replayed: false };
+      },
     });
     return { journal, restored, usage };
   }
@@ -58,6 +63,26 @@ describe("journal.once", () => {
     });
     expect(await again).toEqual({ recorded: { answer: 1 }, at: 101 });
     expect(turn.keys).toEqual(["start", "k"]);
+  });
+
+  test("takes what was recorded meanwhile for what came of it, whatever came of it here", async () => {
+    const turn = new Turn();
+    const [{ journal: one }, { journal: other }] = [turn.live(), turn.live()];
+    const step = (answer: number) => ({ key: "k", envelope: () => "asked", run: () => ({ answer }) });
+    expect(await one.once(step(1))).toEqual({ answer: 1 });
+    expect(await other.once(step(2))).toEqual({ answer: 1 });
+    expect(turn.keys).toEqual(["k"]);
+  });
+
+  test("refuses to go on when what it gave out and owed was recorded otherwise meanwhile", async () => {
+    const turn = new Turn();
+    const [{ journal: one }, { journal: other }] = [turn.live(), turn.live()];
+    const owed = (answer: number) => ({ key: "k", envelope: () => "asked", run: () => ({ answer }), owes: () => true });
+    await other.once({ ...owed(1), owes: () => false });
+    expect(await one.once(owed(2))).toEqual({ answer: 2 });
+    const next = one.once({ key: "next", envelope: () => null, run: () => ({}) });
+    await expect(next).rejects.toMatchObject({ code: "replay_mismatch", details: { key: "k" } });
+    expect(turn.keys).toEqual(["k"]);
   });
 
   test("refuses with replay_mismatch what is asked for otherwise under the same key, and does nothing", async () => {

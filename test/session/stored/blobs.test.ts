@@ -4,7 +4,7 @@ import { contentHash } from "../../../src/wire/index.js";
 
 const PICTURE = new Uint8Array([1, 2, 3]);
 const HASH = contentHash(PICTURE);
-const EMPTY = { component: async () => undefined };
+const EMPTY = { component: async () => undefined, componentSize: async () => undefined };
 const inline = (bytes: Uint8Array) =>
   ({ type: "attachment", source: { kind: "inline", mediaType: "image/png", bytes } }) as const;
 
@@ -20,7 +20,10 @@ test("the same bytes are kept once, until everybody who kept them has let go", (
 });
 
 test("a blob that was written is clean, and is found in the store from then on", async () => {
-  const blobs = new Blobs({ component: async (hash) => (hash === HASH ? PICTURE : undefined) });
+  const blobs = new Blobs({
+    component: async (hash) => (hash === HASH ? PICTURE : undefined),
+    componentSize: async (hash) => (hash === HASH ? PICTURE.length : undefined),
+  });
   blobs.keep(PICTURE);
   blobs.written(blobs.encode());
   expect([blobs.dirty, await blobs.find(HASH)]).toEqual([false, PICTURE]);

@@ -1,27 +1,32 @@
 import { expect, test } from "vitest";
 import { NO_USAGE, type TurnResult } from "../../../src/kernel/index.js";
-import { type Component, ComponentReader } from "../../../src/session/stored/components.js";
+import { ComponentReader } from "../../../src/session/stored/components.js";
+import { SessionRows } from "../../../src/session/stored/session-rows.js";
 import { MAX_TURN_KEYS, TurnKeys, turnKeyOf } from "../../../src/session/stored/turn-keys.js";
-import { contentHash } from "../../../src/wire/index.js";
+import { encode } from "../../../src/wire/index.js";
 
-/** A head's components and their bytes, as a write leaves them. */
+/** A session's rows of one table, as writes leave them, and the components an older release left. */
 class Written {
-  readonly components: Record<string, string> = {};
-  readonly #bytes = new Map<string, Uint8Array>();
+  readonly #rows = new Map<string, Uint8Array>();
+  readonly former: Record<string, Uint8Array> = {};
 
-  readonly reader = () =>
-    new ComponentReader(
-      { component: async (hash) => this.#bytes.get(hash) },
-      { sessionId: "s", components: this.components },
-    );
+  rows() {
+    const rows = async () => [...this.#rows].map(([key, value]) => ({ table: "turn_keys", key, value, version: 1 }));
+    return new SessionRows({ store: { rows }, sessionId: "s", table: "turn_keys" });
+  }
 
-  write(owner: Pick<Component, "name" | "encode" | "written">): string {
-    const bytes = owner.encode() as Uint8Array;
-    const { name } = owner;
-    this.components[name] = contentHash(bytes);
-    this.#bytes.set(contentHash(bytes), bytes);
-    owner.written(bytes);
-    return name;
+  keys(rows = this.rows()) {
+    const names = Object.keys(this.former);
+    const components = async () => new Map(names.map((name) => [name, this.former[name] as Uint8Array]));
+    const head = { sessionId: "s", components: Object.fromEntries(names.map((name) => [name, name])) };
+    return new TurnKeys(rows, () => new ComponentReader({ component: async () => undefined, components }, head));
+  }
+
+  write(owner: SessionRows): string[] {
+    const changes = owner.encode();
+    for (const { key, value } of changes) this.#rows.set(key, value as Uint8Array);
+    owner.written(changes);
+    return changes.map(({ key }) => key);
   }
 }
 
@@ -42,17 +47,18 @@ const result = (turnIndex: number): TurnResult => ({
 
 test("a turn kept under a key is dirty until it is written, and found by the next life of the session", async () => {
   const written = new Written();
-  const keys = new TurnKeys(written.reader);
+  const rows = written.rows();
+  const keys = written.keys(rows);
   expect(await keys.find(asked("a"))).toBe(undefined);
   keys.keep(asked("a"), result(1));
-  expect(keys.component.dirty).toBe(true);
-  expect(written.write(keys.component)).toBe("turn:0");
-  expect(keys.component.dirty).toBe(false);
-  expect(await new TurnKeys(written.reader).find(asked("a"))).toEqual(result(1));
+  expect(rows.dirty).toBe(true);
+  expect(written.write(rows)).toEqual(["0"]);
+  expect(rows.dirty).toBe(false);
+  expect(await written.keys().find(asked("a"))).toEqual(result(1));
 });
 
 test("the same key with another input is a conflict", async () => {
-  const keys = new TurnKeys(new Written().reader);
+  const keys = new Written().keys();
   await keys.find(asked("a"));
   keys.keep(asked("a"), result(1));
   await expect(keys.find(asked("a", "something else"))).rejects.toMatchObject({
@@ -63,25 +69,39 @@ test("the same key with another input is a conflict", async () => {
 
 test("each key has a place of its own, and the oldest makes room for the newest", async () => {
   const written = new Written();
-  const keys = new TurnKeys(written.reader);
+  const rows = written.rows();
+  const keys = written.keys(rows);
   await keys.find(asked("k1"));
   for (let index = 1; index <= MAX_TURN_KEYS + 1; index++) {
     keys.keep(asked(`k${index}`), result(index));
-    expect(written.write(keys.component)).toBe(`turn:${(index - 1) % MAX_TURN_KEYS}`);
+    expect(written.write(rows)).toEqual([String((index - 1) % MAX_TURN_KEYS)]);
   }
-  const later = new TurnKeys(written.reader);
+  const laterRows = written.rows();
+  const later = written.keys(laterRows);
   expect([await later.find(asked("k1")), await later.find(asked("k33"))]).toEqual([undefined, result(33)]);
   later.keep(asked("k34"), result(34));
-  expect(written.write(later.component)).toBe("turn:1");
+  expect(written.write(laterRows)).toEqual(["1"]);
 });
 
 test("a turn that went on in another frame is kept again in its own place", async () => {
   const written = new Written();
-  const keys = new TurnKeys(written.reader);
+  const rows = written.rows();
+  const keys = written.keys(rows);
   await keys.find(asked("a"));
   keys.keep(asked("a"), result(1));
-  written.write(keys.component);
+  written.write(rows);
   keys.keep(asked("a"), result(2));
-  expect(written.write(keys.component)).toBe("turn:0");
+  expect(written.write(rows)).toEqual(["0"]);
   expect(await keys.find(asked("a"))).toEqual(result(2));
+});
+
+test("a turn an older release kept in a component is found, until its place is taken", async () => {
+  const written = new Written();
+  written.former["turn:0"] = encode({ ...asked("old"), result: result(1) });
+  const rows = written.rows();
+  const keys = written.keys(rows);
+  expect(await keys.find(asked("old"))).toEqual(result(1));
+  keys.keep(asked("old"), result(2));
+  expect(written.write(rows)).toEqual(["0"]);
+  expect(await written.keys().find(asked("old"))).toEqual(result(2));
 });

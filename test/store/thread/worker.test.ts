@@ -20,6 +20,7 @@ import {
   verifyStore,
 } from "../../../src/store/index.js";
 import { Caller, decode } from "../../../src/wire/index.js";
+import { OwningClient } from "../../support/owning-client.js";
 import { component, temporaryFolder, textsOf, turn } from "../commits.js";
 
 // The built entry: a worker thread loads JavaScript.
@@ -58,14 +59,15 @@ for (const kind of ["memory", "path"] as const) {
     const options = kind === "memory" ? { memory: true as const } : { path: temporaryFolder() };
     const { store, attach, close, exited } = await startStore(options);
     const client = new StoreClient({ clock: systemClock, port: await attach(), options });
-    await expect(client.commit(turn("a", 1))).resolves.toEqual({ revision: 1, replayed: false });
+    const owner = new OwningClient(client);
+    await expect(owner.commit(turn("a", 1))).resolves.toEqual({ revision: 1, replayed: false });
     expect((await client.head("a"))?.revision).toBe(1);
-    await client.commit(turn("a", 2));
+    await owner.commit(turn("a", 2));
     expect((await client.head("a"))?.revision).toBe(2);
     expect(textsOf(await client.history("a@2.0"))).toEqual(["message 1", "message 2"]);
     expect(await client.head("none")).toBeUndefined();
     expect((await store.to.list({})).sessions.map(({ id }) => id)).toEqual(["a"]);
-    await expect(client.commit(turn("a", 9))).rejects.toMatchObject({ code: "head_conflict" });
+    await expect(owner.commit(turn("a", 9))).rejects.toMatchObject({ code: "head_conflict" });
     expect(await store.to.stats(undefined)).toEqual({
       transactions: 2,
       records: 4,
@@ -83,8 +85,9 @@ test("a store thread cannot be opened twice, and an error leaves it working", as
   const { store, attach } = await startStore({ memory: true });
   await expect(store.to.open({ memory: true })).rejects.toMatchObject({ code: "store_already_open" });
   const client = new StoreClient({ clock: systemClock, port: await attach(), options: { memory: true } });
+  const owner = new OwningClient(client);
   onTestFinished(() => client.close());
-  await expect(client.commit(turn("a", 1))).resolves.toEqual({ revision: 1, replayed: false });
+  await expect(owner.commit(turn("a", 1))).resolves.toEqual({ revision: 1, replayed: false });
 });
 
 test("a store thread that could not open its store says why and can still be closed", async () => {
@@ -103,8 +106,9 @@ test("a commit sent while the store thread closes is never acknowledged without 
   const path = temporaryFolder();
   const { attach, close } = await startStore({ path });
   const client = new StoreClient({ clock: systemClock, port: await attach(), options: { path } });
-  await client.commit(turn("a", 1));
-  const last = client.commit(turn("a", 2)).then(
+  const owner = new OwningClient(client);
+  await owner.commit(turn("a", 1));
+  const last = owner.commit(turn("a", 2)).then(
     () => "answered",
     (error: { code: string }) => error.code,
   );
@@ -129,8 +133,9 @@ test("a reader in another thread sees every commit as soon as it is acknowledged
     writer.close();
     await reader.terminate();
   });
+  const owner = new OwningClient(writer);
   for (let revision = 1; revision <= 50; revision++) {
-    await writer.commit(turn("a", revision));
+    await owner.commit(turn("a", revision));
     reader.postMessage("a");
     const [seen] = await once(reader, "message");
     expect(seen).toEqual({ revision, messages: revision });
@@ -197,13 +202,14 @@ test("a store thread deletes, prunes, exports and imports while sessions are rea
   const path = temporaryFolder();
   const { store, attach } = await startStore({ path });
   const client = new StoreClient({ clock: systemClock, port: await attach(), options: { path } });
+  const owner = new OwningClient(client);
   onTestFinished(() => client.close());
   const states = [component(1), component(2)];
   for (const [i, state] of states.entries()) {
     const one = turn("a", i + 1, [state]);
-    await client.commit({ ...one, head: { ...one.head, components: { "plugin:test": state.hash } } });
+    await owner.commit({ ...one, head: { ...one.head, components: { "plugin:test": state.hash } } });
   }
-  await client.commit(turn("gone", 1));
+  await owner.commit(turn("gone", 1));
   const file = join(path, "a.session");
   await store.to.exportSession({ sessionId: "a", file });
   expect(await store.to.deleteSession({ sessionId: "gone" })).toBe(true);
@@ -219,7 +225,7 @@ test("a store thread deletes, prunes, exports and imports while sessions are rea
   expect((await store.to.list({})).sessions.map(({ id }) => id)).toEqual(["a", "copy"]);
   expect(textsOf(await client.history("copy@2.0"))).toEqual(["message 1", "message 2"]);
   expect(await client.component(states[0]?.hash ?? "")).toBeUndefined();
-  await expect(client.commit(turn("gone", 2))).rejects.toMatchObject({ code: "session_deleted" });
+  await expect(owner.commit(turn("gone", 2))).rejects.toMatchObject({ code: "session_deleted" });
   await expect(store.to.importSession({ bytes: await readWhole(file), sessionId: "gone" })).rejects.toMatchObject({
     code: "session_deleted",
   });
