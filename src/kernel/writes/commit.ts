@@ -155,7 +155,8 @@ function findReceipt({ head, receipts }: StoredHead, commit: Commit, receipt: Re
 
 function withReceipt(stored: StoredHead | undefined, head: Head, receipt: Receipt, at: number): StoredHead {
   const earlier = stored?.receipts.slice(0, 2 * (KEPT_RECEIPTS - 1)) ?? [];
-  return { head, at, receipts: [...receipt, ...earlier] };
+  // A clock that was set back must not take a session back in the lists.
+  return { head, at: Math.max(at, stored?.at ?? 0), receipts: [...receipt, ...earlier] };
 }
 
 /** Refuses a commit that would leave a head over a history that is not there. `base`: what it continues. */

@@ -92,15 +92,19 @@ export const SESSION_INDEX = "sessions";
 const MAX_TABLE = 64;
 const MAX_KEY_BYTES = 400;
 const MAX_OWNER_BYTES = 256;
+const MAX_SESSION_BYTES = 3 * 256;
 
-/** Refuses a change no store could keep. `session`: the id was checked where it came in. */
-export function checkRowChange({ table, key, order, expectedVersion, value }: RowChange): void {
+/** Refuses a change no store could keep. */
+export function checkRowChange({ table, key, session, order, expectedVersion, value }: RowChange): void {
   if (typeof table !== "string" || !/^[a-z][a-z0-9_.:-]*$/.test(table) || table.length > MAX_TABLE)
     throw invalidRow(
       `a table's name is up to ${MAX_TABLE} small letters, digits, and _ . : -, and begins with a letter`,
     );
   if (table === SESSION_INDEX) throw invalidRow(`the table ${SESSION_INDEX} is the store's own`);
   checkName("key", key, MAX_KEY_BYTES);
+  // As long as any id may be. An empty one would be nobody's row under another name.
+  if (session !== undefined) checkName("session", session, MAX_SESSION_BYTES);
+  if (session === "") throw invalidRow("its session has a name");
   if (order?.owner !== undefined) checkName("owner", order.owner, MAX_OWNER_BYTES);
   if (order !== undefined && !isCount(order.at)) throw invalidRow("its time is a whole number of milliseconds from 0");
   if (expectedVersion !== undefined && !isCount(expectedVersion))

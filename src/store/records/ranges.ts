@@ -17,14 +17,12 @@ export function keysOfRows({ table, session = "", after, prefix, limit }: RowRan
   const without = after === undefined ? undefined : named(after);
   if (prefix === undefined || prefix === "") return { start: without ?? start, end, limit, without };
   const first = named(prefix);
-  // No key has a character that comes behind this one.
-  return {
-    start: without !== undefined && without > first ? without : first,
-    end: `${first}\u{10FFFF}`,
-    limit,
-    without,
-  };
+  const isBehind = without !== undefined && Buffer.compare(Buffer.from(without), Buffer.from(first)) > 0;
+  return { start: isBehind ? without : first, end: first + BEHIND_ANY_KEY, limit, without };
 }
+
+/** No key goes on with so many of the last character there is. */
+const BEHIND_ANY_KEY = "\u{10FFFF}".repeat(101);
 
 export function placesOfRows({ table, after, limit, reverse, ...range }: OrderRange): KeyRange {
   const without = after?.order && orderKey(after, after.order);

@@ -16,6 +16,7 @@ import {
   sessionIds,
   stateOf,
   turn,
+  unreadable,
   whichAccepted,
   written,
 } from "./samples.js";
@@ -289,13 +290,3 @@ export const COMMITS: Cases = {
     assert.deepEqual(await messageIds(backend, "a"), ["a/1/user", "a/1/model", "a/3/user", "a/3/model"]);
   },
 };
-
-/** Fails in the middle of a transaction, as a disk would. */
-function unreadable(): Commit["components"][number] {
-  return {
-    hash: "unreadable",
-    get bytes(): Uint8Array {
-      throw new Error("the disk is full");
-    },
-  };
-}

@@ -1,14 +1,17 @@
 import { COMMITS } from "./commits.js";
 import { DELETIONS } from "./deletions.js";
 import { JOURNALS, RECEIPTS } from "./journals.js";
+import { ROW_PAGES } from "./row-pages.js";
+import { ROWS } from "./rows.js";
 import type { Cases, ConformanceStore } from "./samples.js";
+import { SESSIONS } from "./sessions.js";
 
 export interface ConformanceCase {
   readonly name: string;
   readonly run: () => Promise<void>;
 }
 
-const CASES: Cases = { ...COMMITS, ...RECEIPTS, ...JOURNALS, ...DELETIONS };
+const CASES: Cases = { ...COMMITS, ...RECEIPTS, ...JOURNALS, ...DELETIONS, ...ROWS, ...ROW_PAGES, ...SESSIONS };
 
 /**
  * What every store must do, as cases for any test runner. `open` is called once per case and gives an empty store; its

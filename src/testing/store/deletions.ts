@@ -8,6 +8,7 @@ import {
   commitOf,
   committed,
   component,
+  deleteOf,
   entry,
   fork,
   headOf,
@@ -20,17 +21,9 @@ import {
   stateOf,
   type TestedBackend,
   turn,
-  UNCLAIMED,
   whichAccepted,
   written,
 } from "./samples.js";
-
-const deleteOf = (sessionId: string, expectedRevision?: number): StoreWrite => ({
-  kind: "delete",
-  sessionId,
-  epoch: UNCLAIMED,
-  ...(expectedRevision !== undefined && { expectedRevision }),
-});
 
 async function changed(backend: TestedBackend, write: StoreWrite): Promise<number> {
   return (accepted((await written(backend, [write]))[0]) as ChangeCount).changed;

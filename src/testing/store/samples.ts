@@ -95,6 +95,16 @@ export function component(value: unknown): Commit["components"][number] {
   return { hash: contentHash(bytes), bytes };
 }
 
+/** Fails in the middle of a transaction, as a disk would. */
+export function unreadable(): Commit["components"][number] {
+  return {
+    hash: "unreadable",
+    get bytes(): Uint8Array {
+      throw new Error("the disk is full");
+    },
+  };
+}
+
 /** The outcome of a tool call in a session's first turn. */
 export function entry(sessionId: string, key: string, changes: Partial<JournalEntry> = {}): JournalEntry {
   const request = sealEnvelope({ kind: "tool_attempt", key, args: { city: "Oslo" } });
@@ -105,6 +115,13 @@ export function entry(sessionId: string, key: string, changes: Partial<JournalEn
 
 export const commitOf = (commit: Commit): StoreWrite => ({ kind: "commit", commit });
 export const recordOf = (recorded: JournalEntry): StoreWrite => ({ kind: "record", entry: recorded });
+
+export const deleteOf = (sessionId: string, expectedRevision?: number): StoreWrite => ({
+  kind: "delete",
+  sessionId,
+  epoch: UNCLAIMED,
+  ...(expectedRevision !== undefined && { expectedRevision }),
+});
 
 /** The epoch of a write whose session is claimed when it is written. No claim gives this one. */
 export const UNCLAIMED = 0;
