@@ -221,6 +221,7 @@ export {
   keptEnvelope,
 } from "./writes/journal.js";
 export {
+  checkRowChange,
   orderedNameOf,
   orderKey,
   orderRange,

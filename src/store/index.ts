@@ -5,7 +5,7 @@ export { type Finding, type SessionReport, type VerifyReport, verifyStore } from
 export { openMemory } from "./memory/memory-store.js";
 export type { BackendAtOnce, StoreBackend, StoreOptions } from "./records/contract.js";
 export { type MessageNode, readHistory, readTail } from "./records/history.js";
-export type { ListRequest, SessionPage, StoredSession } from "./records/listing.js";
+export type { ListRequest, SessionPage, SessionWorkState, StoredSession } from "./records/listing.js";
 export { sealEnvelope, storeLost } from "./records/records.js";
 export { StoreClient } from "./thread/client.js";
 export { StoreServer, type StoreService, type StoreStats, storeService } from "./thread/serve.js";

@@ -184,6 +184,21 @@ export function outlinesOf(reader: SegmentReader): OutlineOf {
   return (id) => checked(id, segmentOutline, bytesOf(reader, id));
 }
 
+/** A segment's bytes and its outline, from a reader that may answer later. */
+export async function outlinedSegment(
+  reader: Pick<StoreReader, "segment">,
+  id: string,
+): Promise<{ readonly bytes: Uint8Array; readonly outline: SegmentOutline }> {
+  let bytes: Uint8Array | undefined;
+  try {
+    bytes = await reader.segment(id);
+  } catch (error) {
+    throw damagedBy(id, error);
+  }
+  const known: SegmentReader = { segment: () => bytes };
+  return { bytes: bytesOf(known, id), outline: outlinesOf(known)(id) };
+}
+
 function bytesOf(reader: SegmentReader, id: string): Uint8Array {
   let bytes: Uint8Array | undefined;
   try {

@@ -1,57 +1,263 @@
-import { asTroupeError, TroupeError } from "../../kernel/index.js";
-import type { StoreBackend } from "./contract.js";
+import { asTroupeError, isRecord, type StoredHead, TroupeError } from "../../kernel/index.js";
+import type { IndexedSession, StoreBackend } from "./contract.js";
 
+/**
+ * Which sessions are wanted; without anything, all of them by id. What each costs:
+ *
+ * - `order: "changed"`, `changedSince` and `changedBefore` with it, are served by the store's index: a page costs as much
+ *   as it has sessions. The index is of one `tenant`, or of the sessions that have none.
+ * - `prefix` with `order: "id"` costs as much as the page has sessions.
+ * - Everything else (`tenant` by id, `state`, `metadata`, `prefix` by change, times by id) looks at one head after the
+ *   other. One call looks at up to 10,000, and then answers with what it found: such a page may be short, or empty, and
+ *   have a `next` all the same.
+ */
 export interface ListRequest {
-  /** The id the page begins behind: the last one of the page before. */
+  /** Where the page begins: the `next` of the page before, asked for with the same filters and order. */
   readonly after?: string | undefined;
   /** How many at most, up to 1,000. Default 100. */
   readonly limit?: number;
+  /** Only ids that begin with this. */
+  readonly prefix?: string;
+  /** Only sessions of this tenant. */
+  readonly tenant?: string;
+  /** `unfinished`: a turn of it was begun and is not stored yet, or turns wait in it. */
+  readonly state?: SessionWorkState;
+  /** Written at this time or later, in milliseconds by the store's clock. */
+  readonly changedSince?: number;
+  /** Written before this time. */
+  readonly changedBefore?: number;
+  /** Only sessions whose metadata has all of these. */
+  readonly metadata?: Readonly<Record<string, string>>;
+  /** `id`: in the order of the ids' bytes. `changed`: the last written first. Default `id`. */
+  readonly order?: "id" | "changed";
 }
 
-/** A session as the store has it. */
+export type SessionWorkState = "idle" | "unfinished";
+
+/** A session as the store has it. One whose first turn is not stored yet is not listed. */
 export interface StoredSession {
   readonly id: string;
   readonly turns: number;
   readonly revision: number;
+  /** When it was last written, in milliseconds by the store's clock; 0 where an older release did not say. */
+  readonly changedAt: number;
+  readonly state: SessionWorkState;
   /** The session it was forked from or created by. */
   readonly parent?: string;
-  /** Why its record cannot be read; the counts are 0 then. */
+  readonly tenant?: string;
+  readonly metadata?: Readonly<Record<string, string>>;
+  /** Why its record cannot be read; the counts are 0 then. Not listed where a filter would have to read it. */
   readonly damaged?: string;
 }
 
 export interface SessionPage {
-  /** In the order of their ids' bytes. */
   readonly sessions: readonly StoredSession[];
   /** What the next page is asked for with (`after`); null when there is none. */
   readonly next: string | null;
 }
 
-const MAX_LIMIT = 1_000;
+type ListedBackend = Pick<StoreBackend, "keys" | "storedHead" | "journal" | "sessionsInOrder">;
 
-/** A page of a store's sessions. One that cannot be read is listed as that, and does not keep the others from being seen. */
-export function listStored(
-  backend: Pick<StoreBackend, "keys" | "head">,
-  { after, limit = 100 }: ListRequest,
-): SessionPage {
-  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT)
-    throw new TroupeError("invalid_list", `limit is a whole number from 1 to ${MAX_LIMIT}.`);
-  if (after !== undefined && typeof after !== "string")
-    throw new TroupeError("invalid_list", "after is the id of a session.");
-  const keys = backend.keys("heads", after, limit + 1);
-  const ids = keys.slice(0, limit);
+const MAX_LIMIT = 1_000;
+/** Of what a session's id, and the time in a cursor, have room in. */
+const MAX_TEXT = 300;
+/** Heads that are looked at before somebody else has the thread, and in one call. */
+const STEP = 500;
+const MAX_LOOKED_AT = 10_000;
+
+/**
+ * A page of a store's sessions. One that cannot be read is listed as that, and does not keep the others from being seen.
+ * `pause` is awaited now and then while many heads are looked at; it may throw to end the listing.
+ *
+ * @example
+ * const { sessions, next } = await listStored(backend, { tenant: "acme", order: "changed", limit: 20 });
+ */
+export async function listStored(
+  backend: ListedBackend,
+  request: ListRequest,
+  pause: () => Promise<void> = async () => {},
+): Promise<SessionPage> {
+  checkRequest(request);
+  const { limit = 100, order = "id" } = request;
+  const source = order === "changed" ? byChange(backend, request) : byId(backend, request);
+  const sessions: StoredSession[] = [];
+  let last: string | null = null;
+  let looked = 0;
+  for await (const { id, at, cursor } of source) {
+    // One more than the page has: so there is a next one.
+    if (sessions.length === limit || looked === MAX_LOOKED_AT) return { sessions, next: last };
+    const session = await listed(backend, { id, at }, request);
+    if (session !== undefined) sessions.push(session);
+    last = cursor;
+    if (++looked % STEP === 0) await pause();
+  }
+  return { sessions, next: null };
+}
+
+/** A session that may be wanted, and what a page that begins behind it is asked for with. */
+interface Candidate {
+  readonly id: string;
+  /** When it was written, where the index said so. */
+  readonly at?: number | undefined;
+  readonly cursor: string;
+}
+
+async function* byId(backend: ListedBackend, request: ListRequest): AsyncGenerator<Candidate> {
+  const { after, prefix = "" } = request;
+  const step = stepOf(request);
+  const isBefore = after === undefined || byUtf8(after, prefix) < 0;
+  // Keys are asked for behind one, and the prefix may be an id itself.
+  if (isBefore && prefix !== "") yield { id: prefix, cursor: prefix };
+  for (let from = isBefore && prefix !== "" ? prefix : after; ; ) {
+    const ids = await backend.keys("heads", from, step);
+    for (const id of ids) {
+      if (!id.startsWith(prefix)) return;
+      yield { id, cursor: id };
+    }
+    if (ids.length < step) return;
+    from = ids.at(-1);
+  }
+}
+
+async function* byChange(backend: ListedBackend, request: ListRequest): AsyncGenerator<Candidate> {
+  const { after, tenant, changedSince, changedBefore } = request;
+  const step = stepOf(request);
+  const range = {
+    reverse: true,
+    limit: step,
+    ...(tenant !== undefined && { tenant }),
+    ...(changedSince !== undefined && { from: changedSince }),
+    ...(changedBefore !== undefined && { until: changedBefore }),
+  };
+  for (let from = after === undefined ? undefined : readCursor(after); ; ) {
+    const places = await backend.sessionsInOrder({ ...range, ...(from !== undefined && { after: from }) });
+    for (const place of places) yield { id: place.sessionId, at: place.at, cursor: cursorOf(place) };
+    if (places.length < step) return;
+    from = places.at(-1);
+  }
+}
+
+/** How many are asked for at once: where heads decide, more than the page has room for. */
+function stepOf(request: ListRequest): number {
+  const { limit = 100, order = "id", prefix } = request;
+  const isFiltered = mustRead(request) || (order === "changed" && prefix !== undefined);
+  return isFiltered ? STEP : Math.min(limit + 1, STEP);
+}
+
+function cursorOf({ sessionId, at }: IndexedSession): string {
+  return `${at}:${sessionId}`;
+}
+
+function readCursor(cursor: string): IndexedSession {
+  const [, at, sessionId] = /^(\d{1,16}):(.+)$/s.exec(cursor) ?? [];
+  if (at === undefined || sessionId === undefined || !Number.isSafeInteger(Number(at)))
+    throw invalidList("after is what the page before gave as next, in the same order");
+  return { sessionId, at: Number(at) };
+}
+
+/** The session as it is listed, if it is wanted. */
+async function listed(
+  backend: ListedBackend,
+  { id, at }: Omit<Candidate, "cursor">,
+  request: ListRequest,
+): Promise<StoredSession | undefined> {
+  const { prefix = "", state: wanted } = request;
+  if (!id.startsWith(prefix)) return undefined;
+  let stored: StoredHead | undefined;
+  try {
+    stored = await backend.storedHead(id);
+  } catch (error) {
+    if (mustRead(request)) return undefined;
+    const state = await stateOf(backend, id);
+    const damaged = asTroupeError(error, "store_damaged").code;
+    return { id, turns: 0, revision: 0, changedAt: at ?? 0, state, damaged };
+  }
+  // Deleted since it was found, or none.
+  if (stored === undefined || !isWanted(stored, request)) return undefined;
+  const state = await stateOf(backend, id);
+  if (wanted !== undefined && state !== wanted) return undefined;
+  const { turnIndex: turns, revision, parent, tenant, metadata } = stored.head;
   return {
-    sessions: ids.flatMap((id) => stored(backend, id) ?? []),
-    next: keys.length > limit ? (ids.at(-1) ?? null) : null,
+    id,
+    turns,
+    revision,
+    changedAt: stored.at,
+    state,
+    ...(parent && { parent: parent.sessionId }),
+    ...(tenant !== undefined && { tenant }),
+    ...(metadata !== undefined && { metadata }),
   };
 }
 
-function stored(backend: Pick<StoreBackend, "head">, id: string): StoredSession | undefined {
+/** Can only a head tell whether it is wanted? By change, the index has told tenant and times. */
+function mustRead({ order, tenant, changedSince, changedBefore, metadata, state }: ListRequest): boolean {
+  const byHead = order === "changed" ? [metadata, state] : [metadata, state, tenant, changedSince, changedBefore];
+  return byHead.some((filter) => filter !== undefined);
+}
+
+function isWanted({ head, at }: StoredHead, request: ListRequest): boolean {
+  const { tenant, changedSince = 0, changedBefore = Number.POSITIVE_INFINITY, metadata = {} } = request;
+  if (tenant !== undefined && head.tenant !== tenant) return false;
+  if (at < changedSince || at >= changedBefore) return false;
+  return Object.entries(metadata).every(([name, value]) => {
+    const own = head.metadata;
+    return own !== undefined && Object.hasOwn(own, name) && own[name] === value;
+  });
+}
+
+async function stateOf(backend: ListedBackend, sessionId: string): Promise<SessionWorkState> {
   try {
-    const head = backend.head(id);
-    if (head === undefined) return undefined;
-    const { turnIndex: turns, revision, parent } = head;
-    return { id, turns, revision, ...(parent && { parent: parent.sessionId }) };
-  } catch (error) {
-    return { id, turns: 0, revision: 0, damaged: asTroupeError(error, "store_damaged").code };
+    return (await backend.journal(sessionId)).length > 0 ? "unfinished" : "idle";
+  } catch {
+    // There is one, and it cannot be read.
+    return "unfinished";
   }
+}
+
+const KNOWN: readonly (keyof ListRequest)[] = [
+  "after",
+  "limit",
+  "prefix",
+  "tenant",
+  "state",
+  "changedSince",
+  "changedBefore",
+  "metadata",
+  "order",
+];
+
+function checkRequest(request: ListRequest): void {
+  if (typeof request !== "object" || request === null) throw invalidList("what is asked for is an object");
+  const stranger = Object.keys(request).find((name) => !KNOWN.includes(name as keyof ListRequest));
+  // A filter that is not known would list more than is wanted.
+  if (stranger !== undefined) throw invalidList(`there is no filter ${stranger}`);
+  const { after, limit = 100, prefix, tenant, state, metadata, order = "id" } = request;
+  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT)
+    throw invalidList(`limit is a whole number from 1 to ${MAX_LIMIT}`);
+  for (const [name, text] of Object.entries({ after, prefix, tenant }))
+    if (text !== undefined && (typeof text !== "string" || text.length > MAX_TEXT))
+      throw invalidList(`${name} is a text of up to ${MAX_TEXT} characters`);
+  if (tenant === "") throw invalidList("tenant is not empty");
+  if (state !== undefined && state !== "idle" && state !== "unfinished")
+    throw invalidList("state is idle or unfinished");
+  for (const name of ["changedSince", "changedBefore"] as const) {
+    const time = request[name];
+    if (time !== undefined && !(Number.isSafeInteger(time) && time >= 0))
+      throw invalidList(`${name} is a whole number of milliseconds from 0`);
+  }
+  if (metadata !== undefined && !isTexts(metadata)) throw invalidList("metadata is an object of texts");
+  if (order !== "id" && order !== "changed") throw invalidList("order is id or changed");
+  if (order === "changed" && after !== undefined) readCursor(after);
+}
+
+function isTexts(value: unknown): boolean {
+  return isRecord(value) && Object.values(value).every((each) => typeof each === "string");
+}
+
+function invalidList(why: string): TroupeError {
+  return new TroupeError("invalid_list", `Sessions cannot be listed: ${why}.`);
+}
+
+function byUtf8(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a), Buffer.from(b));
 }

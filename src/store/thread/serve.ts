@@ -184,7 +184,7 @@ export class StoreServer {
   }
 
   list(request: ListRequest): Promise<SessionPage> {
-    return listStored(this.#backend, request);
+    return listStored(this.#backend, request, this.#pause);
   }
 
   async unfinished(): Promise<readonly string[]> {

@@ -1,21 +1,26 @@
-import type { Head, Message, Segment } from "../../kernel/index.js";
+import type { Head, Message, Row, Segment } from "../../kernel/index.js";
 import { decode } from "../../wire/index.js";
 import type { StoreReader } from "../records/index.js";
 import {
   checkFormat,
+  checkRows,
   EXPORT_FORMAT,
   EXPORT_VERSION,
   type ExportedSession,
   exportDamaged,
-  partsOf,
+  rowFrom,
   unlessDamaged,
+  versionOf,
 } from "./exported.js";
+import { partsOf, type SessionToExport } from "./session-parts.js";
 
 /** An exported session as a person reads it, and as it is read back. */
 interface SessionDocument {
   readonly format: string;
   readonly version: number;
   readonly head: Head;
+  /** Since version 2. */
+  readonly rows?: readonly RowDocument[];
   readonly segments: readonly Segment[];
   readonly components: readonly ComponentDocument[];
 }
@@ -29,33 +34,50 @@ interface ComponentDocument {
   readonly base64: string;
 }
 
+type RowDocument = Pick<Row, "table" | "key" | "version" | "order"> & Pick<ComponentDocument, "value" | "base64">;
+
 /**
  * A session as readable JSON, in pieces. It can be imported again; of a component, its `base64` is what counts.
  *
  * @example
- * for (const piece of sessionJson(reader, "chat-42")) file.write(piece);
+ * for await (const piece of sessionJson(reader, await readSession(backend, "chat-42"))) file.write(piece);
  */
-export function* sessionJson(reader: StoreReader, sessionId: string): Generator<Uint8Array> {
-  for (const text of textsOf(reader, sessionId)) yield Buffer.from(text);
+export async function* sessionJson(
+  reader: Pick<StoreReader, "segment" | "component">,
+  session: SessionToExport,
+): AsyncGenerator<Uint8Array> {
+  for await (const text of textsOf(reader, session)) yield Buffer.from(text);
 }
 
 /** What `JSON.stringify` would make of the whole {@link SessionDocument}. */
-function* textsOf(reader: StoreReader, sessionId: string): Generator<string> {
-  let head: Head | undefined;
-  const lists = { segment: new ListText("segments"), component: new ListText("components") };
-  for (const part of partsOf(reader, sessionId)) {
-    if (part.kind === "head") {
-      head = part.head;
-      const opening = JSON.stringify({ format: EXPORT_FORMAT, version: EXPORT_VERSION, head }, null, 2);
-      yield opening.slice(0, -2);
-    } else if (part.kind === "segment") yield lists.segment.add(part.segment);
+async function* textsOf(
+  reader: Pick<StoreReader, "segment" | "component">,
+  session: SessionToExport,
+): AsyncGenerator<string> {
+  const { head, rows } = session;
+  const opening = JSON.stringify({ format: EXPORT_FORMAT, version: versionOf(session), head }, null, 2);
+  yield opening.slice(0, -2);
+  const lists = { row: new ListText("rows"), segment: new ListText("segments"), component: new ListText("components") };
+  for (const row of rows) yield lists.row.add(rowDocument(row));
+  // Without rows the document is one that older releases read.
+  if (!lists.row.isEmpty) yield lists.row.end();
+  for await (const part of partsOf(reader, session)) {
+    if (part.kind === "segment") yield lists.segment.add(part.segment);
     else {
       if (lists.component.isEmpty) yield lists.segment.end();
-      yield lists.component.add(documentOf(part.hash, part.bytes, head as Head));
+      yield lists.component.add(documentOf(part.hash, part.bytes, head));
     }
   }
   if (lists.component.isEmpty) yield lists.segment.end();
   yield `${lists.component.end()}\n}\n`;
+}
+
+function rowDocument({ table, key, version, order, value }: Row): RowDocument {
+  return { table, key, version, ...(order && { order }), ...readable(value), base64: toBase64(value) };
+}
+
+function toBase64(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString("base64");
 }
 
 /** The text of a list inside of an object, item by item. */
@@ -81,7 +103,7 @@ class ListText {
 
 function documentOf(hash: string, bytes: Uint8Array, head: Head): ComponentDocument {
   const names = Object.keys(head.components).filter((name) => head.components[name] === hash);
-  return { hash, names, ...readable(bytes), base64: Buffer.from(bytes).toString("base64") };
+  return { hash, names, ...readable(bytes), base64: toBase64(bytes) };
 }
 
 function readable(bytes: Uint8Array): { readonly value?: unknown } {
@@ -98,18 +120,24 @@ function readable(bytes: Uint8Array): { readonly value?: unknown } {
 export function readExportJson(text: string): ExportedSession {
   const document = unlessDamaged(() => JSON.parse(text) as Partial<SessionDocument> | null);
   const head = checkFormat(document ?? {});
-  const { segments, components } = document ?? {};
+  const { version, rows = [], segments, components } = document ?? {};
   if (!Array.isArray(segments) || !Array.isArray(components)) throw exportDamaged("its history is missing");
+  if (!Array.isArray(rows) || (rows.length > 0 && version !== EXPORT_VERSION))
+    throw exportDamaged("it has rows where none can be");
   return unlessDamaged(() => ({
     head,
+    rows: checkRows((rows as RowDocument[]).map((row) => readRow(row, head.sessionId))),
     segments: new Map(segments.map((segment) => [checkSegment(segment).id, segment])),
-    components: new Map(
-      (components as ComponentDocument[]).map(({ hash, base64 }) => [
-        hash,
-        new Uint8Array(Buffer.from(base64, "base64")),
-      ]),
-    ),
+    components: new Map((components as ComponentDocument[]).map(({ hash, base64 }) => [hash, fromBase64(base64)])),
   }));
+}
+
+function readRow({ base64, ...row }: RowDocument, sessionId: string): Row {
+  return rowFrom({ ...row, value: fromBase64(base64) }, sessionId);
+}
+
+function fromBase64(text: string): Uint8Array {
+  return new Uint8Array(Buffer.from(text, "base64"));
 }
 
 function checkSegment(segment: Segment): Segment {

@@ -1,77 +1,44 @@
 import type { Hash } from "node:crypto";
 import { nodeCrypto } from "../../async/index.js";
-import { type Head, messageOf, pathTo, type Segment, TroupeError } from "../../kernel/index.js";
+import {
+  checkMetadata,
+  checkRowChange,
+  checkTenantName,
+  type Head,
+  messageOf,
+  pathTo,
+  type Row,
+  rowKey,
+  type Segment,
+  TroupeError,
+} from "../../kernel/index.js";
 import { contentHash, decode, encode } from "../../wire/index.js";
-import { decodeSegment, outlineOfSegment, outlinesOf, type StoreReader } from "../records/index.js";
+import { decodeSegment, outlineOfSegment, type StoreReader } from "../records/index.js";
+import { partsOf, type SessionToExport } from "./session-parts.js";
 
-/** A session on its own: its head, all its history (the frames it left too), its components and attachments. */
-export interface ExportedSession {
-  readonly head: Head;
+/** A session on its own: its head, its rows, all its history (the frames it left too), its components and attachments. */
+export interface ExportedSession extends SessionToExport {
   readonly segments: ReadonlyMap<string, Segment>;
   readonly components: ReadonlyMap<string, Uint8Array>;
 }
 
 export const EXPORT_FORMAT = "troupe-session";
-export const EXPORT_VERSION = 1;
+/** What this release reads. A session without rows is written as version 1, so that older releases can read it. */
+export const EXPORT_VERSION = 2;
+const WITHOUT_ROWS = 1;
 
-/** What a session consists of, one thing after the other. */
-type SessionPart =
-  | { readonly kind: "head"; readonly head: Head }
-  | { readonly kind: "segment"; readonly segment: Segment }
-  | { readonly kind: "component"; readonly hash: string; readonly bytes: Uint8Array };
-
-/**
- * The parts of a stored session. Throws `session_unknown`, and what reading a damaged session throws: an export is whole
- * or there is none.
- */
-export function* partsOf(reader: StoreReader, sessionId: string): Generator<SessionPart> {
-  const head = reader.head(sessionId);
-  if (head === undefined) {
-    throw new TroupeError("session_unknown", `There is no session ${sessionId} in this store.`, {
-      details: { sessionId },
-    });
-  }
-  yield { kind: "head", head };
-  const named = new Set(Object.values(head.components));
-  const hashes = new Set(named);
-  for (const id of segmentsOf(reader, head)) {
-    const bytes = reader.segment(id) as Uint8Array;
-    for (const hash of hashesIn(bytes)) hashes.add(hash);
-    yield { kind: "segment", segment: decodeSegment(bytes) };
-  }
-  for (const hash of hashes) {
-    const bytes = reader.component(hash);
-    if (bytes !== undefined) {
-      // A set goes on to what is added while it is gone through: attachments of inputs that wait.
-      if (named.has(hash)) for (const inner of hashesIn(bytes)) hashes.add(inner);
-      yield { kind: "component", hash, bytes };
-    } else if (named.has(hash)) {
-      throw new TroupeError("component_missing", `Session ${sessionId} refers to a component that is not stored.`, {
-        details: { sessionId, hash },
-      });
-    }
-  }
-}
-
-/** Every segment a session leads to, oldest first on each path. */
-export function segmentsOf(reader: Pick<StoreReader, "segment">, { leaf, frames = [] }: Head): Set<string> {
-  const outlineOf = outlinesOf(reader);
-  const found = new Set<string>();
-  for (const end of [...frames.map((left) => left.leaf), leaf]) {
-    const path = [...pathTo(outlineOf, end)].map(({ outline }) => outline.id);
-    for (const id of path.reverse()) found.add(id);
-  }
-  return found;
+export function versionOf({ rows }: SessionToExport): number {
+  return rows.length > 0 ? EXPORT_VERSION : WITHOUT_ROWS;
 }
 
 /** The head of an export, if it is one of this release. */
 export function checkFormat(from: { readonly format?: unknown; readonly version?: unknown; head?: unknown }): Head {
   const { format, version, head } = from;
   if (format !== EXPORT_FORMAT) throw exportDamaged("it is something else");
-  if (version !== EXPORT_VERSION) {
+  if (version !== WITHOUT_ROWS && version !== EXPORT_VERSION) {
     throw new TroupeError(
       "export_version_unknown",
-      `This session was exported in version ${version}; this release reads version ${EXPORT_VERSION}.`,
+      `This session was exported in version ${version}; this release reads versions 1 to ${EXPORT_VERSION}. Import it with the release that wrote it.`,
       { details: { found: version, known: EXPORT_VERSION } },
     );
   }
@@ -79,7 +46,32 @@ export function checkFormat(from: { readonly format?: unknown; readonly version?
   if (typeof sessionId !== "string" || !Number.isInteger(revision) || typeof components !== "object") {
     throw exportDamaged("its head is none");
   }
+  checkLabels(head as Head);
   return head as Head;
+}
+
+/** What a list finds a session by. */
+function checkLabels({ tenant, metadata }: Head): void {
+  unlessDamaged(() => {
+    if (tenant !== undefined) checkTenantName(tenant);
+    if (metadata !== undefined) checkMetadata(metadata);
+  });
+}
+
+/** A row of the session that is exported, as a file says it; nothing of it is taken on trust. */
+export function rowFrom(from: Partial<Row> | null, sessionId: string): Row {
+  const { table = "", key = "", session = sessionId, value = new Uint8Array(), version, order } = from ?? {};
+  const isVersion = Number.isSafeInteger(version) && (version as number) >= 1;
+  if (session !== sessionId || !isVersion || !(from?.value instanceof Uint8Array)) throw exportDamaged("a row is none");
+  const named = { session, table, key, value, ...(order !== undefined && { order: { ...order } }) };
+  checkRowChange(named);
+  return { ...named, version: version as number };
+}
+
+/** No row is there twice. */
+export function checkRows(rows: readonly Row[]): readonly Row[] {
+  if (new Set(rows.map(rowKey)).size < rows.length) throw exportDamaged("a row is there twice");
+  return rows;
 }
 
 /** Is every path there, and every component what it is called? Yields between components. */
@@ -115,21 +107,6 @@ export function unlessDamaged<T>(read: () => T): T {
   }
 }
 
-/** msgpack's header of a text of 43 bytes, as long as a content hash. */
-const HASH_HEADER = Buffer.from([0xd9, 43]);
-const HASH = /^[A-Za-z0-9_-]{43}$/;
-
-/** Every content hash that stands anywhere in encoded bytes. What only looks like one keeps something longer. */
-export function hashesIn(bytes: Uint8Array): string[] {
-  const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const found: string[] = [];
-  for (let at = text.indexOf(HASH_HEADER); at !== -1; at = text.indexOf(HASH_HEADER, at + 1)) {
-    const hash = text.toString("latin1", at + 2, at + 45);
-    if (HASH.test(hash)) found.push(hash);
-  }
-  return found;
-}
-
 /** The first bytes of a file. After them come records, each four bytes of length (big-endian) and then msgpack. */
 const MAGIC = Buffer.from("TROUPE SESSION\n");
 
@@ -137,6 +114,8 @@ type ExportRecord =
   | { readonly kind: "session"; readonly format: string; readonly version: number; readonly head: Head }
   | { readonly kind: "segment"; readonly bytes: Uint8Array }
   | { readonly kind: "component"; readonly hash: string; readonly bytes: Uint8Array }
+  /** Since version 2. */
+  | { readonly kind: "row"; readonly row: Row }
   /** The last one: the hash of everything before it. */
   | { readonly kind: "end"; readonly digest: string };
 
@@ -144,28 +123,31 @@ type ExportRecord =
  * A session as one file, in pieces.
  *
  * @example
- * for (const piece of sessionFile(reader, "chat-42")) file.write(piece);
+ * for await (const piece of sessionFile(reader, await readSession(backend, "chat-42"))) file.write(piece);
  */
-export function* sessionFile(reader: StoreReader, sessionId: string): Generator<Uint8Array> {
+export async function* sessionFile(
+  reader: Pick<StoreReader, "segment" | "component">,
+  session: SessionToExport,
+): AsyncGenerator<Uint8Array> {
   const digest = nodeCrypto().createHash("sha256").update(MAGIC);
   yield MAGIC;
-  for (const part of partsOf(reader, sessionId)) {
-    const piece = frame(recordOf(part));
+  for await (const record of recordsOf(reader, session)) {
+    const piece = frame(record);
     digest.update(piece);
     yield piece;
   }
   yield frame({ kind: "end", digest: digest.digest("base64url") });
 }
 
-function recordOf(part: SessionPart): ExportRecord {
-  switch (part.kind) {
-    case "head":
-      return { kind: "session", format: EXPORT_FORMAT, version: EXPORT_VERSION, head: part.head };
-    case "segment":
-      return { kind: "segment", bytes: encode(part.segment) };
-    case "component":
-      return part;
-  }
+async function* recordsOf(
+  reader: Pick<StoreReader, "segment" | "component">,
+  session: SessionToExport,
+): AsyncGenerator<ExportRecord> {
+  const { head, rows } = session;
+  yield { kind: "session", format: EXPORT_FORMAT, version: versionOf(session), head };
+  for (const row of rows) yield { kind: "row", row };
+  for await (const part of partsOf(reader, session))
+    yield part.kind === "segment" ? { kind: "segment", bytes: encode(part.segment) } : part;
 }
 
 function frame(record: ExportRecord): Uint8Array {
@@ -183,7 +165,7 @@ export function isExportFile(file: Buffer): boolean {
 /** Reads a file, record by record; yields how many bytes it has read. */
 export function* readingFile(file: Buffer): Generator<number, ExportedSession> {
   const digest = nodeCrypto().createHash("sha256").update(MAGIC);
-  const found: FoundParts = { head: undefined, segments: new Map(), components: new Map() };
+  const found: FoundParts = { session: undefined, rows: [], segments: new Map(), components: new Map() };
   for (let at = MAGIC.length; ; ) {
     const end = at + 4 <= file.length ? at + 4 + file.readUInt32BE(at) : Number.POSITIVE_INFINITY;
     if (end > file.length) throw exportDamaged("it is cut off");
@@ -200,7 +182,8 @@ export function* readingFile(file: Buffer): Generator<number, ExportedSession> {
 }
 
 interface FoundParts {
-  head: Head | undefined;
+  session: { readonly head: Head; readonly version: number } | undefined;
+  readonly rows: Row[];
   readonly segments: Map<string, Segment>;
   readonly components: Map<string, Uint8Array>;
 }
@@ -208,7 +191,11 @@ interface FoundParts {
 function keep(record: Exclude<ExportRecord, { kind: "end" }>, found: FoundParts): void {
   switch (record.kind) {
     case "session":
-      found.head = checkFormat(record);
+      found.session = { head: checkFormat(record), version: record.version };
+      break;
+    case "row":
+      if (found.session?.version !== EXPORT_VERSION) throw exportDamaged("it has a row where none can be");
+      found.rows.push(rowFrom(record.row, found.session.head.sessionId));
       break;
     case "segment": {
       const segment = decodeSegment(record.bytes);
@@ -225,7 +212,7 @@ function keep(record: Exclude<ExportRecord, { kind: "end" }>, found: FoundParts)
 
 function checkEnd(end: Extract<ExportRecord, { kind: "end" }>, digest: Hash, found: FoundParts): ExportedSession {
   if (end.digest !== digest.digest("base64url")) throw exportDamaged("it was changed after it was written");
-  const { head, segments, components } = found;
-  if (head === undefined) throw exportDamaged("it has no session");
-  return { head, segments, components };
+  const { session, rows, segments, components } = found;
+  if (session === undefined) throw exportDamaged("it has no session");
+  return { head: session.head, rows: checkRows(rows), segments, components };
 }

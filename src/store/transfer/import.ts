@@ -1,4 +1,5 @@
 import {
+  checkTenantName,
   type Head,
   type ImportWrite,
   nodeId,
@@ -29,15 +30,19 @@ const PART_BYTES = 4 * 1024 * 1024;
 /**
  * The writes that make an exported session one of this store, under its own id or another. Its history becomes its own:
  * segments it shared with the session it was forked from are stored under its name, behind the last revision it had, so
- * they never meet those of another session. Nodes of its own keep their numbers.
+ * they never meet those of another session. Nodes of its own keep their numbers. Its rows keep theirs too, and name it.
  *
  * @example
  * for (const write of importing(session, { sessionId: "chat-43" })) backend.write([write]);
  */
 export function* importing(
   session: ExportedSession,
-  { sessionId = session.head.sessionId }: { readonly sessionId?: string } = {},
+  {
+    sessionId = session.head.sessionId,
+    tenant = session.head.tenant,
+  }: { readonly sessionId?: string; readonly tenant?: string | undefined } = {},
 ): Generator<ImportWrite> {
+  if (tenant !== undefined) checkTenantName(tenant);
   const { names, revision } = namesOf(session, sessionId);
   const part = { segments: [] as ImportedSegment[], components: [] as ImportedComponent[], size: 0 };
   const take = (): ImportWrite => {
@@ -57,7 +62,8 @@ export function* importing(
     part.size += bytes.length;
     if (part.size >= PART_BYTES) yield take();
   }
-  yield { ...take(), head: { ...renamedHead(session.head, names), sessionId, revision } };
+  const head = { ...renamedHead(session.head, names), sessionId, revision, ...(tenant !== undefined && { tenant }) };
+  yield { ...take(), head, rows: session.rows.map((row) => ({ ...row, session: sessionId })) };
 }
 
 type ImportedSegment = ImportWrite["segments"][number];

@@ -2,4 +2,5 @@
 export * from "./export-json.js";
 export * from "./exported.js";
 export * from "./import.js";
+export * from "./session-parts.js";
 export * from "./whole-files.js";

@@ -16,7 +16,7 @@ import { messageOf, TroupeError } from "../../kernel/index.js";
 /** Writes a file that is there whole or not at all. `pause` is told how many bytes there are by now. */
 export async function writeWhole(
   file: string,
-  pieces: Iterable<Uint8Array>,
+  pieces: AsyncIterable<Uint8Array>,
   pause: (written: number) => Promise<void>,
 ): Promise<void> {
   const draft = `${file}.${process.pid}.part`;
@@ -25,7 +25,7 @@ export async function writeWhole(
   try {
     const descriptor = failed(() => openSync(draft, "wx"));
     try {
-      for (const piece of pieces) {
+      for await (const piece of pieces) {
         failed(() => writeAll(descriptor, piece));
         written += piece.length;
         await pause(written);

@@ -7,13 +7,14 @@ import {
   fillFolder,
   importing,
   readingExport,
+  readSession,
   readWhole,
   sessionFile,
   sessionJson,
   writeWhole,
 } from "../transfer/index.js";
 import { type Pause, pauseOf, type WorkOptions } from "./progress.js";
-import { type PrunePolicy, type PruneReport, Pruning, type Suspects, written } from "./prune.js";
+import { type Alone, type PrunePolicy, type PruneReport, Pruning, type Suspects, written } from "./prune.js";
 
 export interface ExportRequest {
   readonly sessionId: string;
@@ -27,6 +28,8 @@ export interface ImportRequest {
   readonly bytes: Uint8Array;
   /** The id it gets here; its own by default. */
   readonly sessionId?: string | undefined;
+  /** Whose session it is here; whose it was, by default. */
+  readonly tenant?: string | undefined;
 }
 
 export interface ImportedSession {
@@ -40,6 +43,8 @@ export interface ExportOptions extends WorkOptions, Pick<ExportRequest, "format"
 export interface ImportOptions extends WorkOptions {
   /** The id it gets here; its own by default. */
   readonly id?: string;
+  /** Whose session it is here; whose it was, by default. */
+  readonly tenant?: string;
 }
 
 export type PruneOptions = Omit<PrunePolicy, "running"> & WorkOptions;
@@ -49,6 +54,8 @@ interface MaintenanceOptions {
   readonly clock: Clock;
   /** Puts a write into the queue of commits. */
   readonly write: (write: StoreWrite) => Promise<WriteReceipt>;
+  /** Does something while nothing else is being written. */
+  readonly alone: Alone;
   /** Lets commits that wait be written; throws once the store closes. */
   readonly pause: () => Promise<void>;
 }
@@ -79,9 +86,9 @@ export class Maintenance {
 
   prune(policy: PrunePolicy = {}, work: WorkOptions = {}): Promise<PruneReport> {
     return this.#next(work, async (pause) => {
-      const { backend, clock } = this.#options;
+      const { backend, clock, alone } = this.#options;
       checkPolicy(policy);
-      this.#pruning = new Pruning(backend, { policy, suspects: this.#suspects, now: clock.wallNow() });
+      this.#pruning = new Pruning(backend, { policy, suspects: this.#suspects, now: clock.wallNow(), alone });
       try {
         return await this.#pruning.run(pause);
       } finally {
@@ -96,8 +103,10 @@ export class Maintenance {
     work: WorkOptions = {},
   ): Promise<Uint8Array<ArrayBuffer> | undefined> {
     return this.#next(work, async (pause) => {
-      const { backend } = this.#options;
-      const pieces = format === "json" ? sessionJson(backend, sessionId) : sessionFile(backend, sessionId);
+      const { backend, alone } = this.#options;
+      // Its head and its rows are of one moment.
+      const session = await alone(() => readSession(backend, sessionId));
+      const pieces = format === "json" ? sessionJson(backend, session) : sessionFile(backend, session);
       const wrote = (done: number) => pause({ step: "write", done, total: null });
       if (file === undefined) return gathered(pieces, wrote);
       await writeWhole(file, pieces, wrote);
@@ -105,7 +114,7 @@ export class Maintenance {
     });
   }
 
-  importSession({ bytes, sessionId }: ImportRequest, work: WorkOptions = {}): Promise<ImportedSession> {
+  importSession({ bytes, sessionId, tenant }: ImportRequest, work: WorkOptions = {}): Promise<ImportedSession> {
     return this.#next(work, async (pause) => {
       const reading = readingExport(bytes);
       let read = reading.next();
@@ -113,7 +122,7 @@ export class Maintenance {
       const id = checkSessionId(sessionId ?? read.value.head.sessionId);
       let done = 0;
       let revision = 0;
-      for (const part of importing(read.value, { sessionId: id })) {
+      for (const part of importing(read.value, { sessionId: id, tenant })) {
         await this.#options.write(part);
         revision = part.head?.revision ?? 0;
         for (const record of [...part.segments, ...part.components]) done += record.bytes.length;
@@ -152,12 +161,12 @@ function checkPolicy({ graceMs = 0, journalsOlderThanMs = 0 }: PrunePolicy): voi
 }
 
 async function gathered(
-  pieces: Iterable<Uint8Array>,
+  pieces: AsyncIterable<Uint8Array>,
   pause: (gathered: number) => Promise<void>,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const kept: Uint8Array[] = [];
   let size = 0;
-  for (const piece of pieces) {
+  for await (const piece of pieces) {
     kept.push(piece);
     size += piece.length;
     await pause(size);
@@ -211,10 +220,11 @@ export async function exportSession(
 export async function importSession(
   path: string,
   source: string | URL | Uint8Array,
-  { id: sessionId, ...work }: ImportOptions = {},
+  { id: sessionId, tenant, ...work }: ImportOptions = {},
 ): Promise<ImportedSession> {
   const bytes = await readWhole(source);
-  return withStore(path, (_, maintenance) => maintenance.importSession({ bytes, sessionId }, work), { create: true });
+  const request = { bytes, sessionId, tenant };
+  return withStore(path, (_, maintenance) => maintenance.importSession(request, work), { create: true });
 }
 
 /**
@@ -245,7 +255,8 @@ async function withStore<T>(
     const maintenance = new Maintenance({
       backend,
       clock,
-      write: async (write) => written(backend, write),
+      write: (write) => written(backend, write),
+      alone: (run) => run(),
       pause: () => loopTurn(clock),
     });
     try {

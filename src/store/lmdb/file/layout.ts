@@ -114,6 +114,6 @@ function sealFirstHead(bytes: Uint8Array): Uint8Array {
   } catch {
     return bytes;
   }
-  const stored: StoredHead = { head, receipts: [fingerprint(head.operation), 0] };
+  const stored: StoredHead = { head, at: 0, receipts: [fingerprint(head.operation), 0] };
   return sealHead(stored);
 }

@@ -54,7 +54,7 @@ export class RawStore {
   storedHead(sessionId: string): StoredHead | undefined {
     const bytes = this.#bytes("heads", sessionId);
     if (bytes === undefined) return undefined;
-    return this.layout === 1 ? { head: decode<Head>(bytes), receipts: [] } : openHead(sessionId, bytes);
+    return this.layout === 1 ? { head: decode<Head>(bytes), at: 0, receipts: [] } : openHead(sessionId, bytes);
   }
 
   head(sessionId: string): Head | undefined {

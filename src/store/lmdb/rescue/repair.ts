@@ -13,6 +13,7 @@ import { encode } from "../../../wire/index.js";
 import {
   decodeSegment,
   journalKey,
+  outlinesOf,
   readHistory,
   seal,
   sealHead,
@@ -20,7 +21,7 @@ import {
   sealTombstone,
   segmentOutline,
 } from "../../records/index.js";
-import { hashesIn, segmentsOf } from "../../transfer/index.js";
+import { hashesIn, segmentIdsOf } from "../../transfer/index.js";
 import { createLmdb, type LmdbRecord } from "../backend.js";
 import { currentMeta, fileOf } from "../file/file.js";
 import type { PageFile } from "../file/pages.js";
@@ -168,7 +169,7 @@ function restore(salvage: Salvage, sessionId: string): Restored {
   if (lost.length === 0 && !salvage.isOlder(sessionId)) return { stored: withoutLostParent(salvage, found) };
   const whole = wholeHead(salvage, head);
   return {
-    stored: { head: whole, receipts: [] },
+    stored: { head: whole, at: found.at, receipts: [] },
     report: { sessionId, outcome: "changed", leaf: whole.leaf, leafBefore: head.leaf, lost },
   };
 }
@@ -184,7 +185,7 @@ function wholeHead(salvage: Salvage, head: Head): Head {
     components: Object.fromEntries(Object.entries(head.components).filter(isThere)),
     ...(frames && { frames: frames.filter(({ leaf }) => isWhole(salvage, leaf)) }),
   };
-  return withoutLostParent(salvage, { head: changed, receipts: [] }).head;
+  return withoutLostParent(salvage, { head: changed, at: 0, receipts: [] }).head;
 }
 
 /** Where a session was forked is only a remark; it may be lost without harm. */
@@ -228,8 +229,8 @@ function* recordsOf(salvage: Salvage, sessions: readonly Restored[]): Generator<
     const { head } = stored;
     living.add(head.sessionId);
     yield { table: "heads", key: head.sessionId, bytes: sealHead(stored) };
-    for (const id of segmentsOf(salvage, head)) segments.add(id);
-    for (const id of segmentsOf(salvage, { ...head, leaf: head.parent?.leaf ?? null, frames: [] })) segments.add(id);
+    const past = { ...head, leaf: head.parent?.leaf ?? null, frames: [] };
+    for (const state of [head, past]) for (const id of segmentIdsOf(outlinesOf(salvage), state)) segments.add(id);
     for (const hash of Object.values(head.components)) hashes.add(hash);
   }
   for (const id of segments) {

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { systemClock } from "../../../async/index.js";
 import { type Head, isConversation, messageOf, miscounted, TroupeError } from "../../../kernel/index.js";
 import { acquireStoreLock } from "../../folder/index.js";
-import { readHistory, type StoreReader } from "../../records/index.js";
+import { type ReaderAtOnce, readHistory } from "../../records/index.js";
 import { checkTrees, currentMeta, fileOf, storeDamaged } from "../file/file.js";
 import { PageFile, PageProblem } from "../file/pages.js";
 import { type RawStore, statesOf } from "./raw-store.js";
@@ -102,7 +102,7 @@ export function verifySession(state: RawStore, sessionId: string): SessionReport
   return { sessionId, ok: findings.length === 0, findings };
 }
 
-type SessionReader = Pick<StoreReader, "segment" | "component" | "journal">;
+type SessionReader = Pick<ReaderAtOnce, "segment" | "component" | "journal">;
 
 /** Everything of a session that cannot be read. */
 export function sessionFindings(reader: SessionReader, head: Head): Finding[] {
@@ -115,7 +115,7 @@ export function sessionFindings(reader: SessionReader, head: Head): Finding[] {
   ];
 }
 
-export function journalFindings(reader: Pick<StoreReader, "journal">, sessionId: string): Finding[] {
+export function journalFindings(reader: Pick<ReaderAtOnce, "journal">, sessionId: string): Finding[] {
   return attempt("journal", () => reader.journal(sessionId)).findings;
 }
 
@@ -134,7 +134,7 @@ function historyFindings(reader: SessionReader, where: string, leaf: string | nu
   return [...findings, ...[...attachments].flatMap((hash) => componentFindings(reader, `attachment ${hash}`, hash))];
 }
 
-export function componentFindings(reader: Pick<StoreReader, "component">, where: string, hash: string): Finding[] {
+export function componentFindings(reader: Pick<ReaderAtOnce, "component">, where: string, hash: string): Finding[] {
   return attempt(where, () => {
     if (reader.component(hash) === undefined) {
       throw new TroupeError("component_missing", `Stored component ${hash} is not there.`);
