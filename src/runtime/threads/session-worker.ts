@@ -19,6 +19,7 @@ import {
 import { runHere } from "../../tools/index.js";
 import { type Caller, type CallOptions, Lane, type ServedCall, workerLost } from "../../wire/index.js";
 import type { ResolvedOptions } from "../options/index.js";
+import type { StoreWorker } from "./store-worker.js";
 import { Thread } from "./threads.js";
 
 const PAUSE_MS = 50;
@@ -46,7 +47,7 @@ interface SessionWorkerParts {
   readonly events: CrewEvents;
   /** Made anew for every incarnation: the manifests of isolated plugins may come from a restarted worker. */
   readonly plugins: () => readonly PluginSetup[];
-  readonly storePort: () => Promise<MessagePort>;
+  readonly storePort: (replaces: string | undefined) => ReturnType<StoreWorker["connect"]>;
   /** A session waits for a plugin that has no thread yet. */
   readonly wakePlugin: (plugin: number) => void;
   /** Opens the hook lanes of a new incarnation. */
@@ -63,6 +64,8 @@ export class SessionWorker {
   /** Pending while the worker is being (re)started. */
   #ready: Promise<void> = Promise.resolve();
   readonly #closing = new AbortController();
+  /** The name its last thread owns sessions by. */
+  #owner: string | undefined;
   #received = 0;
   restarts = 0;
   /** How many threads its place has had before this one's, because they were full. */
@@ -104,7 +107,8 @@ export class SessionWorker {
     const lane = this.#newLane(mainPort, thread);
     thread.exited.then(({ error }) => lane.lose(workerLost(thread.name, error)));
     try {
-      const storePort = await this.#parts.storePort();
+      const { port: storePort, owner } = await this.#parts.storePort(this.#owner);
+      this.#owner = owner;
       const { inline } = await thread.caller.to.configure(
         {
           ...options.worker,

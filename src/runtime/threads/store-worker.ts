@@ -57,11 +57,11 @@ export class StoreWorker {
     return this.#thread.messages;
   }
 
-  /** A session worker's end of a new lane to the store. */
-  async connect(): Promise<MessagePort> {
+  /** A session worker's end of a new lane to the store. `replaces`: the owner that had its place, and is no more. */
+  async connect(replaces: string | undefined): Promise<{ readonly port: MessagePort; readonly owner: string }> {
     const { port1, port2 } = new MessageChannel();
-    await this.ask("attach", { port: port1 }, { transfer: [port1] });
-    return port2;
+    const owner = await this.ask("attach", { port: port1, replaces }, { transfer: [port1] });
+    return { port: port2, owner };
   }
 
   async ask<M extends StoreMethod>(method: M, request: RequestOf<M>, options?: CallOptions): Promise<AnswerOf<M>> {

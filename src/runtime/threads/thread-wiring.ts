@@ -160,9 +160,9 @@ export class Crew {
       events: this.#events,
       plugins: () => this.#pluginSetups(),
       wakePlugin: (plugin) => this.#pluginWorkers.get(plugin)?.wake(),
-      storePort: async () => {
+      storePort: async (replaces) => {
         await this.#prepared;
-        return this.store.connect();
+        return this.store.connect(replaces);
       },
       connectPlugins: (worker) =>
         Promise.all([...this.#pluginWorkers.values()].map((plugin) => plugin.connect(worker))),

@@ -41,7 +41,10 @@ export type SessionMaking = Omit<SessionCreateRequest, "sessionId" | "usageSourc
 
 /** What a host gives a session when it opens it. */
 export interface OpeningOptions {
-  /** Options for single plugins, by plugin id. They replace those of the opening before; left out, those go on. */
+  /**
+   * Options for single plugins, by plugin id, in the place of all that an opening before gave. Those are gone on with only
+   * where a turn it began is taken up and this opening gives none.
+   */
   readonly pluginOptions?: SessionPluginOptions;
   /** Whose session it is. A new one becomes this tenant's; one of another tenant is refused with `tenant_mismatch`. */
   readonly tenant?: string;

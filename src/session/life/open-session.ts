@@ -150,9 +150,9 @@ async function restore(
   const { head, epoch, journal } = opened;
   // The turn a crash left behind, if one did.
   const unfinished = journal.length === 0 ? undefined : unfinishedTurn(journal, turnIdOf((head?.turnIndex ?? 0) + 1));
-  // What this opening was given replaces all that the one before was; given nothing, it goes on with that.
-  const options =
-    given.pluginOptions ?? optionsOfOpening(opened.opening) ?? unfinished?.start.pluginOptions ?? NO_PLUGIN_OPTIONS;
+  // What the opening before left to be done is done with what that one was given, unless this one is given something.
+  const before = journal.length === 0 ? undefined : optionsOfOpening(opened.opening);
+  const options = given.pluginOptions ?? before ?? unfinished?.start.pluginOptions ?? NO_PLUGIN_OPTIONS;
   const hasOptions = Object.keys(options).length > 0;
   const pluginOptions = hasOptions ? options : NO_PLUGIN_OPTIONS;
   const stored = (await reader.value<StoredAuthority>(COMPONENT.authority)) ?? NO_AUTHORITY;

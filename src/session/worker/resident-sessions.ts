@@ -140,7 +140,8 @@ export class ResidentSessions {
     const actor = this.#sessions.get(sessionId);
     if (actor?.state === "running" || actor?.session?.mayPark === false) throw busy(sessionId);
     const wasParked = this.#sessions.isParked(sessionId);
-    await actor?.parked();
+    // The other worker finds it free, also when it could not be stored.
+    await actor?.parked().finally(() => this.services.store.released());
     return { ...this.#sessions.take(sessionId), wasParked };
   }
 
@@ -193,6 +194,7 @@ export class ResidentSessions {
     actor?.leave();
     await actor?.ended();
     this.#sessions.take(sessionId);
+    await this.services.store.released();
     if (actor?.failure !== undefined) throw actor.failure;
   }
 

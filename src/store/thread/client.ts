@@ -1,5 +1,5 @@
 import type { MessagePort } from "node:worker_threads";
-import { type Clock, loopTurn } from "../../async/index.js";
+import { type Clock, ignore, loopTurn } from "../../async/index.js";
 import type {
   Commit,
   CommitReceipt,
@@ -87,7 +87,12 @@ export class StoreClient {
   /** The session is nobody's now. The store is told with what it is asked for next. */
   release(sessionId: string, epoch: number): void {
     if (this.#released.push([sessionId, epoch]) < MAX_RELEASED || this.#closed) return;
-    this.#lane.note("released", this.#released.splice(0));
+    void this.released().catch(ignore);
+  }
+
+  /** Resolves when the store knows of all that were let go of, so that another thread can have them. */
+  async released(): Promise<void> {
+    if (this.#released.length > 0) await this.#call("release", this.#released.splice(0));
   }
 
   /** Undefined for an id that is free; rejects with `session_deleted` for one that is not used again. */

@@ -1,5 +1,5 @@
 import type { MessagePort } from "node:worker_threads";
-import { type Clock, deferred, ignore, loopTurn, type Timer } from "../../async/index.js";
+import { type Clock, deferred, loopTurn, type Timer } from "../../async/index.js";
 import {
   type ChangeCount,
   type Commit,
@@ -73,7 +73,8 @@ export function storeService({ clock, onClosed }: { readonly clock: Clock; reado
       server = new StoreServer("path" in options ? openLmdb(options.path, given) : openMemory(given), clock);
     },
     /** Serves one more session worker. */
-    attach: ({ port }: { readonly port: MessagePort }) => opened().attach(port),
+    attach: ({ port, replaces }: { readonly port: MessagePort; readonly replaces?: string | undefined }) =>
+      opened().attach(port, replaces),
     stats: () => opened().stats(),
     /** Sessions whose last turn was begun and not finished, and which nobody alive has. */
     unfinished: () => opened().unfinished(),
@@ -146,23 +147,23 @@ export class StoreServer {
     });
   }
 
-  attach(port: MessagePort): void {
+  /** Says which owner it is. `replaces`: the owner whose thread is no more; its sessions are free. */
+  attach(port: MessagePort, replaces?: string): string {
     if (this.#closed !== undefined) throw storeClosed();
+    if (replaces !== undefined) void this.#backend.leave(replaces);
     // A worker that is started in another's place is another owner.
     const owner = `worker ${++this.#owners}`;
     const lane: Lane = new Lane(port, {
       name: "session worker",
       clock: this.#clock,
       serve: (method, payload) => this.#answer(method, payload, owner),
-      onNote: (topic, payload) => {
-        if (topic === "released") void this.#release(payload as readonly Released[]).catch(ignore);
-      },
       onLost: () => {
         this.#lanes.delete(lane);
         if (this.#closed === undefined) void this.#backend.leave(owner);
       },
     });
     this.#lanes.add(lane);
+    return owner;
   }
 
   /** Deletes a session; false when there was none. What only it led to goes with the next pruning. */
@@ -226,6 +227,8 @@ export class StoreServer {
         return this.#claim(payload as Opening, owner);
       case "open":
         return this.#open(payload as Opening, owner);
+      case "release":
+        return this.#release(payload as readonly Released[]);
       case "changeRows":
         return this.#enqueue<RowsReceipt>({ kind: "rows", ...(payload as Omit<RowsWrite, "kind">) });
       case "commit":

@@ -58,6 +58,7 @@ export interface StoreCalls {
   readonly open: { readonly ask: Opening; readonly answer: OpenedSession };
   /** Claims it, for an asker that reads it itself. */
   readonly claim: { readonly ask: Opening; readonly answer: number };
+  readonly release: { readonly ask: readonly Released[]; readonly answer: void };
   readonly commit: { readonly ask: Commit; readonly answer: CommitReceipt };
   readonly record: { readonly ask: JournalEntry; readonly answer: JournalReceipt };
   readonly clearJournal: { readonly ask: JournalClearing; readonly answer: JournalReceipt };
@@ -85,7 +86,7 @@ export interface StoreCalls {
 /** The calls that change nothing. */
 export type ReadMethod = Exclude<
   keyof StoreCalls,
-  "open" | "claim" | "commit" | "record" | "clearJournal" | "changeRows"
+  "open" | "claim" | "release" | "commit" | "record" | "clearJournal" | "changeRows"
 >;
 
 /**
