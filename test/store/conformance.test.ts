@@ -1,10 +1,10 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { test } from "vitest";
-import { openLmdb, openMemory, type StoreBackend } from "../../src/store/index.js";
+import { openLmdb, openMemory } from "../../src/store/index.js";
 import { type ConformanceStore, storeConformance } from "../../src/testing/index.js";
+import { openLater } from "../support/later-store.js";
 
 /** A clock that only a test moves. */
 class SetClock {
@@ -44,20 +44,12 @@ async function lmdbStore(): Promise<ConformanceStore> {
   };
 }
 
-/** A store that answers later, as one on another machine would. */
+/** A store that answers later and in another order, as one on another machine would; each case with other waits. */
+let seed = 1;
 async function laterStore(): Promise<ConformanceStore> {
-  const backend = openMemory();
-  const later = new Proxy(backend, {
-    get(target, name: keyof StoreBackend) {
-      const member = target[name] as unknown;
-      if (typeof member !== "function") return member;
-      return async (...args: unknown[]) => {
-        await nextTurn();
-        return member.apply(target, args);
-      };
-    },
-  });
-  return { backend: later, dispose: () => backend.close() };
+  const clock = new SetClock();
+  const backend = openLater({ seed: seed++, backend: openMemory({ clock }) });
+  return { backend, pass: (ms) => clock.pass(ms), dispose: () => backend.close() };
 }
 
 for (const { name, run } of storeConformance("memory", memoryStore)) test(name, run);
