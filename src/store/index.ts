@@ -1,7 +1,8 @@
 export { acquireStoreLock, type StoreLock } from "./folder/lock.js";
 export { openLmdb, openLmdbReader } from "./lmdb/backend.js";
 export { type RepairedSession, type RepairReport, repairStore } from "./lmdb/rescue/repair.js";
-export { type Finding, type SessionReport, type VerifyReport, verifyStore } from "./lmdb/rescue/verify.js";
+export { type SessionReport, type VerifyReport, verifyStore } from "./lmdb/rescue/verify.js";
+export type { Finding } from "./lmdb/rescue/verify-rows.js";
 export { openMemory } from "./memory/memory-store.js";
 export type { BackendAtOnce, StoreBackend, StoreOptions } from "./records/contract.js";
 export { type MessageNode, readHistory, readTail } from "./records/history.js";
@@ -12,6 +13,13 @@ export { StoreServer, type StoreService, type StoreStats, storeService } from ".
 export { OPENINGS, type OpenedSession } from "./thread/store-calls.js";
 export { readWhole } from "./transfer/whole-files.js";
 export type { ExportOptions, ImportedSession, ImportOptions, PruneOptions } from "./upkeep/maintenance.js";
-export { exportSession, importSession, listSessions, pruneStore } from "./upkeep/maintenance.js";
+export {
+  exportSession,
+  importSession,
+  listSessions,
+  type MigrationReport,
+  migrateStore,
+  pruneStore,
+} from "./upkeep/maintenance.js";
 export type { StoreProgress, WorkOptions } from "./upkeep/progress.js";
 export { type PrunePolicy, type PruneReport, Pruning, type SweepCount } from "./upkeep/prune.js";

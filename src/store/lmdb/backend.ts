@@ -1,4 +1,3 @@
-import { createRequire } from "node:module";
 import { type Clock, systemClock } from "../../async/index.js";
 import {
   asTroupeError,
@@ -28,6 +27,7 @@ import {
   type BackendAtOnce,
   type Claim,
   Claims,
+  childKey,
   countWrites,
   journalKey,
   journalRange,
@@ -44,23 +44,20 @@ import {
   sealTombstone,
   segmentOutline,
   sessionOfJournalKey,
-  type TableName,
   unseal,
   writeFailed,
 } from "../records/index.js";
-import { checkDatabaseFile } from "./file/file.js";
 import {
-  bringUpToDate,
   LAYOUT_VERSION,
   nextOpening,
   openTables,
-  type Root,
   readBytes,
   readLayout,
-  TABLE,
   type Table,
   type Tables,
 } from "./file/layout.js";
+import { migrating } from "./file/migration.js";
+import { openRoot } from "./file/root.js";
 import { readJournal, readRow, SnapshotReader, TableReader } from "./reads.js";
 
 /**
@@ -77,7 +74,9 @@ export function openLmdb(path: string, options: LmdbOptions = {}): BackendAtOnce
     // The version comes first: the tables of a layout this release does not know are not even opened.
     const found = readLayout(root);
     const tables = openTables(root);
-    bringUpToDate(tables, found);
+    for (const _ of migrating(tables, found)) {
+      // Nobody watches; see `migrateStore`.
+    }
     return new LmdbBackend(tables, options, nextOpening(root));
   } catch (error) {
     root.close();
@@ -95,7 +94,8 @@ export function openLmdb(path: string, options: LmdbOptions = {}): BackendAtOnce
 export function openLmdbReader(path: string): LmdbReader {
   const root = openRoot(path, { readOnly: true });
   try {
-    if (readLayout(root) !== LAYOUT_VERSION) {
+    const layout = readLayout(root);
+    if (layout?.version !== LAYOUT_VERSION || layout.migration !== undefined) {
       throw new TroupeError("store_open_failed", `The store at ${path} has not been opened for writing yet.`);
     }
     return new SnapshotReader(openTables(root));
@@ -108,36 +108,6 @@ export function openLmdbReader(path: string): LmdbReader {
 interface LmdbOptions {
   readonly commitBudget?: CommitBudget;
   readonly clock?: Pick<Clock, "wallNow">;
-}
-
-/** A record as it is stored. */
-export interface LmdbRecord {
-  readonly table: TableName;
-  readonly key: string;
-  readonly bytes: Uint8Array;
-}
-
-const RECORDS_PER_TRANSACTION = 1_000;
-
-/** Makes a new store of records that are sealed already. */
-export function createLmdb(path: string, records: Iterable<LmdbRecord>): void {
-  const root = openRoot(path, { readOnly: false });
-  try {
-    const tables = openTables(root);
-    const put = (part: readonly LmdbRecord[]) =>
-      root.transactionSync(() => {
-        for (const { table, key, bytes } of part) tables[table].putSync(key, bytes);
-      });
-    const part: LmdbRecord[] = [];
-    for (const record of records) {
-      part.push(record);
-      if (part.length === RECORDS_PER_TRANSACTION) put(part.splice(0));
-    }
-    put(part);
-    bringUpToDate(tables, undefined);
-  } finally {
-    root.close();
-  }
 }
 
 /** A read-only view from any thread. It sees everything that was acknowledged before the call. */
@@ -276,11 +246,6 @@ class LmdbBackend extends TableReader implements BackendAtOnce {
 
 const NOTHING = new Uint8Array();
 
-/** Below its parent's name, as rows stand below their session's. */
-export function childKey(parent: string, sessionId: string): string {
-  return rowRange(parent).start + sessionId;
-}
-
 /** Each session that has a journal, once: from each one's first row to behind its last. */
 function journalSessions(journal: Table, after: string | undefined, limit: number): string[] {
   const sessions: string[] = [];
@@ -383,27 +348,4 @@ class LmdbFacts implements WriteFacts {
 
 function markOf({ sequence, turnId, key, hash }: JournalRow): JournalMark {
   return { sequence, turnId, key, hash };
-}
-
-// LMDB grows its map by itself, but remapping under readers of other threads is best avoided: reserve address space
-// (not memory, not disk) for more than a store will hold.
-const MAP_BYTES = 64 * 1024 ** 3;
-
-function openRoot(path: string, { readOnly }: { readonly readOnly: boolean }): Root {
-  checkDatabaseFile(path, { readOnly });
-  // Loaded on first use: a native addon costs each thread some 30 ms, and a memory store needs none of it.
-  const { open } = createRequire(import.meta.url)("lmdb") as typeof import("lmdb");
-  try {
-    return open<Uint8Array, string>({
-      ...TABLE,
-      path,
-      readOnly,
-      // Otherwise a folder whose name has a dot would be taken for a file.
-      noSubdir: false,
-      overlappingSync: false,
-      mapSize: MAP_BYTES,
-    });
-  } catch (cause) {
-    throw new TroupeError("store_open_failed", `The store at ${path} cannot be opened: ${messageOf(cause)}`, { cause });
-  }
 }

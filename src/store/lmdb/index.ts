@@ -1,3 +1,4 @@
 /** The embedded store. */
 export * from "./backend.js";
+export { type MigrationProgress, migratingFolder } from "./file/migration.js";
 export * from "./rescue/verify.js";

@@ -41,6 +41,11 @@ export function placeOfSession(sessionId: string, order: { readonly at: number; 
   return orderKey({ table: SESSION_INDEX, session: sessionId, key: "" }, order);
 }
 
+/** Below its parent's name, as rows stand below their session's. */
+export function childKey(parent: string, sessionId: string): string {
+  return rowRange(parent).start + sessionId;
+}
+
 export function sessionAt(place: string): IndexedSession {
   const { name, order } = orderedNameOf(place);
   return { sessionId: name.session ?? "", at: order.at };

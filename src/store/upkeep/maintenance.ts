@@ -1,7 +1,7 @@
 import { type Clock, loopTurn, Serial, systemClock } from "../../async/index.js";
 import { checkSessionId, type StoreWrite, TroupeError, type WriteReceipt } from "../../kernel/index.js";
 import { acquireStoreLock } from "../folder/index.js";
-import { checkThere, openLmdb } from "../lmdb/index.js";
+import { checkThere, migratingFolder, openLmdb } from "../lmdb/index.js";
 import { type ListRequest, listStored, type SessionPage, type StoreBackend } from "../records/index.js";
 import {
   fillFolder,
@@ -239,6 +239,35 @@ export async function pruneStore(
   { signal, onProgress, graceMs = 0, ...policy }: PruneOptions = {},
 ): Promise<PruneReport> {
   return withStore(path, (_, maintenance) => maintenance.prune({ graceMs, ...policy }, { signal, onProgress }));
+}
+
+export interface MigrationReport {
+  /** Records that were looked at; 0 for a store that had this release's layout already. */
+  readonly records: number;
+}
+
+/**
+ * Brings a store that nobody has open to this release's layout, step by step; opening a store does the same without being
+ * asked, and cannot be watched. Stopped by `signal`, or by the end of the process, it goes on where it was the next time.
+ * There is no way back: once it has begun, releases of the older layout refuse the store with `store_version_unknown`.
+ *
+ * @example
+ * await migrateStore("./data", { onProgress: ({ done, total }) => console.log(`${done} of ${total}`) });
+ */
+export async function migrateStore(path: string, work: WorkOptions = {}): Promise<MigrationReport> {
+  checkThere(path);
+  const lock = acquireStoreLock(path, systemClock);
+  try {
+    const pause = pauseOf(() => loopTurn(systemClock), work);
+    let records = 0;
+    for (const { done, total } of migratingFolder(path)) {
+      records = total;
+      await pause({ step: "migrate", done, total });
+    }
+    return { records };
+  } finally {
+    lock.release();
+  }
 }
 
 async function withStore<T>(

@@ -3,8 +3,8 @@ import { aborted } from "../../kernel/index.js";
 
 /** How far long work on a store has come. */
 export interface StoreProgress {
-  /** `mark` and `sweep` count records, `read` and `write` bytes. */
-  readonly step: "mark" | "sweep" | "read" | "write";
+  /** `mark`, `sweep` and `migrate` count records, `read` and `write` bytes. */
+  readonly step: "mark" | "sweep" | "migrate" | "read" | "write";
   readonly done: number;
   /** Null where nobody knows before the end. */
   readonly total: number | null;
@@ -37,7 +37,7 @@ export function pauseOf(turn: () => Promise<void>, { signal, onProgress }: WorkO
 }
 
 function isSmall({ step, done }: StoreProgress, before: StoreProgress | undefined): boolean {
-  if (step === "mark" || step === "sweep") return false;
+  if (step !== "read" && step !== "write") return false;
   return done - (before?.step === step ? before.done : 0) < STEP_BYTES;
 }
 

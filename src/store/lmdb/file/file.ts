@@ -2,7 +2,7 @@ import { accessSync, constants, existsSync } from "node:fs";
 import { join } from "node:path";
 import { asTroupeError, messageOf, TroupeError } from "../../../kernel/index.js";
 import { rightKey } from "../../records/index.js";
-import { checkLayout } from "./layout.js";
+import { checkLayout, type Layout } from "./layout.js";
 import { type Meta, PAGE_HEADER, PageFile, PageProblem, readNumber, viewOf } from "./pages.js";
 import { FileWalk } from "./walk.js";
 
@@ -86,7 +86,9 @@ function checkRoot(pages: PageFile, { main, pageSize, transaction }: Meta): void
 export function checkTrees(pages: PageFile, meta: Meta): void {
   const walk = new FileWalk(pages, meta);
   const tables = walk.tables();
-  const sealed = layoutOf(walk, tables) >= 2;
+  const layout = layoutOf(walk, tables);
+  // On its way from version 1, only some of a store's records have their seals.
+  const sealed = layout !== undefined && layout.version >= 2 && layout.migration?.from !== 1;
   for (const [name, tree] of tables) {
     if (name === META_TABLE) continue;
     walk.walk(name, tree, ({ key, value }) => {
@@ -103,10 +105,10 @@ export function checkTrees(pages: PageFile, meta: Meta): void {
 
 const META_TABLE = "meta";
 
-function layoutOf(walk: FileWalk, tables: ReturnType<FileWalk["tables"]>): number {
+function layoutOf(walk: FileWalk, tables: ReturnType<FileWalk["tables"]>): Layout | undefined {
   const tree = tables.get(META_TABLE);
-  let layout = 0;
-  if (tree === undefined) return layout;
+  let layout: Layout | undefined;
+  if (tree === undefined) return undefined;
   walk.walk(META_TABLE, tree, ({ key, value }) => {
     if (key.toString("utf8") !== "layout") return;
     try {

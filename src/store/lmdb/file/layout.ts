@@ -1,10 +1,11 @@
 import type { Database, RootDatabase } from "lmdb";
-import { fingerprint, type Head, type StoredHead, TroupeError } from "../../../kernel/index.js";
+import { fingerprint, TroupeError } from "../../../kernel/index.js";
 import { decode, encode } from "../../../wire/index.js";
-import { seal, sealHead, TABLE_NAMES, type TableName } from "../../records/index.js";
+import { seal, TABLE_NAMES, type TableName, unseal } from "../../records/index.js";
 
 /** The layout this release writes; docs/store-layout.md describes every version. */
-export const LAYOUT_VERSION = 2;
+export const LAYOUT_VERSION = 3;
+const KNOWN: readonly unknown[] = [1, 2, LAYOUT_VERSION];
 
 export type Root = RootDatabase<Uint8Array, string>;
 export type Table = Database<Uint8Array, string>;
@@ -36,11 +37,30 @@ export function readBytes(table: Table, key: string): Uint8Array | undefined {
   return copy === undefined ? undefined : new Uint8Array(copy.buffer, copy.byteOffset, copy.byteLength);
 }
 
+/** What a store says of itself. */
+export interface Layout {
+  readonly version: number;
+  /** There while the store is being brought to this version. */
+  readonly migration?: MigrationMark;
+}
+
+/** How far the way to the newest layout has been gone. */
+export interface MigrationMark {
+  /** The version the records of the table still have. */
+  readonly from: number;
+  /** The table that is being changed, and the last of its keys that is; null: none is yet. */
+  readonly table: "heads" | "segments";
+  readonly key: string | null;
+  /** Records that were looked at since the migration began, in all tables, of how many. */
+  readonly done: number;
+  readonly total: number;
+}
+
 /**
- * The version of the layout a store has; undefined for a new one. One this release does not know is refused before any
- * of its tables is opened.
+ * The layout a store has; undefined for a new one. One this release does not know is refused before any of its tables is
+ * opened.
  */
-export function readLayout(root: Root): number | undefined {
+export function readLayout(root: Root): Layout | undefined {
   // An option lmdb has and does not declare.
   const unlessMissing = { ...TABLE, create: false };
   const meta: Table | undefined = root.openDB("meta", unlessMissing);
@@ -48,12 +68,16 @@ export function readLayout(root: Root): number | undefined {
   return bytes === undefined ? undefined : checkLayout(bytes);
 }
 
-/** Reads the layout record, whose form never changes: every release must be able to say that it is too old. */
-export function checkLayout(bytes: Uint8Array): number {
-  const { version, check } = decode<{ readonly version: number; readonly check?: number }>(bytes);
+/**
+ * Reads the layout record. `version` and `check` stand in it for ever: every release must be able to say that it is too
+ * old. A store that is being migrated says the version it will have, so that older releases leave it alone.
+ */
+export function checkLayout(bytes: Uint8Array): Layout {
+  const { version, check, migration } = decode<Layout & { readonly check?: number }>(bytes);
+  const layout: Layout = { version, ...(migration !== undefined && { migration }) };
   // Version 1 had no check. With it, a flipped bit cannot pass a new store off as an old one, to be migrated again.
-  const isOurs = version === 1 ? check === undefined : version === LAYOUT_VERSION && check === checkOf(version);
-  if (isOurs) return version;
+  const isKnown = version === 1 ? check === undefined : KNOWN.includes(version) && check === checkOf(layout);
+  if (isKnown) return layout;
   throw new TroupeError(
     "store_version_unknown",
     `This store has layout version ${version}; this release knows versions 1 to ${LAYOUT_VERSION}. Use the release that wrote it.`,
@@ -61,59 +85,36 @@ export function checkLayout(bytes: Uint8Array): number {
   );
 }
 
-function checkOf(version: number): number {
-  return fingerprint(`troupe layout ${version}`);
+function checkOf({ version, migration }: Layout): number {
+  if (migration === undefined) return fingerprint(`troupe layout ${version}`);
+  const { from, table, key, done, total } = migration;
+  return fingerprint(`troupe layout ${version} from ${JSON.stringify([from, table, key, done, total])}`);
 }
 
-function recordLayout(meta: Table, version: number): void {
-  meta.putSync("layout", encode({ version, check: checkOf(version) }));
+export function recordLayout(root: Root, layout: Layout): void {
+  const meta: Table = root.openDB("meta", TABLE);
+  meta.putSync("layout", encode({ ...layout, check: checkOf(layout) }));
 }
+
+const OPENING = "opening";
 
 /** The number of this opening of the store: larger than that of every one before. */
 export function nextOpening(root: Root): number {
   const meta: Table = root.openDB("meta", TABLE);
   return root.transactionSync(() => {
-    const bytes = readBytes(meta, "opening");
-    const opening = (bytes === undefined ? 0 : decode<number>(bytes)) + 1;
-    meta.putSync("opening", encode(opening));
+    const bytes = readBytes(meta, OPENING);
+    const opening = (bytes === undefined ? 0 : openOpening(bytes)) + 1;
+    recordOpening(root, opening);
     return opening;
   });
 }
 
-/**
- * Brings a store to this release's layout: one transaction for all steps, so a store is never between two versions.
- * `found`: what `readLayout` said.
- */
-export function bringUpToDate(tables: Tables, found: number | undefined): void {
-  if (found === LAYOUT_VERSION) return;
-  const meta: Table = tables.root.openDB("meta", TABLE);
-  tables.root.transactionSync(() => {
-    for (let version = found ?? LAYOUT_VERSION; version < LAYOUT_VERSION; version++) STEPS[version]?.(tables);
-    recordLayout(meta, LAYOUT_VERSION);
-  });
+export function recordOpening(root: Root, opening: number): void {
+  const meta: Table = root.openDB("meta", TABLE);
+  meta.putSync(OPENING, seal(encode(opening), OPENING));
 }
 
-/** From each version to the next. A record that cannot be read stays what it is: unreadable, not the whole store. */
-const STEPS: Readonly<Record<number, (tables: Tables) => void>> = {
-  // Heads got receipts; heads and segments got seals; tables journal and deleted are new.
-  1: ({ heads, segments }) => {
-    for (const key of [...heads.getKeys()]) rewrite(heads, key, sealFirstHead);
-    for (const key of [...segments.getKeys()]) rewrite(segments, key, (bytes) => seal(bytes));
-  },
-};
-
-function rewrite(table: Table, key: string, change: (bytes: Uint8Array) => Uint8Array): void {
-  const bytes = readBytes(table, key);
-  if (bytes !== undefined) table.putSync(key, change(bytes));
-}
-
-function sealFirstHead(bytes: Uint8Array): Uint8Array {
-  let head: Head;
-  try {
-    head = decode<Head>(bytes);
-  } catch {
-    return bytes;
-  }
-  const stored: StoredHead = { head, at: 0, receipts: [fingerprint(head.operation), 0] };
-  return sealHead(stored);
+/** Sealed: with a smaller number, what an earlier opening gave out would be given out again. */
+export function openOpening(bytes: Uint8Array): number {
+  return decode<number>(unseal(bytes, OPENING));
 }

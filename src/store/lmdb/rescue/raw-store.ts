@@ -1,4 +1,4 @@
-import { type Head, type JournalRow, type StoredHead, TroupeError } from "../../../kernel/index.js";
+import { type Head, type JournalRow, type Row, type StoredHead, TroupeError } from "../../../kernel/index.js";
 import { decode } from "../../../wire/index.js";
 import {
   inOrder,
@@ -6,11 +6,14 @@ import {
   openComponent,
   openHead,
   openJournalRow,
+  openRow,
   rightKey,
   sessionOfJournalKey,
+  type TableName,
   unseal,
 } from "../../records/index.js";
-import { checkLayout } from "../file/layout.js";
+import { checkLayout, type Layout, openOpening } from "../file/layout.js";
+import { isPlaced, isSealed } from "../file/migration.js";
 import { type Meta, type PageFile, PageProblem, type Tree } from "../file/pages.js";
 import { FileWalk } from "../file/walk.js";
 
@@ -23,7 +26,9 @@ type Values = ReadonlyMap<string, () => Buffer>;
 export class RawStore {
   /** What is wrong with the file itself. */
   readonly problems: readonly string[];
-  readonly layout: number;
+  readonly layout: Layout;
+  /** The number of the store's last opening; undefined when it cannot be read. 0: it had none. */
+  readonly opening: number | undefined;
   /** How many sessions there should be. */
   readonly expectedSessions: number;
   /** The transaction that wrote this state. */
@@ -36,13 +41,16 @@ export class RawStore {
     const walk = new FileWalk(file, state, { tolerant: true });
     const trees = walk.tables();
     const meta = trees.get("meta");
-    const layout = meta && valuesOf(walk, "meta", meta, (key) => key).get("layout");
-    if (layout === undefined) throw new PageProblem("it does not say which layout it has");
+    const own = meta && valuesOf(walk, "meta", meta, (key) => key);
+    const layout = own?.get("layout");
+    if (own === undefined || layout === undefined) throw new PageProblem("it does not say which layout it has");
     this.layout = checkLayout(layout());
+    this.opening = openingIn(own);
     const tables = new Map<string, Values>();
     for (const [name, tree] of trees) {
       if (name === "meta") continue;
-      const place = (key: string, bytes: Uint8Array) => (this.layout === 1 ? key : rightKey(name, key, bytes));
+      const place = (key: string, bytes: Uint8Array) =>
+        isSealed(this.layout, name, key) ? rightKey(name, key, bytes) : key;
       tables.set(name, valuesOf(walk, name, tree, place));
     }
     walk.checkFreePages();
@@ -54,7 +62,8 @@ export class RawStore {
   storedHead(sessionId: string): StoredHead | undefined {
     const bytes = this.#bytes("heads", sessionId);
     if (bytes === undefined) return undefined;
-    return this.layout === 1 ? { head: decode<Head>(bytes), at: 0, receipts: [] } : openHead(sessionId, bytes);
+    if (isSealed(this.layout, "heads", sessionId)) return openHead(sessionId, bytes);
+    return { head: decode<Head>(bytes), at: 0, receipts: [] };
   }
 
   head(sessionId: string): Head | undefined {
@@ -63,7 +72,7 @@ export class RawStore {
 
   segment(id: string): Uint8Array | undefined {
     const bytes = this.#bytes("segments", id);
-    return bytes && (this.layout === 1 ? bytes : unseal(bytes));
+    return bytes && (isSealed(this.layout, "segments", id) ? unseal(bytes) : bytes);
   }
 
   component(hash: string): Uint8Array | undefined {
@@ -89,7 +98,21 @@ export class RawStore {
     return [...new Set([...(this.#tables.get("journal")?.keys() ?? [])].map(sessionOfJournalKey))];
   }
 
-  keys(table: "heads" | "segments" | "components" | "deleted"): string[] {
+  /** Should the session have its places in lists? */
+  isPlaced(sessionId: string): boolean {
+    return isPlaced(this.layout, sessionId);
+  }
+
+  /** The row under a key of table `rows`. */
+  rowAt(key: string): Row {
+    return openRow(key, this.#bytes("rows", key) as Uint8Array);
+  }
+
+  has(table: TableName, key: string): boolean {
+    return this.#tables.get(table)?.has(key) ?? false;
+  }
+
+  keys(table: TableName): string[] {
     return [...(this.#tables.get(table)?.keys() ?? [])];
   }
 
@@ -97,6 +120,16 @@ export class RawStore {
     const bytes = this.#tables.get(table)?.get(key)?.();
     // A plain byte array: what is decoded from a Buffer has Buffers in it.
     return bytes && new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  }
+}
+
+function openingIn(meta: Values): number | undefined {
+  const bytes = meta.get("opening")?.();
+  if (bytes === undefined) return 0;
+  try {
+    return openOpening(bytes);
+  } catch {
+    return undefined;
   }
 }
 
@@ -192,6 +225,26 @@ export class Salvage {
     return this.#states[0]?.keys("deleted") ?? [];
   }
 
+  /** Only the newest, as for journals: an older one may still have what was done and taken away. */
+  rowKeys(): string[] {
+    return this.#states[0]?.keys("rows") ?? [];
+  }
+
+  /** A row, if it is whole. */
+  rowAt(key: string): Row | undefined {
+    try {
+      return this.#states[0]?.rowAt(key);
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** Larger than at every opening there was, or the last one's own number. */
+  opening(): number {
+    const known = this.#states.flatMap(({ opening }) => opening ?? []);
+    return known.length === 0 ? AFTER_ALL_OPENINGS : Math.max(...known);
+  }
+
   /** The first answer; when none has one, the first error. */
   #first<T>(ask: (state: RawStore) => T | undefined): T | undefined {
     const errors: unknown[] = [];
@@ -207,6 +260,9 @@ export class Salvage {
     return undefined;
   }
 }
+
+/** More often than that no store was opened, and as many openings are left behind it. */
+const AFTER_ALL_OPENINGS = 2 ** 20;
 
 /** The session a segment is named after. */
 export function ownerOf(segment: string): string {

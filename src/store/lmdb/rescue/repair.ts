@@ -3,7 +3,11 @@ import { join } from "node:path";
 import {
   type Head,
   nodeId,
+  orderKey,
   type Part,
+  placeOf,
+  type Row,
+  rowKey,
   type StoredHead,
   segmentId,
   TroupeError,
@@ -11,38 +15,42 @@ import {
 } from "../../../kernel/index.js";
 import { encode } from "../../../wire/index.js";
 import {
+  childKey,
   decodeSegment,
   journalKey,
   outlinesOf,
+  placeOfSession,
   readHistory,
   seal,
   sealHead,
   sealJournalRow,
+  sealRow,
   sealTombstone,
   segmentOutline,
 } from "../../records/index.js";
 import { hashesIn, segmentIdsOf } from "../../transfer/index.js";
-import { createLmdb, type LmdbRecord } from "../backend.js";
 import { currentMeta, fileOf } from "../file/file.js";
 import type { PageFile } from "../file/pages.js";
+import { createLmdb, type LmdbRecord } from "./new-store.js";
 import { ownerOf, type RawStore, Salvage, statesOf } from "./raw-store.js";
 import {
-  attempt,
   componentFindings,
-  type Finding,
   fileFindings,
   journalFindings,
   sessionFindings,
-  sessionsOf,
-  verifySession,
+  verifyState,
   whileHeld,
   withFile,
 } from "./verify.js";
+import { attempt, type Finding, rowFindings } from "./verify-rows.js";
 
 /** What became of a session that was not whole. */
 export interface RepairedSession {
   readonly sessionId: string;
-  /** `changed`: goes on without what was lost, one revision further. `dropped`: nothing of it could be saved. */
+  /**
+   * `changed`: goes on without what was lost, one revision further unless only rows were. `dropped`: nothing of it could
+   * be saved, its rows neither.
+   */
   readonly outcome: "changed" | "dropped";
   /** Where its history ends now, and where it ended; null: at nothing. */
   readonly leaf: string | null;
@@ -64,6 +72,8 @@ export interface RepairReport {
   readonly file: readonly Finding[];
   /** Sessions that are not what they were; the others are, but for what `file` and `lastWrite` say. */
   readonly sessions: readonly RepairedSession[];
+  /** Rows of no session that were lost, and what was wrong with lists, which are made anew. */
+  readonly others: readonly Finding[];
   /** Sessions that were there and of which not even the name is left. */
   readonly unnamedSessions: number;
 }
@@ -108,23 +118,35 @@ function rebuild(
   found: Pick<RepairReport, "path" | "lastWrite" | "file">,
 ): Rebuilt {
   const salvage = new Salvage(states);
+  const [newest] = states;
+  const lostRows = rowFindings(newest);
   const named = salvage.sessionIds();
   const sessions = [
     ...named.map((sessionId) => restore(salvage, sessionId)),
     ...unstoredIds(salvage, named).map((sessionId) => restoreUnstored(salvage, sessionId)),
-  ];
+  ].map((restored) => withLostRows(restored, lostRows));
   const repaired = sessions.flatMap(({ report }) => (report === undefined ? [] : [report]));
-  const [newest] = states;
   const unnamedSessions = Math.max(0, newest.expectedSessions - named.length);
-  const report = { ...found, sessions: repaired, unnamedSessions };
   // What is damaged in the newest state may be whole in the older one: then nothing is lost, but the file is not whole.
-  const isNewestWhole = sessionsOf(newest).every((id) => verifySession(newest, id).ok);
+  const { sessions: verified, others } = verifyState(newest);
+  const report = { ...found, sessions: repaired, others, unnamedSessions };
+  const isNewestWhole = verified.every(({ ok }) => ok) && others.length === 0;
   if (found.file.length === 0 && repaired.length === 0 && isNewestWhole) {
     return { report: { ...report, changed: false } };
   }
   const folder = mkdtempSync(join(found.path, "repair-"));
-  createLmdb(folder, recordsOf(salvage, sessions));
+  createLmdb(folder, recordsOf(salvage, sessions), salvage.opening());
   return { folder, report: { ...report, changed: true } };
+}
+
+/** A session that lost only rows keeps its head and its journal. */
+function withLostRows(restored: Restored, lostRows: ReadonlyMap<string, readonly Finding[]>): Restored {
+  const { sessionId, stored, report } = restored;
+  const lost = lostRows.get(sessionId) ?? [];
+  if (lost.length === 0) return restored;
+  if (report !== undefined) return { ...restored, report: { ...report, lost: [...report.lost, ...lost] } };
+  const leaf = stored?.head.leaf ?? null;
+  return { ...restored, report: { sessionId, outcome: "changed", leaf, leafBefore: leaf, lost } };
 }
 
 function putInPlace(path: string, folder: string, report: RepairReport): RepairReport {
@@ -139,9 +161,11 @@ function putInPlace(path: string, folder: string, report: RepairReport): RepairR
 }
 
 interface Restored {
+  readonly sessionId: string;
+  /** Absent for a session that was dropped, and for one of which there is only the journal of its first turn. */
   readonly stored?: StoredHead;
-  /** A session of which there is only the journal of its first turn. */
-  readonly unstored?: string;
+  /** A journal belongs to the revision it was recorded over, so a head that is put back has none. */
+  readonly keepsJournal: boolean;
   /** Absent for a session that is what it was. */
   readonly report?: RepairedSession;
 }
@@ -153,8 +177,12 @@ function unstoredIds(salvage: Salvage, named: readonly string[]): string[] {
 
 function restoreUnstored(salvage: Salvage, sessionId: string): Restored {
   const lost = journalFindings(salvage, sessionId);
-  if (lost.length === 0) return { unstored: sessionId };
-  return { report: { sessionId, outcome: "dropped", leaf: null, leafBefore: null, lost } };
+  if (lost.length === 0) return { sessionId, keepsJournal: true };
+  return {
+    sessionId,
+    keepsJournal: false,
+    report: { sessionId, outcome: "dropped", leaf: null, leafBefore: null, lost },
+  };
 }
 
 /** The last state of a session that is whole. */
@@ -162,13 +190,17 @@ function restore(salvage: Salvage, sessionId: string): Restored {
   const { value: found, findings: lost } = attempt("head", () => salvage.storedHead(sessionId));
   if (found === undefined) {
     if (lost.length === 0) lost.push({ where: "head", code: "store_damaged", message: "Its head is gone." });
-    return { report: { sessionId, outcome: "dropped", leaf: null, leafBefore: null, lost } };
+    const report: RepairedSession = { sessionId, outcome: "dropped", leaf: null, leafBefore: null, lost };
+    return { sessionId, keepsJournal: false, report };
   }
   const { head } = found;
   lost.push(...sessionFindings(salvage, head));
-  if (lost.length === 0 && !salvage.isOlder(sessionId)) return { stored: withoutLostParent(salvage, found) };
+  if (lost.length === 0 && !salvage.isOlder(sessionId))
+    return { sessionId, keepsJournal: true, stored: withoutLostParent(salvage, found) };
   const whole = wholeHead(salvage, head);
   return {
+    sessionId,
+    keepsJournal: false,
     stored: { head: whole, at: found.at, receipts: [] },
     report: { sessionId, outcome: "changed", leaf: whole.leaf, leafBefore: head.leaf, lost },
   };
@@ -218,20 +250,23 @@ function* recordsOf(salvage: Salvage, sessions: readonly Restored[]): Generator<
   const segments = new Set<string>();
   const hashes = new Set<string>();
   const living = new Set<string>();
-  for (const { stored, unstored, report } of sessions) {
-    // A journal belongs to the revision it was recorded over.
-    const id = report === undefined ? (unstored ?? stored?.head.sessionId) : undefined;
-    for (const row of id === undefined ? [] : salvage.journal(id)) {
+  for (const { sessionId, stored, keepsJournal } of sessions) {
+    for (const row of keepsJournal ? salvage.journal(sessionId) : []) {
       for (const hash of hashesIn(row.bytes)) hashes.add(hash);
-      yield { table: "journal", key: journalKey(id as string, row.sequence), bytes: sealJournalRow(id as string, row) };
+      yield { table: "journal", key: journalKey(sessionId, row.sequence), bytes: sealJournalRow(sessionId, row) };
     }
     if (stored === undefined) continue;
     const { head } = stored;
-    living.add(head.sessionId);
-    yield { table: "heads", key: head.sessionId, bytes: sealHead(stored) };
+    living.add(sessionId);
+    yield* headRecords(stored);
     const past = { ...head, leaf: head.parent?.leaf ?? null, frames: [] };
     for (const state of [head, past]) for (const id of segmentIdsOf(outlinesOf(salvage), state)) segments.add(id);
     for (const hash of Object.values(head.components)) hashes.add(hash);
+  }
+  const dropped = new Set(sessions.flatMap(({ report }) => (report?.outcome === "dropped" ? [report.sessionId] : [])));
+  for (const row of wholeRows(salvage, dropped)) {
+    for (const hash of hashesIn(row.value)) hashes.add(hash);
+    yield* rowRecords(row);
   }
   for (const id of segments) {
     const bytes = salvage.segment(id) as Uint8Array;
@@ -246,6 +281,29 @@ function* recordsOf(salvage: Salvage, sessions: readonly Restored[]): Generator<
   }
   yield* tombstones(salvage, living, segments);
 }
+
+/** With its places in lists, which are never taken from the damaged store. */
+function* headRecords(stored: StoredHead): Generator<LmdbRecord> {
+  const { sessionId } = stored.head;
+  const { order, parent } = placeOf(stored);
+  yield { table: "heads", key: sessionId, bytes: sealHead(stored) };
+  yield { table: "order", key: placeOfSession(sessionId, order), bytes: NO_VALUE };
+  if (parent !== undefined) yield { table: "children", key: childKey(parent, sessionId), bytes: NO_VALUE };
+}
+
+function* wholeRows(salvage: Salvage, dropped: ReadonlySet<string>): Generator<Row> {
+  for (const key of salvage.rowKeys()) {
+    const row = salvage.rowAt(key);
+    if (row !== undefined && !dropped.has(row.session ?? "")) yield row;
+  }
+}
+
+function* rowRecords(row: Row): Generator<LmdbRecord> {
+  yield { table: "rows", key: rowKey(row), bytes: sealRow(row) };
+  if (row.order !== undefined) yield { table: "order", key: orderKey(row, row.order), bytes: NO_VALUE };
+}
+
+const NO_VALUE = new Uint8Array();
 
 /** A segment in whose messages a word stands for each attachment that was lost; otherwise they could not be sent any more. */
 function withoutLost(salvage: Salvage, bytes: Uint8Array): Uint8Array {

@@ -1,20 +1,12 @@
 import { existsSync } from "node:fs";
 import { systemClock } from "../../../async/index.js";
-import { type Head, isConversation, messageOf, miscounted, TroupeError } from "../../../kernel/index.js";
+import { type Head, isConversation, miscounted, TroupeError } from "../../../kernel/index.js";
 import { acquireStoreLock } from "../../folder/index.js";
 import { type ReaderAtOnce, readHistory } from "../../records/index.js";
 import { checkTrees, currentMeta, fileOf, storeDamaged } from "../file/file.js";
 import { PageFile, PageProblem } from "../file/pages.js";
 import { type RawStore, statesOf } from "./raw-store.js";
-
-/** Something that cannot be read. */
-export interface Finding {
-  /** `file`, `head`, `history`, `frame <name>`, `component <name>`, `attachment <hash>` or `journal`. */
-  readonly where: string;
-  /** As it would be thrown: `history_damaged`, `component_missing`, … */
-  readonly code: string;
-  readonly message: string;
-}
+import { attempt, type Finding, listFindings, rowFindings } from "./verify-rows.js";
 
 export interface SessionReport {
   readonly sessionId: string;
@@ -29,6 +21,8 @@ export interface VerifyReport {
   /** What is wrong with the file; with anything here, it cannot be opened. */
   readonly file: readonly Finding[];
   readonly sessions: readonly SessionReport[];
+  /** What is wrong with rows that are of no session here, and with the lists that rows and sessions are found by. */
+  readonly others: readonly Finding[];
 }
 
 /**
@@ -43,14 +37,24 @@ export function verifyStore(path: string): VerifyReport {
   const verify = (file: PageFile): VerifyReport => {
     const findings = fileFindings(path, file);
     const [state] = statesOf(file);
-    const sessions = state === undefined ? [] : sessionsOf(state).map((id) => verifySession(state, id));
-    return { path, ok: findings.length === 0 && sessions.every(({ ok }) => ok), file: findings, sessions };
+    const { sessions, others } = state === undefined ? { sessions: [], others: [] } : verifyState(state);
+    const ok = findings.length === 0 && others.length === 0 && sessions.every((session) => session.ok);
+    return { path, ok, file: findings, sessions, others };
   };
   return whileHeld(path, () => withFile(path, verify));
 }
 
+/** Everything in one state of a store. */
+export function verifyState(state: RawStore): Pick<VerifyReport, "sessions" | "others"> {
+  const rows = rowFindings(state);
+  const ids = sessionsOf(state);
+  const sessions = ids.map((id) => verifySession(state, id, rows.get(id) ?? []));
+  for (const id of ids) rows.delete(id);
+  return { sessions, others: [...[...rows.values()].flat(), ...listFindings(state)] };
+}
+
 /** Also those of which there is only a journal: their first turn was not finished. */
-export function sessionsOf(state: Pick<RawStore, "sessionIds" | "journalIds">): string[] {
+function sessionsOf(state: Pick<RawStore, "sessionIds" | "journalIds">): string[] {
   return [...new Set([...state.sessionIds(), ...state.journalIds()])].sort();
 }
 
@@ -85,7 +89,9 @@ export function fileFindings(path: string, file: PageFile): Finding[] {
   const { findings } = attempt("file", () => checkFile(path, file));
   const [state] = statesOf(file);
   if (state === undefined) return findings;
-  return [...findings, ...state.problems.map((message) => ({ where: "file", code: "store_damaged", message }))];
+  const problems = [...state.problems];
+  if (state.opening === undefined) problems.push("how often it was opened cannot be read");
+  return [...findings, ...problems.map((message) => ({ where: "file", code: "store_damaged", message }))];
 }
 
 function checkFile(path: string, file: PageFile): void {
@@ -96,9 +102,9 @@ function checkFile(path: string, file: PageFile): void {
   }
 }
 
-export function verifySession(state: RawStore, sessionId: string): SessionReport {
+function verifySession(state: RawStore, sessionId: string, ofRows: readonly Finding[]): SessionReport {
   const { value: head, findings } = attempt("head", () => state.head(sessionId));
-  findings.push(...(head === undefined ? journalFindings(state, sessionId) : sessionFindings(state, head)));
+  findings.push(...(head === undefined ? journalFindings(state, sessionId) : sessionFindings(state, head)), ...ofRows);
   return { sessionId, ok: findings.length === 0, findings };
 }
 
@@ -140,14 +146,4 @@ export function componentFindings(reader: Pick<ReaderAtOnce, "component">, where
       throw new TroupeError("component_missing", `Stored component ${hash} is not there.`);
     }
   }).findings;
-}
-
-/** What it gives, or what goes wrong with it. */
-export function attempt<T>(where: string, run: () => T): { readonly value?: T; readonly findings: Finding[] } {
-  try {
-    return { value: run(), findings: [] };
-  } catch (error) {
-    const code = error instanceof TroupeError ? error.code : "store_damaged";
-    return { findings: [{ where, code, message: messageOf(error) }] };
-  }
 }
