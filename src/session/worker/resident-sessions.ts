@@ -140,8 +140,12 @@ export class ResidentSessions {
     const actor = this.#sessions.get(sessionId);
     if (actor?.state === "running" || actor?.session?.mayPark === false) throw busy(sessionId);
     const wasParked = this.#sessions.isParked(sessionId);
-    // The other worker finds it free, also when it could not be stored.
-    await actor?.parked().finally(() => this.services.store.released());
+    try {
+      await actor?.parked();
+    } finally {
+      // The other worker finds it free, also when it could not be stored.
+      await this.services.store.released();
+    }
     return { ...this.#sessions.take(sessionId), wasParked };
   }
 

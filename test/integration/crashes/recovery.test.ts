@@ -129,8 +129,9 @@ describe("a turn that leaves for another frame", () => {
     if (head === undefined) throw new Error("The session is not stored.");
     const components = { ...head.components, entering: contentHash(bytes) };
     const commit = { ...head, revision: head.revision + 1, operation: "between", components };
+    const epoch = store.claim("s", { owner: "a test", take: "always" });
     const [written] = store.write([
-      { kind: "commit", commit: { head: commit, expectedRevision: head.revision, components: [] } },
+      { kind: "commit", commit: { head: commit, expectedRevision: head.revision, epoch, components: [] } },
     ]);
     expect(written?.ok).toBe(true);
     store.close();

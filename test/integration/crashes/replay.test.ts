@@ -280,7 +280,8 @@ describe("a turn that cannot be taken up, because its store cannot be read", () 
 function forgetJournal(path: string): void {
   const store = openLmdb(path);
   const expectedRevision = store.head("s")?.revision ?? 0;
-  const [cleared] = store.write([{ kind: "clear", sessionId: "s", expectedRevision }]);
+  const epoch = store.claim("s", { owner: "a test", take: "always" });
+  const [cleared] = store.write([{ kind: "clear", sessionId: "s", expectedRevision, epoch }]);
   store.close();
   expect(cleared?.ok).toBe(true);
 }

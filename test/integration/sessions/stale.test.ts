@@ -17,7 +17,9 @@ test("a session whose commit was refused is opened anew: the next turn goes on f
   const other = openLmdb(path);
   const head = other.head("s");
   if (head === undefined) throw new Error("the first turn is not stored");
-  const commit = { head: { ...head, revision: 2, operation: "elsewhere" }, expectedRevision: 1, components: [] };
+  const epoch = other.claim("s", { owner: "a test", take: "always" });
+  const moved = { ...head, revision: 2, operation: "elsewhere" };
+  const commit = { head: moved, expectedRevision: 1, epoch, components: [] };
   other.write([{ kind: "commit", commit }]);
   const error = await refusalOf(session.turn("two"));
   expect([error.code, error.retryable]).toEqual(["head_conflict", true]);

@@ -163,7 +163,9 @@ describe("a stored ledger", () => {
     const path = await tempFolder();
     const backend = openLmdb(path);
     const { head, ...commit } = storedTurn("s", 1);
-    backend.write([{ kind: "commit", commit: { ...commit, head: { ...head, ...fields } } as unknown as Commit }]);
+    const epoch = backend.claim("s", { owner: "a test", take: "always" });
+    const changed = { ...commit, epoch, head: { ...head, ...fields } } as unknown as Commit;
+    backend.write([{ kind: "commit", commit: changed }]);
     backend.close();
     const troupe = await startTroupe(asking("inline", { store: { path } }));
     return { troupe, session: await troupe.session("s") };
