@@ -133,6 +133,54 @@ export const JOURNALS: Cases = {
     );
   },
 
+  async "a journal of forty-one rows comes back in order, and each of its keys is answered from it"({
+    backend,
+    reopen,
+  }) {
+    const key = (n: number) => `tool:${n}`;
+    const outcome = (n: number) => encode({ nth: n, text: "x".repeat(n * 10) });
+    const row = (n: number, bytes = outcome(n)) => entry("a", key(n), { bytes });
+    const all = Array.from({ length: 41 }, (_, n) => n);
+    // One by one, and then as many in a batch.
+    for (const n of all.slice(0, 20)) await recorded(backend, row(n));
+    assert.ok(
+      whichAccepted(
+        await written(
+          backend,
+          all.slice(20).map((n) => recordOf(row(n))),
+        ),
+      ).every(Boolean),
+    );
+    await check(backend);
+    if (reopen !== undefined) await check(await reopen());
+
+    async function check(from: TestedBackend): Promise<void> {
+      const rows = await from.journal("a");
+      assert.deepEqual(
+        rows.map(({ sequence, key }) => [sequence, key]),
+        all.map((n) => [n, key(n)]),
+      );
+      for (const n of [...all].reverse()) {
+        const again = await recorded(from, row(n, encode("another run")));
+        assert.deepEqual(plain(again.replayed ? again.bytes : undefined), plain(outcome(n)));
+      }
+      assert.equal((await from.journal("a")).length, 41);
+    }
+  },
+
+  async "clearing a long journal leaves none of its rows"({ backend }) {
+    for (let n = 0; n < 41; n++) await recorded(backend, entry("a", `tool:${n}`));
+    await recorded(backend, entry("a0", "of another"));
+    await committed(backend, turn("a", 1, { clearsJournal: true }));
+    assert.deepEqual(await backend.keys("journals", undefined, 9), ["a0"]);
+    await recorded(backend, entry("a", "next", { expectedRevision: 1 }));
+    const rows = await backend.journal("a");
+    assert.deepEqual(
+      rows.map(({ sequence, key }) => [sequence, key]),
+      [[0, "next"]],
+    );
+  },
+
   // quality §3.3 C: replay mismatch yields structural diff
   async "a replay key recorded for another request is replay_mismatch and says where they differ"({ backend }) {
     const asked = (city: string) => sealEnvelope({ kind: "tool", args: { city, days: [1, 2] } });
