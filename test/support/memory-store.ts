@@ -20,9 +20,12 @@ export class MemoryStore {
   /** Told of every commit before it is written: throws to refuse it, waits to hold it up. */
   onCommit: (commit: Commit, nth: number) => unknown = () => undefined;
 
+  /** Who opens sessions now: the worker the store is seen from. */
+  owner = "a worker";
+
   /** Makes somebody the session's owner and reads it, as a session worker does. */
   async open(sessionId: string, { take, journal }: { readonly take: "always" | "free"; readonly journal: boolean }) {
-    const epoch = this.backend.claim(sessionId, { owner: "a worker", take });
+    const epoch = this.backend.claim(sessionId, { owner: this.owner, take });
     const head = this.backend.head(sessionId);
     const opening = this.backend.row({ table: OPENINGS, session: sessionId, key: "" });
     const components = await this.components(Object.values(head?.components ?? {}));

@@ -16,11 +16,12 @@ export function servicesOf({ failing, ...options }: MemorySessionOptions & { rea
 /** A session's actor as a worker has it, but for the thread. */
 export function openActor(services: SessionServices, options: Partial<SessionActorOptions> = {}): SessionActor {
   return new SessionActor("s", {
-    open: (chart) => openSession(services, "s", { chart }),
+    open: (chart) => openSession(services, "s", { chart, take: "always" }),
     clock: services.clock,
     mailboxLimit: 4,
     onActivity: () => undefined,
     onRest: () => undefined,
+    onMoved: () => undefined,
     onEnded: () => undefined,
     stoppable: (run) => run(new AbortController().signal),
     ...options,
