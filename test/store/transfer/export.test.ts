@@ -2,19 +2,31 @@ import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
-import type { Commit, Head } from "../../../src/kernel/index.js";
+import type { Commit, Head, RowChange } from "../../../src/kernel/index.js";
 import {
   type BackendAtOnce,
   openLmdb,
   openMemory,
   readHistory,
   readWhole,
+  type StoreBackend,
   StoreServer,
 } from "../../../src/store/index.js";
-import { importing, sessionFile, sessionJson } from "../../../src/store/transfer/index.js";
+import { importing, readSession, sessionFile, sessionJson } from "../../../src/store/transfer/index.js";
 import { contentHash, encode } from "../../../src/wire/index.js";
-import { commit, segmentBytes, temporaryFolder, textsOf, thrownBy, turn, UNCLAIMED, write } from "../commits.js";
-import { readExport } from "./read-export.js";
+import { openLater } from "../../support/later-store.js";
+import {
+  commit,
+  segmentBytes,
+  serving,
+  temporaryFolder,
+  textsOf,
+  thrownBy,
+  turn,
+  UNCLAIMED,
+  write,
+} from "../commits.js";
+import { gathered, readExport } from "./read-export.js";
 
 const stateOf = (value: unknown) => {
   const bytes = value instanceof Uint8Array ? value : encode(value);
@@ -57,8 +69,10 @@ function source(): BackendAtOnce {
   return backend;
 }
 
-const fileOf = (backend: BackendAtOnce, id = "fork") => Buffer.concat([...sessionFile(backend, id)]);
-const jsonOf = (backend: BackendAtOnce, id = "fork") => Buffer.concat([...sessionJson(backend, id)]);
+const fileOf = async (backend: StoreBackend, id = "fork") =>
+  gathered(sessionFile(backend, await readSession(backend, id)));
+const jsonOf = async (backend: StoreBackend, id = "fork") =>
+  gathered(sessionJson(backend, await readSession(backend, id)));
 const forms = { msgpack: fileOf, json: jsonOf };
 
 function importInto(backend: BackendAtOnce, bytes: Uint8Array, sessionId?: string) {
@@ -88,17 +102,17 @@ function checkImported(backend: BackendAtOnce, sessionId: string): void {
 describe.each(["msgpack", "json"] as const)("a session exported as %s", (form) => {
   const bytesOf = forms[form];
 
-  test("is the same session in another store: history, frames, state, attachments", () => {
+  test("is the same session in another store: history, frames, state, attachments", async () => {
     const backend = openLmdb(temporaryFolder());
     onTestFinished(() => backend.close());
-    importInto(backend, bytesOf(source()));
+    importInto(backend, await bytesOf(source()));
     checkImported(backend, "fork");
     expect([...backend.sessionIds()]).toEqual(["fork"]);
   });
 
-  test("can be imported under another id beside the one it came from, and both go on", () => {
+  test("can be imported under another id beside the one it came from, and both go on", async () => {
     const backend = source();
-    importInto(backend, bytesOf(backend), "copy");
+    importInto(backend, await bytesOf(backend), "copy");
     checkImported(backend, "copy");
     const next = (id: string, revision: number): Commit => {
       const one = turn(id, revision);
@@ -111,36 +125,36 @@ describe.each(["msgpack", "json"] as const)("a session exported as %s", (form) =
     expect(textsOf(readHistory(backend, "parent@1.1"))).toEqual(["one", "two"]);
   });
 
-  test("is refused where its id is taken or was deleted", () => {
+  test("is refused where its id is taken or was deleted", async () => {
     const backend = source();
-    const bytes = bytesOf(backend);
+    const bytes = await bytesOf(backend);
     expect(importInto(backend, bytes)).toMatchObject([{ code: "session_exists" }]);
     write(backend, { kind: "delete", sessionId: "fork", epoch: UNCLAIMED });
     expect(importInto(backend, bytes)).toMatchObject([{ code: "session_deleted" }]);
   });
 
-  test("exported and imported once more, it is what it was after the first time", () => {
+  test("exported and imported once more, it is what it was after the first time", async () => {
     const [second, third] = [openMemory(), openMemory()];
-    importInto(second, bytesOf(source()));
-    importInto(third, bytesOf(second));
+    importInto(second, await bytesOf(source()));
+    importInto(third, await bytesOf(second));
     const { operation: _, ...head } = second.head("fork") as Head;
     expect(third.head("fork")).toMatchObject(head);
     checkImported(third, "fork");
   });
 
-  test("cut anywhere is export_damaged", () => {
-    const whole = bytesOf(source());
+  test("cut anywhere is export_damaged", async () => {
+    const whole = await bytesOf(source());
     for (let length = 0; length < whole.length - 2; length += Math.ceil(whole.length / 200)) {
       expect(thrownBy(() => readExport(whole.subarray(0, length)))).toMatchObject({ code: "export_damaged" });
     }
   });
 
-  test("of a newer version is refused with both versions", () => {
-    const whole = bytesOf(source());
-    const newer = form === "json" ? replaced(whole, '"version": 1', '"version": 2') : newerFile(whole);
+  test("of a newer version is refused with both versions", async () => {
+    const whole = await bytesOf(source());
+    const newer = form === "json" ? replaced(whole, '"version": 1', '"version": 3') : newerFile(whole);
     expect(thrownBy(() => readExport(newer))).toMatchObject({
       code: "export_version_unknown",
-      details: { found: 2, known: 1 },
+      details: { found: 3, known: 2 },
     });
   });
 });
@@ -155,12 +169,12 @@ function replaced(bytes: Buffer, from: string, to: string): Buffer {
 function newerFile(bytes: Buffer): Buffer {
   const newer = Buffer.from(bytes);
   const at = newer.indexOf(Buffer.from([0xa7, ...Buffer.from("version"), 1]));
-  newer[at + 8] = 2;
+  newer[at + 8] = 3;
   return newer;
 }
 
-test("a file with any one bit changed is refused", () => {
-  const whole = fileOf(source());
+test("a file with any one bit changed is refused", async () => {
+  const whole = await fileOf(source());
   for (let at = 0; at < whole.length; at += 7) {
     const changed = Buffer.from(whole);
     changed[at] = (changed[at] ?? 0) ^ (1 << (at % 8));
@@ -170,8 +184,8 @@ test("a file with any one bit changed is refused", () => {
   }
 });
 
-test("a file with something behind its end, and one with nothing of a session in it, are refused", () => {
-  const whole = fileOf(source());
+test("a file with something behind its end, and one with nothing of a session in it, are refused", async () => {
+  const whole = await fileOf(source());
   for (const bytes of [
     Buffer.concat([whole, Buffer.from([0])]),
     Buffer.from("{}"),
@@ -191,13 +205,14 @@ const edited: Readonly<Record<string, readonly [from: string, to: string]>> = {
   "a head without a session": ['"sessionId": "fork"', '"sessionId": 5'],
 };
 for (const [what, [from, to]] of Object.entries(edited)) {
-  test(`readable JSON with ${what} is export_damaged`, () => {
-    expect(thrownBy(() => readExport(replaced(jsonOf(source()), from, to)))).toMatchObject({ code: "export_damaged" });
+  test(`readable JSON with ${what} is export_damaged`, async () => {
+    const document = replaced(await jsonOf(source()), from, to);
+    expect(thrownBy(() => readExport(document))).toMatchObject({ code: "export_damaged" });
   });
 }
 
-test("readable JSON says what the components say", () => {
-  const document = JSON.parse(jsonOf(source()).toString("utf8")) as {
+test("readable JSON says what the components say", async () => {
+  const document = JSON.parse((await jsonOf(source())).toString("utf8")) as {
     components: { names: string[]; value: unknown }[];
   };
   expect(document.components).toEqual([
@@ -206,14 +221,14 @@ test("readable JSON says what the components say", () => {
   ]);
 });
 
-test("a session that is not there, or not whole, is not exported", () => {
+test("a session that is not there, or not whole, is not exported", async () => {
   const backend = source();
-  expect(thrownBy(() => fileOf(backend, "nobody"))).toMatchObject({ code: "session_unknown" });
+  await expect(fileOf(backend, "nobody")).rejects.toMatchObject({ code: "session_unknown" });
   const sweep = { kind: "sweep", segments: [], journals: [], quietForMs: 0 } as const;
   backend.write([{ ...sweep, components: [STATE.hash] }]);
-  expect(thrownBy(() => fileOf(backend))).toMatchObject({ code: "component_missing" });
+  await expect(fileOf(backend)).rejects.toMatchObject({ code: "component_missing" });
   backend.write([{ ...sweep, components: [], segments: ["parent@1"] }]);
-  expect(thrownBy(() => fileOf(backend))).toMatchObject({ code: "history_damaged" });
+  await expect(fileOf(backend)).rejects.toMatchObject({ code: "history_damaged" });
 });
 
 test("a store writes a session to a file whole or not at all, and reads it back", async () => {
@@ -258,7 +273,7 @@ test("a large session is imported in parts, which commits can come between", asy
   const one = turn("a", 1, large);
   commit(backend, { ...one, head: { ...one.head, components } });
   expect(
-    [...importing(readExport(fileOf(backend, "a")))].map(({ components: part, head }) => [
+    [...importing(readExport(await fileOf(backend, "a")))].map(({ components: part, head }) => [
       part.length,
       head !== undefined,
     ]),
@@ -271,4 +286,139 @@ test("a large session is imported in parts, which commits can come between", asy
   await server.maintenance.exportSession({ sessionId: "a", file: join(folder, "a") });
   await server.maintenance.importSession({ bytes: await readWhole(join(folder, "a")), sessionId: "b" });
   expect(backend.head("b")?.components).toEqual(components);
+});
+
+/** Rows of the session "fork", in two tables; one names an attachment that nothing else does. */
+function addRows(backend: BackendAtOnce): void {
+  const named = stateOf("only a row names it");
+  commit(backend, turn("other", 1, [named]));
+  const rows: RowChange[] = [
+    { session: "fork", table: "tasks", key: "one", value: encode({ attachment: named.hash }) },
+    { session: "fork", table: "tasks", key: "two", value: encode(new Date(0)), order: { at: 7, owner: "acme" } },
+    { session: "fork", table: "answers", key: "日本", value: new Uint8Array([1, 2, 3]), order: { at: 0 } },
+    { session: "forks", table: "tasks", key: "not mine", value: encode(1) },
+    { table: "tasks", key: "nobody's", value: encode(2) },
+  ];
+  for (const changes of [rows, rows.slice(0, 1)]) write(backend, { kind: "rows", changes });
+}
+
+const rowsOf = (backend: BackendAtOnce, session: string) =>
+  ["answers", "tasks"].flatMap((table) => backend.rows({ table, session, limit: 10 }));
+
+describe.each(["msgpack", "json"] as const)("a session with rows exported as %s", (form) => {
+  const bytesOf = forms[form];
+
+  test("has them in another store under its new id, at their versions and in their order", async () => {
+    const origin = source();
+    addRows(origin);
+    const backend = openLmdb(temporaryFolder());
+    onTestFinished(() => backend.close());
+    expect(importInto(backend, await bytesOf(origin), "copy")).toMatchObject([{ changed: expect.any(Number) }]);
+    expect(rowsOf(backend, "copy")).toEqual([
+      {
+        session: "copy",
+        table: "answers",
+        key: "日本",
+        version: 1,
+        value: new Uint8Array([1, 2, 3]),
+        order: { at: 0 },
+      },
+      { session: "copy", table: "tasks", key: "one", version: 2, value: rowsOf(origin, "fork")[1]?.value },
+      {
+        session: "copy",
+        table: "tasks",
+        key: "two",
+        version: 1,
+        value: encode(new Date(0)),
+        order: { at: 7, owner: "acme" },
+      },
+    ]);
+    expect(backend.rowsInOrder({ table: "tasks", owner: "acme", limit: 9 }).map(({ session }) => session)).toEqual([
+      "copy",
+    ]);
+    expect(backend.component(stateOf("only a row names it").hash)).toBeDefined();
+    expect(backend.keys("rows", undefined, 9)).toHaveLength(3);
+    write(backend, { kind: "delete", sessionId: "copy", epoch: UNCLAIMED });
+    expect(backend.keys("rows", undefined, 9)).toEqual([]);
+  });
+
+  test("is of version 2, and without rows of version 1, which older releases read", async () => {
+    const origin = source();
+    const versionOf = (bytes: Buffer) =>
+      form === "json"
+        ? (JSON.parse(bytes.toString("utf8")) as { version: number }).version
+        : bytes[bytes.indexOf(Buffer.from([0xa7, ...Buffer.from("version")])) + 8];
+    expect(versionOf(await bytesOf(origin))).toBe(1);
+    addRows(origin);
+    expect(versionOf(await bytesOf(origin))).toBe(2);
+  });
+
+  test("brings its tenant and metadata along, unless it gets another tenant", async () => {
+    const origin = openMemory();
+    const one = turn("a", 1);
+    commit(origin, { ...one, head: { ...one.head, tenant: "acme", metadata: { colour: "red" } } });
+    const bytes = await bytesOf(origin, "a");
+    const backend = openMemory();
+    const { maintenance } = serving(backend);
+    await maintenance.importSession({ bytes, sessionId: "same" });
+    await maintenance.importSession({ bytes, sessionId: "other", tenant: "else" });
+    expect(backend.head("same")).toMatchObject({ tenant: "acme", metadata: { colour: "red" } });
+    expect(backend.head("other")).toMatchObject({ tenant: "else", metadata: { colour: "red" } });
+    expect(backend.sessionsInOrder({ tenant: "else", limit: 9 }).map(({ sessionId }) => sessionId)).toEqual(["other"]);
+    await expect(maintenance.importSession({ bytes, sessionId: "b", tenant: "" })).rejects.toMatchObject({
+      code: "invalid_options",
+    });
+    expect(backend.head("b")).toBeUndefined();
+  });
+});
+
+const ROW = { table: "tasks", key: "k", version: 1, base64: "AQID" };
+const wrongRows: Readonly<Record<string, unknown>> = {
+  "that is no object": 5,
+  "without a value": { ...ROW, base64: undefined },
+  "whose version is 0": { ...ROW, version: 0 },
+  "whose version is half a number": { ...ROW, version: 1.5 },
+  "whose version is too large": { ...ROW, version: 2 ** 60 },
+  "without a version": { ...ROW, version: undefined },
+  "of a table that is the store's own": { ...ROW, table: "sessions" },
+  "of a table with a bad name": { ...ROW, table: "Tasks\u007f" },
+  "whose key would run into another's": { ...ROW, key: "a\u007fb" },
+  "without a key": { ...ROW, key: undefined, table: undefined },
+  "whose time is negative": { ...ROW, order: { at: -1 } },
+  "whose order is null": { ...ROW, order: null },
+  "whose order is a text": { ...ROW, order: "first" },
+  "whose owner is a number": { ...ROW, order: { at: 1, owner: 5 } },
+  "of another session": { ...ROW, session: "parent" },
+};
+test.each(Object.keys(wrongRows))("readable JSON with a row %s is export_damaged", async (what) => {
+  const document = JSON.parse((await jsonOf(source())).toString("utf8")) as object;
+  const read = (edit: object) => readExport(Buffer.from(JSON.stringify({ ...document, ...edit })));
+  expect(read({ version: 2, rows: [ROW] }).rows).toHaveLength(1);
+  expect(thrownBy(() => read({ version: 2, rows: [wrongRows[what]] }))).toMatchObject({ code: "export_damaged" });
+});
+
+test("readable JSON with rows that are none, twice the same, or of a version without rows is export_damaged", async () => {
+  const document = JSON.parse((await jsonOf(source())).toString("utf8")) as object;
+  for (const edit of [
+    { version: 2, rows: {} },
+    { version: 2, rows: [ROW, ROW] },
+    { version: 1, rows: [ROW] },
+  ]) {
+    const bytes = Buffer.from(JSON.stringify({ ...document, ...edit }));
+    expect(thrownBy(() => readExport(bytes))).toMatchObject({ code: "export_damaged" });
+  }
+});
+
+test("readable JSON whose head has a tenant or metadata that no store could keep is export_damaged", async () => {
+  const document = JSON.parse((await jsonOf(source())).toString("utf8")) as { head: object };
+  for (const edit of [{ tenant: 5 }, { tenant: "a\u007fb" }, { metadata: { a: 1 } }, { metadata: "red" }]) {
+    const bytes = Buffer.from(JSON.stringify({ ...document, head: { ...document.head, ...edit } }));
+    expect(thrownBy(() => readExport(bytes))).toMatchObject({ code: "export_damaged" });
+  }
+});
+
+test("a session of a store that answers later is exported as one of a store that answers at once", async () => {
+  const backend = source();
+  addRows(backend);
+  for (const form of [fileOf, jsonOf]) expect(await form(openLater({ seed: 1, backend }))).toEqual(await form(backend));
 });

@@ -8,3 +8,10 @@ export function readExport(bytes: Uint8Array): ExportedSession {
     if (done) return value;
   }
 }
+
+/** The pieces of an exported session, as one. */
+export async function gathered(pieces: AsyncIterable<Uint8Array>): Promise<Buffer> {
+  const kept: Uint8Array[] = [];
+  for await (const piece of pieces) kept.push(piece);
+  return Buffer.concat(kept);
+}

@@ -2,10 +2,10 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { type Commit, type Head, type Message, nodeId, type Part, segmentId } from "../../../src/kernel/index.js";
 import { type BackendAtOnce, openLmdb, openMemory, readHistory } from "../../../src/store/index.js";
-import { importing, sessionFile, sessionJson } from "../../../src/store/transfer/index.js";
+import { importing, readSession, sessionFile, sessionJson } from "../../../src/store/transfer/index.js";
 import { contentHash, encode } from "../../../src/wire/index.js";
 import { commit, temporaryFolder, turn, UNCLAIMED } from "../commits.js";
-import { readExport } from "./read-export.js";
+import { gathered, readExport } from "./read-export.js";
 
 /** What happens to a session in one revision: messages, an attachment, plugin state, an input that waits, a new frame. */
 interface Step {
@@ -107,9 +107,11 @@ test.each([
   ["json", sessionJson, () => openLmdb(temporaryFolder()), 15],
 ] as const)(
   "whatever a session is made of, exported as %s it is the same session in another store, and once more (%#)",
-  (_, pieces, open, numRuns) => {
-    fc.assert(
-      fc.property(world, ({ parent, child, forkAt }) => {
+  async (_, pieces, open, numRuns) => {
+    await fc.assert(
+      fc.asyncProperty(world, async ({ parent, child, forkAt }) => {
+        const exportedFrom = async (backend: BackendAtOnce, id: string) =>
+          gathered(pieces(backend, await readSession(backend, id)));
         const origin = openMemory();
         grow(origin, "parent", parent);
         const at = segmentId("parent", (forkAt % parent.length) + 1);
@@ -124,14 +126,14 @@ test.each([
           },
         );
         for (const id of ["parent", "child"]) {
-          const exported = Buffer.concat([...pieces(origin, id)]);
+          const exported = await exportedFrom(origin, id);
           const backend = open();
           try {
             for (const result of backend.write([...importing(readExport(exported))]))
               expect(result).toMatchObject({ ok: true });
             const content = contentOf(backend, id);
             const alone = openMemory();
-            alone.write([...importing(readExport(Buffer.concat([...pieces(backend, id)])))]);
+            alone.write([...importing(readExport(await exportedFrom(backend, id)))]);
             expect({ ...content, stored: 0 }).toEqual({ ...contentOf(origin, id), stored: 0 });
             // Nothing more came along than belongs to it, and nothing less.
             expect(contentOf(alone, id)).toEqual(content);
@@ -145,13 +147,14 @@ test.each([
   },
 );
 
-test("attachments of inputs that wait come along", () => {
+test("attachments of inputs that wait come along", async () => {
   const origin = openMemory();
   const waiting = new Uint8Array([1, 2, 3]);
   grow(origin, "a", [{ texts: ["hi"], blob: null, state: 1, waiting, leavesFrame: false }]);
   for (const pieces of [sessionFile, sessionJson]) {
     const backend = openMemory();
-    backend.write([...importing(readExport(Buffer.concat([...pieces(origin, "a")])))]);
+    const exported = await gathered(pieces(origin, await readSession(origin, "a")));
+    backend.write([...importing(readExport(exported))]);
     expect(backend.component(named(waiting).hash)).toEqual(waiting);
   }
 });
