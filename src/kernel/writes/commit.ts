@@ -108,7 +108,8 @@ export function decide(facts: CommitFacts, commit: Commit, budget: CommitBudget 
 
 /** Only the last who claimed a session writes to it. */
 export function checkOwner(facts: CommitFacts, sessionId: string, epoch: number): void {
-  if (facts.epoch(sessionId) !== epoch) throw sessionMoved(sessionId);
+  const owned = facts.epoch(sessionId);
+  if (owned === undefined || owned !== epoch) throw sessionMoved(sessionId);
 }
 
 /** Refuses a commit that says two things at once. */

@@ -193,7 +193,7 @@ test("a session rests once for everything that was asked of it at once", async (
 test("a session sees its turn run, and no longer when it is stored and told of", async () => {
   const { plugins, reached, pass } = gate();
   const shared = await servicesOf({ plugins });
-  const actor = openActor(shared, { open: (chart) => openSession(shared, "s", { chart }) });
+  const actor = openActor(shared, { open: (chart) => openSession(shared, "s", { chart, take: "always" }) });
   const session = await actor.opened();
   const turn = actor.turn("hi", unheard);
   await reached;

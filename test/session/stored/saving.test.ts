@@ -46,6 +46,8 @@ async function savedSession(...plugins: readonly object[]) {
     clock: systemClock,
     store,
     head: undefined,
+    epoch: store.claim("s"),
+    identity: {},
     blobs: new Blobs(store),
     journals: false,
     past: { known: 0 },

@@ -28,6 +28,8 @@ function storedSession({
     clock: systemClock,
     store,
     head,
+    epoch: store.claim("s"),
+    identity: {},
     blobs,
     journals,
     past: { known: 0 },
@@ -240,7 +242,8 @@ test("the first head of a child is written as planned, with what became dirty wh
 test("a child whose id was taken meanwhile is refused", async () => {
   const { store, stored } = storedSession({ head: { ...FIRST, leaf: null } });
   const components = [{ hash: contentHash(RED), bytes: RED }];
-  await store.commit({ head: { ...FIRST, leaf: null, operation: "another" }, expectedRevision: 0, components });
+  const { epoch } = stored;
+  await store.commit({ head: { ...FIRST, leaf: null, operation: "another" }, expectedRevision: 0, epoch, components });
   await expect(stored.found({ components })).rejects.toMatchObject({ code: "session_exists" });
 });
 

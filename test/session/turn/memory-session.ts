@@ -32,7 +32,10 @@ export interface MemorySessionOptions {
 /** A session over a store in this thread, and its turns: no thread, no actor, everything else as on a worker. */
 export async function memorySession(options: MemorySessionOptions = {}) {
   const { store = new MemoryStore() } = options;
-  const opened = await openSession(await memoryServices(options, store), "s", { chart: chartOf() });
+  const opened = await openSession(await memoryServices(options, store), "s", {
+    chart: chartOf(),
+    take: "always",
+  });
   const session: TurnSession = opened;
   /** What listeners were told, by type. */
   const told: Activity["type"][] = [];
