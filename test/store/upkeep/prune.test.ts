@@ -11,11 +11,14 @@ import {
   readHistory,
 } from "../../../src/store/index.js";
 import { contentHash, encode } from "../../../src/wire/index.js";
+import { openLater } from "../../support/later-store.js";
+import { OwningClient } from "../../support/owning-client.js";
 import { commit, serving, temporaryFolder, turn, UNCLAIMED, write as writeOwned } from "../commits.js";
 
-const backends: Readonly<Record<string, () => BackendAtOnce>> = {
+type Options = { readonly clock?: { readonly wallNow: () => number } };
+const backends: Readonly<Record<string, (options?: Options) => BackendAtOnce>> = {
   memory: openMemory,
-  LMDB: () => openLmdb(temporaryFolder()),
+  LMDB: (options) => openLmdb(temporaryFolder(), options),
 };
 
 function opened(open: () => BackendAtOnce): BackendAtOnce {
@@ -61,7 +64,7 @@ function attaching(sessionId: string, revision: number, blob: Commit["components
 }
 
 describe.each(Object.keys(backends))("pruning a store in %s", (kind) => {
-  const open = backends[kind] as () => BackendAtOnce;
+  const open = backends[kind] as (options?: Options) => BackendAtOnce;
 
   test("removes components no head names any more, and nothing else", async () => {
     const backend = opened(open);
@@ -139,6 +142,63 @@ describe.each(Object.keys(backends))("pruning a store in %s", (kind) => {
     expect(blobs.map(({ hash }) => backend.component(hash) !== undefined)).toEqual([true, true, true, false]);
   });
 
+  test("keeps attachments that only a row names, and what a component that a row names leads to", async () => {
+    const backend = opened(open);
+    const [attached, inner, nobody] = ["attached", "inner", "nobody"].map((name) => stateOf({ blob: name })) as [
+      Commit["components"][0],
+      Commit["components"][0],
+      Commit["components"][0],
+    ];
+    const outer = stateOf({ leadsTo: inner.hash });
+    commit(backend, turn("a", 1, [attached, inner, nobody, outer]));
+    const changes = [
+      { table: "tasks", key: "of nobody", value: encode({ named: attached.hash }) },
+      { table: "tasks", key: "of a", session: "a", value: encode([outer.hash]) },
+    ];
+    writeOwned(backend, { kind: "rows", changes });
+    expect((await prune(backend)).components).toEqual({ kept: 3, removed: 1, waiting: 0 });
+    writeOwned(backend, { kind: "delete", sessionId: "a", epoch: UNCLAIMED });
+    expect((await prune(backend)).components).toEqual({ kept: 1, removed: 2, waiting: 0 });
+    expect(backend.component(attached.hash)).toBeDefined();
+  });
+
+  test("keeps what rows name that are written between its steps, in every kind of write", async () => {
+    const backend = opened(open);
+    const named = Array.from({ length: 4 }, (_, i) => stateOf({ named: i }));
+    const garbage = Array.from({ length: 300 }, (_, i) => stateOf({ garbage: i }));
+    commit(backend, turn("a", 1, [...named, ...garbage]), turn("b", 1), turn("c", 1));
+    const rowOf = (i: number) => [{ table: "tasks", key: `${i}`, value: encode([named[i]?.hash]) }];
+    const entry = { sessionId: "b", turnId: "t2", key: "k", hash: "h", bytes: encode(1), expectedRevision: 1 };
+    let step = 0;
+    const between = async (pruning: Pruning) => {
+      if (++step !== 1) return;
+      const writes: StoreWrite[] = [
+        { kind: "rows", changes: rowOf(0) },
+        { kind: "commit", commit: { ...turn("a", 2), rows: rowOf(1) } },
+        { kind: "record", entry: { ...entry, epoch: UNCLAIMED, rows: rowOf(2) } },
+        { kind: "clear", sessionId: "c", expectedRevision: 1, epoch: UNCLAIMED, rows: rowOf(3) },
+      ];
+      expect(write(backend, pruning, ...writes)).toEqual([true, true, true, true]);
+    };
+    expect((await prune(backend, { graceMs: 0 }, { between })).components).toEqual({
+      kept: 4,
+      removed: 300,
+      waiting: 0,
+    });
+  });
+
+  test("fails and removes nothing when a row cannot be read", async () => {
+    const backend = opened(open);
+    const state = stateOf("left");
+    commit(backend, turn("a", 1, [state]));
+    writeOwned(backend, { kind: "rows", changes: [{ table: "tasks", key: "k", value: encode(1) }] });
+    const damaged = { ...openLater({ seed: 1, backend }), row: () => Promise.reject(new Error("damaged")) };
+    await expect(
+      new Pruning(damaged, { policy: { graceMs: 0 }, suspects: new Map(), now: 1 }).run(pause),
+    ).rejects.toThrow("damaged");
+    expect(backend.component(state.hash)).toBeDefined();
+  });
+
   test("waits until something has been unreachable for the grace, from one pruning to another", async () => {
     const backend = opened(open);
     const state = stateOf("left");
@@ -167,25 +227,29 @@ describe.each(Object.keys(backends))("pruning a store in %s", (kind) => {
   });
 
   test("removes journals nothing was recorded in for long, but not those of running turns", async () => {
-    const backend = opened(open);
-    const record = (sessionId: string, at: number): StoreWrite => ({
-      kind: "record",
-      at,
-      entry: {
-        sessionId,
-        turnId: "t1",
-        key: `${at}`,
-        hash: "h",
-        bytes: encode(at),
-        expectedRevision: 0,
-        epoch: UNCLAIMED,
-      },
-    });
-    backend.write([record("old", 100), record("old", 200), record("running", 100), record("new", 900)]);
+    let now = 0;
+    const backend = opened(() => open({ clock: { wallNow: () => now } }));
+    const record = (sessionId: string, at: number): void => {
+      now = at;
+      const bytes = encode(at);
+      const entry = { sessionId, turnId: "t1", key: `${at}`, hash: "h", bytes, expectedRevision: 0, epoch: UNCLAIMED };
+      writeOwned(backend, { kind: "record", entry });
+    };
+    record("old", 100);
+    record("old", 200);
+    record("running", 100);
+    record("new", 900);
+    now = 1_000;
     const policy = { graceMs: 0, journalsOlderThanMs: 500, running: ["running"] };
-    expect((await prune(backend, policy, { now: 1_000 })).journals).toEqual({ kept: 2, removed: 1, waiting: 0 });
+    expect((await prune(backend, { ...policy, dryRun: true }, { now })).journals).toEqual({
+      kept: 2,
+      removed: 1,
+      waiting: 0,
+    });
+    expect((await prune(backend, policy, { now })).journals).toEqual({ kept: 2, removed: 1, waiting: 0 });
     expect(["old", "running", "new"].map((id) => backend.journal(id).length)).toEqual([0, 1, 1]);
-    expect((await prune(backend, { graceMs: 0 }, { now: 1e9 })).journals).toEqual({ kept: 2, removed: 0, waiting: 0 });
+    now = 1e9;
+    expect((await prune(backend, { graceMs: 0 }, { now })).journals).toEqual({ kept: 2, removed: 0, waiting: 0 });
   });
 
   test("loses nothing that commits made between its steps store, name or lead to", async () => {
@@ -327,13 +391,14 @@ describe("a store worker that prunes", () => {
 
   test("answers commits while it does", async () => {
     const { server, client } = serving(openMemory());
-    await client.commit(turn("a", 1, garbage()));
+    const owner = new OwningClient(client);
+    await owner.commit(turn("a", 1, garbage()));
     const order: string[] = [];
     const pruned = server.maintenance.prune({ graceMs: 0 }).then((report) => {
       order.push("pruned");
       return report;
     });
-    await client.commit(turn("a", 2)).then(() => order.push("committed"));
+    await owner.commit(turn("a", 2)).then(() => order.push("committed"));
     expect((await pruned).components).toEqual({ kept: 0, removed: 3_000, waiting: 0 });
     expect(order).toEqual(["committed", "pruned"]);
     expect(await client.history("a@2.0")).toHaveLength(2);
@@ -342,7 +407,7 @@ describe("a store worker that prunes", () => {
   test("does one thing at a time, and stops when the store closes", async () => {
     const backend = openMemory();
     const { server, client } = serving(backend);
-    await client.commit(turn("a", 1, garbage()));
+    await new OwningClient(client).commit(turn("a", 1, garbage()));
     const [one, other] = [server.maintenance.prune({ graceMs: 0 }), server.maintenance.prune({ graceMs: 0 })];
     await server.close();
     await expect(one).rejects.toMatchObject({ code: "store_closed" });
@@ -351,9 +416,44 @@ describe("a store worker that prunes", () => {
 
   test("deletes sessions, for whoever has one open too", async () => {
     const { server, client } = serving(openMemory());
-    await client.commit(turn("a", 1));
+    const owner = new OwningClient(client);
+    await owner.commit(turn("a", 1));
     expect(await server.deleteSession("a")).toBe(true);
     expect(await server.deleteSession("a")).toBe(false);
-    await expect(client.commit(turn("a", 2))).rejects.toMatchObject({ code: "session_deleted" });
+    await expect(owner.commit(turn("a", 2))).rejects.toMatchObject({ code: "session_deleted" });
+  });
+
+  test("loses nothing to it over a store that answers later, whatever is committed while a batch is away", async () => {
+    const states = Array.from({ length: 40 }, (_, i) => stateOf({ state: i }));
+    for (let seed = 1; seed <= 20; seed++) {
+      const backend = openMemory();
+      const { server, client } = serving(openLater({ seed, backend, turns: 3 }));
+      const owner = new OwningClient(client);
+      await owner.own("a", "b");
+      await owner.commit(turn("a", 1, states));
+      let going = true;
+      const committing = (async () => {
+        let refused = 0;
+        // Names components by their hashes only: those are there, or the commit is refused.
+        for (let revision = 1; going; ) {
+          const hash = states[(revision * 7 + refused) % states.length]?.hash ?? "";
+          const bytes = encode([states[(revision + refused) % states.length]?.hash]);
+          const rows = [{ table: "tasks", key: "k", session: "b", value: bytes }];
+          const next = naming(turn("b", revision), { components: { p: hash } });
+          const done = await owner.commit({ ...next, rows }).then(
+            () => true,
+            ({ code }) => expect(code).toBe("component_missing"),
+          );
+          if (done === true) revision++;
+          else refused++;
+          if (refused > states.length) return;
+        }
+      })();
+      await server.maintenance.prune({ graceMs: 0 });
+      going = false;
+      await committing;
+      const { components } = backend.head("b") ?? { components: {} };
+      for (const hash of Object.values<string>(components)) expect(backend.component(hash)).toBeDefined();
+    }
   });
 });
