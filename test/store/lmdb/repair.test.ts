@@ -92,6 +92,7 @@ describe("a store that is whole", () => {
       ok: true,
       file: [],
       sessions: ["a", "b", "fork"].map((sessionId) => ({ sessionId, ok: true, findings: [] })),
+      others: [],
     });
     expect(repairStore(path)).toEqual({
       path,
@@ -99,6 +100,7 @@ describe("a store that is whole", () => {
       lastWrite: "kept",
       file: [],
       sessions: [],
+      others: [],
       unnamedSessions: 0,
     });
     expect(digest(path)).toBe(before);
@@ -216,7 +218,7 @@ test("a record under a wrong key is put back under its own", () => {
   const path = makeStore();
   const bytes = readFileSync(dataFile(path));
   // The key of fork's head: the only `fork` that its record follows at once.
-  const value = Buffer.from("547001de0002a468656164", "hex");
+  const value = Buffer.from("547001de0003a468656164", "hex");
   let changed = 0;
   for (let at = bytes.indexOf("fork"); at !== -1; at = bytes.indexOf("fork", at + 1)) {
     if (bytes.subarray(at + 8, at + 8 + value.length).equals(value)) {

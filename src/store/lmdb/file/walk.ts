@@ -140,6 +140,8 @@ export class FileWalk {
   }
 
   #use(page: number, count: number): void {
+    // Numbers that a double does not count exactly would end the loop before it has begun.
+    if (!Number.isSafeInteger(page + count)) throw new PageProblem(`there is no page ${page}`);
     for (let each = page; each < page + count; each++) {
       if (!(each >= 2 && each <= this.#meta.lastPage && each >> 3 < this.#used.length)) {
         throw new PageProblem(`there is no page ${each}`);
