@@ -39,7 +39,7 @@ describe.each(Object.keys(stores))("a store in %s", (kind) => {
   test("does what a simple model of it does, whatever is done to it", async () => {
     const counts = new Map<string, number>();
     await fc.assert(
-      fc.asyncProperty(fc.array(step, { minLength: 30, maxLength: 90 }), async (steps) => {
+      fc.asyncProperty(fc.array(step, { minLength: 60, maxLength: 160 }), async (steps) => {
         const store = (stores[kind] as () => DrivenStore & { close(): void })();
         try {
           const run = new Run(store, counts);
@@ -48,7 +48,7 @@ describe.each(Object.keys(stores))("a store in %s", (kind) => {
           store.close();
         }
       }),
-      { numRuns: kind === "LMDB" ? 25 : 150, seed: 20_261_116 },
+      { numRuns: kind === "LMDB" ? 25 : 60, seed: 20_261_116 },
     );
     for (const each of KINDS) expect([each, (counts.get(each) ?? 0) > 3]).toEqual([each, true]);
   });
