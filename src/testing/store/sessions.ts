@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import {
+  bare,
   type Cases,
   commit,
   committed,
@@ -7,6 +8,8 @@ import {
   deleteOf,
   epochOf,
   fork,
+  headOf,
+  plain,
   type TestedBackend,
   turn,
   written,
@@ -17,6 +20,16 @@ type IndexRange = Parameters<TestedBackend["sessionsInOrder"]>[0];
 const ids = (sessions: readonly { readonly sessionId: string }[]) => sessions.map(({ sessionId }) => sessionId);
 const HOUR = 3_600_000;
 
+/** What a backend on another machine has too. */
+interface FromAfar {
+  segmentRun(id: string, limit: number): Promise<readonly { readonly id: string; readonly bytes: Uint8Array }[]>;
+  components(hashes: readonly string[]): Promise<ReadonlyMap<string, Uint8Array>>;
+}
+
+function isFromAfar(backend: TestedBackend): backend is TestedBackend & FromAfar {
+  return "segmentRun" in backend;
+}
+
 /** Sessions in lists: by parent, by tenant and time; and who has them. */
 export const SESSIONS: Cases = {
   async "a component's size is known without its bytes"({ backend }) {
@@ -24,6 +37,26 @@ export const SESSIONS: Cases = {
     await committed(backend, turn("a", 1, { components: brought }));
     for (const { hash, bytes } of brought) assert.equal(await backend.componentSize(hash), bytes.length);
     assert.equal(await backend.componentSize("none"), undefined);
+  },
+
+  async "a store that is asked from afar gives several components, and a run of segments, in one answer"({ backend }) {
+    if (!isFromAfar(backend)) return;
+    const brought = ["one", "two"].map(component);
+    await committed(backend, turn("a", 1, { components: brought }));
+    for (const revision of [2, 3]) await committed(backend, turn("a", revision));
+    // A revision without messages, and so without a segment.
+    await committed(backend, bare({ ...headOf("a", 4), leaf: "a@3.1" }));
+    await committed(backend, turn("a", 5, { parent: "a@3.1" }));
+    await committed(backend, turn("a@1", 1));
+    const found = await backend.components([...brought.map(({ hash }) => hash), "none"]);
+    assert.deepEqual([...found.keys()].sort(), brought.map(({ hash }) => hash).sort());
+    for (const { hash, bytes } of brought) assert.deepEqual(plain(found.get(hash)), plain(bytes));
+    const run = async (id: string, limit: number) => (await backend.segmentRun(id, limit)).map((each) => each.id);
+    assert.deepEqual(await run("a@5", 9), ["a@5", "a@3", "a@2", "a@1"]);
+    assert.deepEqual(await run("a@3", 2), ["a@3", "a@2"]);
+    assert.deepEqual([await run("a@4", 9), await run("a@1@1", 9)], [[], ["a@1@1"]]);
+    const [last] = await backend.segmentRun("a@5", 1);
+    assert.deepEqual(plain(last?.bytes), plain(await backend.segment("a@5")));
   },
 
   async "a session's children are those whose heads name it, until they are deleted"({ backend, reopen }) {

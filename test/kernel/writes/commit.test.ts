@@ -133,3 +133,23 @@ test("an intent is compared only when both attempts have one", () => {
   expect(codeOf(facts, commitOf(1, { intent: "other" }))).toBe("operation_conflict");
   expect(codeOf(facts, commitOf(2, { intent: "other" }))).toBe("replay");
 });
+
+test("an operation that was done is answered whoever asks, and anything else is refused to who lost the session", () => {
+  const facts: CommitFacts = { ...after(commitOf(1), commitOf(2)), epoch: () => 7 };
+  expect(codeOf(facts, commitOf(2))).toBe("replay");
+  expect(codeOf(facts, commitOf(3))).toBe("session_moved");
+  expect(codeOf(facts, commitOf(3, { epoch: 7 }))).toBe("write");
+  // Before the revision is looked at: that it is behind does not matter any more.
+  expect(codeOf(facts, commitOf(9))).toBe("session_moved");
+  expect(codeOf({ ...NOTHING, epoch: () => undefined }, commitOf(1))).toBe("session_moved");
+  expect(codeOf({ ...NOTHING, epoch: () => 7, isDeleted: () => true }, commitOf(1))).toBe("session_deleted");
+});
+
+test("a head says when it was written, and no earlier than the one before it", () => {
+  const at = (now: number, facts: CommitFacts, revision: number) =>
+    written({ ...facts, now: () => now }, commitOf(revision));
+  const first = at(100, NOTHING, 1);
+  expect(first.at).toBe(100);
+  const facts = { ...NOTHING, head: () => first };
+  expect([at(200, facts, 2).at, at(50, facts, 2).at]).toEqual([200, 100]);
+});

@@ -4,6 +4,8 @@ import {
   type JournalRow,
   NO_USAGE,
   planWrites,
+  type Row,
+  type RowChange,
   type StoredHead,
   type StoreWrite,
   TroupeError,
@@ -170,4 +172,88 @@ test("the row of turns that wait stays when what a turn recorded is cleared, and
   expect(kindsOf(facts, sweep)).toEqual(["clear 0,1", "put 0 turns_wait"]);
   expect(kindsOf({ ...journalOf(TURNS_WAIT), head }, sweep)).toEqual([]);
   expect(kindsOf(facts, { kind: "delete", sessionId: "a", epoch: 1 })).toEqual(["clear 0,1"]);
+});
+
+const rowChange = (key: string, changes: Partial<RowChange> = {}): RowChange => ({
+  table: "tasks",
+  key,
+  value: new Uint8Array(3),
+  ...changes,
+});
+const rowsOf = (...rows: readonly Row[]): WriteFacts => ({
+  ...NOTHING,
+  row: (name) => rows.find((each) => each.key === name.key && each.session === name.session),
+  rowsOf: (id) => rows.filter(({ session }) => session === id),
+});
+const stored = (key: string, version: number, session?: string): Row => ({
+  table: "tasks",
+  key,
+  value: new Uint8Array(1),
+  version,
+  order: { at: version },
+  ...(session !== undefined && { session }),
+});
+
+test("a change of rows says where each row stood before, so that a backend can move it", () => {
+  const { changes } = planWrites(rowsOf(stored("1", 4), stored("2", 2)), [
+    { kind: "rows", changes: [rowChange("1", { order: { at: 9 } }), rowChange("2", { value: null }), rowChange("3")] },
+  ]);
+  expect(changes).toMatchObject([
+    { kind: "put_row", row: { key: "1", version: 5, order: { at: 9 } }, before: { at: 4 } },
+    { kind: "delete_row", name: { key: "2" }, before: { at: 2 } },
+    { kind: "put_row", row: { key: "3", version: 1 }, before: undefined },
+  ]);
+});
+
+test("deleting a session deletes its rows, those of the batch before it too", () => {
+  const { changes } = planWrites(rowsOf(stored("1", 1, "a"), stored("2", 1, "a"), stored("3", 1, "b")), [
+    { kind: "rows", changes: [rowChange("2", { session: "a", value: null }), rowChange("4", { session: "a" })] },
+    { kind: "delete", sessionId: "a", epoch: 1 },
+  ]);
+  expect(changes.slice(2)).toMatchObject([
+    { kind: "delete_row", name: { key: "1", session: "a" }, before: { at: 1 } },
+    { kind: "delete_row", name: { key: "4", session: "a" }, before: undefined },
+  ]);
+  expect(changes).toHaveLength(4);
+});
+
+test("a row over the byte budget refuses its write", () => {
+  const rows = [rowChange("1"), rowChange("2", { value: new Uint8Array(11) })];
+  const one = commit("a", 1) as Extract<StoreWrite, { kind: "commit" }>;
+  const { results, changes } = planWrites(
+    NOTHING,
+    [
+      { kind: "rows", changes: rows },
+      { kind: "commit", commit: { ...one.commit, rows } },
+    ],
+    { bytes: 10, nodes: 1 },
+  );
+  const error = { code: "commit_too_large", details: { table: "tasks", key: "2", bytes: 11 } };
+  expect(results).toMatchObject([{ error }, { error }]);
+  expect(changes).toEqual([]);
+});
+
+test("only the session's owner records, clears and deletes, and changes rows as its owner", () => {
+  const moved = { ...journalOf(row(0, "one")), epoch: () => 2 };
+  const { results, changes } = planWrites(moved, [
+    record("one"),
+    record("two"),
+    { kind: "clear", sessionId: "a", expectedRevision: 0, epoch: 1 },
+    { kind: "delete", sessionId: "a", epoch: 1 },
+    { kind: "rows", changes: [rowChange("1")], owner: { sessionId: "a", epoch: 1 } },
+  ]);
+  expect(results).toMatchObject(
+    Array.from({ length: 5 }, () => ({ error: { code: "session_moved", retryable: true } })),
+  );
+  expect(changes).toEqual([]);
+});
+
+test("a journal is swept only when its last row is older than the time it must have been quiet", () => {
+  const facts = (at: number, now: number): WriteFacts => ({
+    ...journalOf(row(0, "one"), { ...row(1, "two"), at }),
+    now: () => now,
+  });
+  const sweep: StoreWrite = { kind: "sweep", segments: [], components: [], journals: ["a"], quietForMs: 10 };
+  expect(kindsOf(facts(100, 110), sweep)).toEqual([]);
+  expect(kindsOf(facts(100, 111), sweep)).toEqual(["clear 0,1"]);
 });
