@@ -2,14 +2,21 @@ import { createHash } from "node:crypto";
 import { cpSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { open } from "lmdb";
 import { expect, onTestFinished, test } from "vitest";
-import { type BackendAtOnce, openLmdb, openLmdbReader, readHistory, sealEnvelope } from "../../../src/store/index.js";
+import {
+  type BackendAtOnce,
+  openLmdb,
+  openLmdbReader,
+  readHistory,
+  repairStore,
+  sealEnvelope,
+  verifyStore,
+} from "../../../src/store/index.js";
 import { decode, encode } from "../../../src/wire/index.js";
 import { commit, temporaryFolder, textsOf, thrownBy, turn, UNCLAIMED } from "../commits.js";
+import { raw, recordsIn } from "./old-store.js";
 
 const golden = (version: number) => fileURLToPath(new URL(`../fixtures/golden-v${version}`, import.meta.url));
-const RAW = { encoding: "binary", noSubdir: false, overlappingSync: false } as const;
 
 /** A copy of a golden store, so that opening it changes nothing here. */
 function copyOf(version: number): string {
@@ -22,17 +29,6 @@ function opened(path: string): BackendAtOnce {
   const backend = openLmdb(path);
   onTestFinished(() => backend.close());
   return backend;
-}
-
-/** Reads or changes records behind the store's back. */
-async function raw<T>(path: string, use: (table: (name: string) => ReturnType<typeof openTable>) => T): Promise<T> {
-  const root = open<Uint8Array, string>({ ...RAW, path });
-  const result = use((name) => openTable(root, name));
-  await root.close();
-  return result;
-}
-function openTable(root: ReturnType<typeof open<Uint8Array, string>>, name: string) {
-  return root.openDB<Uint8Array, string>(name, { encoding: "binary" });
 }
 
 const digest = (path: string) =>
@@ -118,12 +114,54 @@ test("a store of layout version 2 has its journals, its receipts and the ids tha
   ]);
 });
 
-test("an older store is of this release's layout once it was opened, and is not changed again", () => {
-  const path = copyOf(1);
-  openLmdb(path).close();
-  const migrated = digest(path);
-  openLmdb(path).close();
-  expect(digest(path)).toBe(migrated);
+test.each([1, 2])(
+  "a store of layout version %i is of this one once it was opened, and is not changed again",
+  async (version) => {
+    const path = copyOf(version);
+    openLmdb(path).close();
+    const migrated = await recordsIn(path);
+    expect(migrated.order?.map(([key]) => key)).toHaveLength(4);
+    expect(migrated.children?.map(([key]) => key)).toEqual(["chat-42\u007fchat-42/research"]);
+    openLmdb(path).close();
+    expect(await recordsIn(path)).toEqual(migrated);
+  },
+);
+
+test("each opening of a store has a number of its own, larger than those before", () => {
+  const path = copyOf(2);
+  const epochs = [1, 2, 3].map(() => {
+    const backend = openLmdb(path);
+    const epoch = backend.claim("chat-42", { owner: "me", take: "always" });
+    backend.close();
+    return epoch;
+  });
+  expect(epochs).toEqual([2 ** 32 + 1, 2 * 2 ** 32 + 1, 3 * 2 ** 32 + 1]);
+});
+
+test("a store whose number of openings was changed is refused, and counts on after a repair", async () => {
+  const path = copyOf(2);
+  for (let i = 0; i < 3; i++) openLmdb(path).close();
+  const epochAfter = () => {
+    const backend = openLmdb(path);
+    const epoch = backend.claim("a", { owner: "me", take: "always" });
+    backend.close();
+    return epoch;
+  };
+  // With one state of the file damaged, the other still says it.
+  const change = () =>
+    raw(path, (table) => {
+      const bytes = Buffer.from(table("meta").getBinary("opening") ?? []);
+      bytes[bytes.length - 1] = 1;
+      table("meta").putSync("opening", bytes);
+    });
+  await change();
+  expect(thrownBy(() => openLmdb(path))).toMatchObject({ code: "store_damaged" });
+  expect(verifyStore(path)).toMatchObject({ ok: false, file: [{ code: "store_damaged" }] });
+  expect(repairStore(path)).toMatchObject({ changed: true });
+  expect(epochAfter()).toBe(4 * 2 ** 32 + 1);
+  for (let i = 0; i < 2; i++) await change();
+  repairStore(path);
+  expect(epochAfter()).toBe((2 ** 20 + 1) * 2 ** 32 + 1);
 });
 
 test("a record that could not be read before is not the end of its store: the others are migrated", async () => {
@@ -143,9 +181,10 @@ test("a store of an older layout that nobody has opened for writing yet cannot b
 });
 
 const unknownLayouts: Readonly<Record<string, unknown>> = {
-  "newer than known": { version: 3 },
+  "newer than known": { version: 4 },
   "newer by far": { version: 2 ** 31, tables: ["more"] },
   "2 without its check": { version: 2 },
+  "3 without its check": { version: 3 },
   "1 with the check of another": { version: 1, check: 12_345 },
   "no number": { version: "2" },
 };
@@ -160,7 +199,7 @@ for (const [what, layout] of Object.entries(unknownLayouts)) {
     const { version } = layout as { version: unknown };
     expect(thrownBy(() => openLmdb(path))).toMatchObject({
       code: "store_version_unknown",
-      details: { found: version, known: 2 },
+      details: { found: version, known: 3 },
     });
     expect(digest(path)).toBe(before);
   });

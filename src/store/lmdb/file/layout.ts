@@ -114,7 +114,15 @@ export function recordOpening(root: Root, opening: number): void {
   meta.putSync(OPENING, seal(encode(opening), OPENING));
 }
 
-/** Sealed: with a smaller number, what an earlier opening gave out would be given out again. */
+/** Sealed: with a smaller number, epochs that an earlier opening gave out would be given out again. */
 export function openOpening(bytes: Uint8Array): number {
-  return decode<number>(unseal(bytes, OPENING));
+  try {
+    return decode<number>(unseal(bytes, OPENING));
+  } catch (cause) {
+    throw new TroupeError(
+      "store_damaged",
+      "How often this store was opened cannot be read. Restore it from a backup, or repair it.",
+      { cause },
+    );
+  }
 }
