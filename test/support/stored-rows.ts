@@ -4,7 +4,9 @@ import { contentHash, decode, encode } from "../../dist/src/wire/index.js";
 
 type Table = Database<Buffer, string>;
 
-const TABLE_NAMES = ["heads", "segments", "components", "journal", "deleted"] as const;
+const TABLE_NAMES = ["heads", "segments", "components", "journal", "deleted", "rows", "order", "children"] as const;
+/** Their entries are all in their keys. */
+const LISTS: readonly string[] = ["order", "children"];
 const TABLE = { encoding: "binary", compression: false, cache: false } as const;
 /** Four bytes before what is in every row but a component's. */
 const SEAL = 4;
@@ -30,6 +32,7 @@ export function storedRows(path: string): Record<string, Record<string, string>>
         Object.fromEntries(
           rows.map(([key, bytes]) => {
             if (name === "components") return [names.get(key) ?? key, text(blotted(bytes))];
+            if (LISTS.includes(name)) return [untimed(key), text(bytes)];
             const payload = blotted(bytes.subarray(SEAL), names);
             return [key, text(payload)];
           }),
@@ -43,6 +46,11 @@ export function storedRows(path: string): Record<string, Record<string, string>>
 
 function rowsOf(table: Table): [string, Buffer][] {
   return [...table.getRange()].map(({ key, value }) => [key, Buffer.from(value)]);
+}
+
+/** A place in the order of a table: table, owner, time, session and key, with U+007F between them. */
+function untimed(place: string): string {
+  return place.replace(/^([^\u007f]*\u007f[^\u007f]*\u007f)[0-9a-f]{14}(?=\u007f)/, "$1…");
 }
 
 const text = (bytes: Uint8Array) => Buffer.from(bytes).toString("latin1");
