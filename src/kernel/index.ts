@@ -234,7 +234,7 @@ export {
   rowRange,
   SESSION_INDEX,
 } from "./writes/rows.js";
-export { placeOf, planWrites, replayMismatch } from "./writes/write-plan.js";
+export { placeOf, placeTime, planWrites, replayMismatch } from "./writes/write-plan.js";
 export type {
   Change,
   ChangeCount,

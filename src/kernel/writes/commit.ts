@@ -70,7 +70,7 @@ export interface CommitFacts {
 
 /** What becomes of one commit, given the head it meets. */
 export type Decision =
-  | { readonly kind: "write"; readonly stored: StoredHead }
+  | { readonly kind: "write"; readonly stored: StoredHead; readonly before: StoredHead | undefined }
   | { readonly kind: "replay"; readonly revision: number };
 
 /**
@@ -103,7 +103,7 @@ export function decide(facts: CommitFacts, commit: Commit, budget: CommitBudget 
   const base = outline === undefined ? head.leaf : outline.parent;
   checkHistory(facts, commit, stored?.head, base);
   checkComponents(facts, commit, stored?.head);
-  return { kind: "write", stored: withReceipt(stored, head, receipt, facts.now()) };
+  return { kind: "write", stored: withReceipt(stored, head, receipt, facts.now()), before: stored };
 }
 
 /** Only the last who claimed a session writes to it. */

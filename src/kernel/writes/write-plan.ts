@@ -7,6 +7,7 @@ import {
   type Commit,
   type CommitBudget,
   checkOwner,
+  type Decision,
   decide,
   headConflict,
   type StoredHead,
@@ -88,7 +89,7 @@ function planCommit(facts: WriteFacts, commit: Commit, budget: CommitBudget): Pl
   const decision = decide(facts, commit, budget);
   if (decision.kind === "replay") return { receipt: { revision: decision.revision, replayed: true }, changes: [] };
   const { revision } = commit.head;
-  return { receipt: { revision, replayed: false }, changes: changesOf(facts, commit, decision.stored, budget) };
+  return { receipt: { revision, replayed: false }, changes: changesOf(facts, commit, decision, budget) };
 }
 
 function planClear(
@@ -103,7 +104,12 @@ function planClear(
   return { receipt: { replayed: false }, changes };
 }
 
-function changesOf(facts: WriteFacts, commit: Commit, stored: StoredHead, budget: CommitBudget): Change[] {
+function changesOf(
+  facts: WriteFacts,
+  commit: Commit,
+  { stored, before }: Extract<Decision, { kind: "write" }>,
+  budget: CommitBudget,
+): Change[] {
   const { sessionId } = stored.head;
   const changes: Change[] = commit.rows === undefined ? [] : changingRows(facts, commit.rows, budget);
   if (commit.segment !== undefined) changes.push({ kind: "put_segment", ...commit.segment });
@@ -111,18 +117,22 @@ function changesOf(facts: WriteFacts, commit: Commit, stored: StoredHead, budget
   if (commit.clearsJournal === true) changes.push(...clearing(facts, sessionId));
   if (commit.turnsWait === true && (commit.clearsJournal === true || facts.journal(sessionId).length === 0))
     changes.push({ kind: "put_journal", sessionId, row: TURNS_WAIT });
-  changes.push(puttingHead(facts, stored));
+  changes.push({ kind: "put_head", stored, before: before && placeOf(before) });
   return changes;
 }
 
-function puttingHead(facts: WriteFacts, stored: StoredHead): Change {
-  const before = facts.head(stored.head.sessionId);
-  return { kind: "put_head", stored, before: before && placeOf(before) };
+/** A session that is written again and again changes its place once a second: lists need no more, and each time costs. */
+const PLACE_MS = 1_000;
+
+/** The time a session written at this time stands at in lists. */
+export function placeTime(at: number): number {
+  return at - (at % PLACE_MS);
 }
 
 /** Where a session stands in lists. */
 export function placeOf({ head: { tenant, parent }, at }: StoredHead): SessionPlace {
-  return { order: { at, ...(tenant !== undefined && { owner: tenant }) }, parent: parent?.sessionId };
+  const order = { at: placeTime(at), ...(tenant !== undefined && { owner: tenant }) };
+  return { order, parent: parent?.sessionId };
 }
 
 function planRows(facts: WriteFacts, { changes, owner }: RowsWrite, budget: CommitBudget): Planned {
@@ -230,7 +240,7 @@ function planImport(facts: WriteFacts, { sessionId, segments, components, head, 
       if (row.session !== sessionId) throw importIncomplete(sessionId, `a row of ${row.table} is another session's`);
       changes.push({ kind: "put_row", row, before: undefined });
     }
-    changes.push(puttingHead(facts, { head, at: facts.now(), receipts: [] }));
+    changes.push({ kind: "put_head", stored: { head, at: facts.now(), receipts: [] }, before: undefined });
   }
   return { receipt: { changed: changes.length }, changes };
 }

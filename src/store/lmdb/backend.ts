@@ -219,8 +219,11 @@ class LmdbBackend extends TableReader implements BackendAtOnce {
   /** Puts a session where lists look for it. */
   #place(sessionId: string, before: SessionPlace | undefined, after: SessionPlace | undefined): void {
     const { order, children } = this.tables;
-    if (before !== undefined) order.removeSync(placeOfSession(sessionId, before.order));
-    if (after !== undefined) order.putSync(placeOfSession(sessionId, after.order), NOTHING);
+    // A session's tenant never changes, and its time seldom.
+    if (before?.order.at !== after?.order.at) {
+      if (before !== undefined) order.removeSync(placeOfSession(sessionId, before.order));
+      if (after !== undefined) order.putSync(placeOfSession(sessionId, after.order), NOTHING);
+    }
     if (before?.parent === after?.parent) return;
     if (before?.parent !== undefined) children.removeSync(childKey(before.parent, sessionId));
     if (after?.parent !== undefined) children.putSync(childKey(after.parent, sessionId), NOTHING);

@@ -49,10 +49,11 @@ export interface OrderRange {
 /** A session of the index: what is asked for is its head. */
 export interface IndexedSession {
   readonly sessionId: string;
+  /** The second in which it was last written, in milliseconds: its head knows it exactly. */
   readonly at: number;
 }
 
-/** The sessions of one tenant, or of none, by when each was last written. */
+/** The sessions of one tenant, or of none, by the second in which each was last written. */
 export type IndexRange = Omit<OrderRange, "table" | "owner" | "after"> & {
   readonly tenant?: string;
   readonly after?: IndexedSession;

@@ -1,4 +1,4 @@
-import { orderedNameOf, orderKey, orderRange, rowKey, rowRange, SESSION_INDEX } from "../../kernel/index.js";
+import { orderedNameOf, orderKey, orderRange, placeTime, rowKey, rowRange, SESSION_INDEX } from "../../kernel/index.js";
 import type { IndexedSession, IndexRange, OrderRange, RowRange } from "./contract.js";
 
 /** A part of a table in the order of its keys: from the first on, and before the end. */
@@ -32,7 +32,11 @@ export function placesOfRows({ table, after, limit, reverse, ...range }: OrderRa
 /** Sessions have their places as the rows of a table have. */
 export function placesOfSessions({ tenant, after, limit, reverse, from, until }: IndexRange): KeyRange {
   const owner = tenant === undefined ? {} : { owner: tenant };
-  const bounds = { ...owner, ...(from !== undefined && { from }), ...(until !== undefined && { until }) };
+  const bounds = {
+    ...owner,
+    ...(from !== undefined && { from: placeTime(from) }),
+    ...(until !== undefined && { until }),
+  };
   const without = after && placeOfSession(after.sessionId, { ...owner, at: after.at });
   return continued({ ...orderRange(SESSION_INDEX, bounds), limit, reverse }, without);
 }
