@@ -28,7 +28,7 @@ export interface ListRequest {
   readonly changedBefore?: number;
   /** Only sessions whose metadata has all of these. */
   readonly metadata?: Readonly<Record<string, string>>;
-  /** `id`: in the order of the ids' bytes. `changed`: the last written first. Default `id`. */
+  /** `id`: in the order of the ids' bytes. `changed`: the last written first, to the second. Default `id`. */
   readonly order?: "id" | "changed";
 }
 

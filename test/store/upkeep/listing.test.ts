@@ -87,12 +87,14 @@ describe.each(Object.keys(kinds))("a store in %s", (name) => {
 
   test("lists its sessions by when they were last written, newest first, of one tenant or of none", async () => {
     const kind = open();
-    for (let i = 0; i < 9; i++) add(kind, `s${i}`, 1_000 - i, i % 3 === 0 ? { tenant: "acme" } : {});
-    add(kind, "s8", 2_000, {}, 2);
+    for (let i = 0; i < 9; i++) add(kind, `s${i}`, (100 - i) * 1_000 + i, i % 3 === 0 ? { tenant: "acme" } : {});
+    add(kind, "s8", 200_000, {}, 2);
     expect(await all(kind, { order: "changed" })).toEqual(["s8", "s1", "s2", "s4", "s5", "s7"]);
     expect(await all(kind, { order: "changed", limit: 2 })).toEqual(["s8", "s1", "s2", "s4", "s5", "s7"]);
     expect(await all(kind, { order: "changed", tenant: "acme", limit: 1 })).toEqual(["s0", "s3", "s6"]);
-    expect(await all(kind, { order: "changed", changedSince: 996, changedBefore: 999 })).toEqual(["s2", "s4"]);
+    expect(await all(kind, { order: "changed", changedSince: 96_004, changedBefore: 98_003 })).toEqual(["s2", "s4"]);
+    // The list knows seconds, and the sessions' own heads the rest.
+    expect(await all(kind, { order: "changed", changedSince: 96_005, changedBefore: 98_002 })).toEqual([]);
     expect(await all(kind, { order: "changed", tenant: "nobody" })).toEqual([]);
     write(kind.backend, { kind: "delete", sessionId: "s8", epoch: UNCLAIMED });
     expect(await all(kind, { order: "changed", limit: 1 })).toEqual(["s1", "s2", "s4", "s5", "s7"]);
@@ -190,7 +192,7 @@ test("a filter that finds nothing looks at 10,000 heads in one call, and the nex
 
 test("a session whose head is damaged is listed as that, unless a filter would have to read it", async () => {
   const path = temporaryFolder();
-  const backend = openLmdb(path, { clock: { wallNow: () => 7 } });
+  const backend = openLmdb(path, { clock: { wallNow: () => 7_007 } });
   const one = turn("a", 1);
   commit(backend, { ...one, head: { ...one.head, operation: "to be damaged" } }, turn("b", 1));
   backend.close();
@@ -206,6 +208,9 @@ test("a session whose head is damaged is listed as that, unless a filter would h
     damaged: "snapshot_damaged",
   };
   expect((await server.list({})).sessions).toMatchObject([damaged, { id: "b" }]);
-  expect((await server.list({ order: "changed" })).sessions).toMatchObject([{ id: "b" }, { ...damaged, changedAt: 7 }]);
+  expect((await server.list({ order: "changed" })).sessions).toMatchObject([
+    { id: "b" },
+    { ...damaged, changedAt: 7_000 },
+  ]);
   expect((await server.list({ state: "idle" })).sessions.map(({ id }) => id)).toEqual(["b"]);
 });
