@@ -4,7 +4,7 @@ export { type RepairedSession, type RepairReport, repairStore } from "./lmdb/res
 export { type SessionReport, type VerifyReport, verifyStore } from "./lmdb/rescue/verify.js";
 export type { Finding } from "./lmdb/rescue/verify-rows.js";
 export { openMemory } from "./memory/memory-store.js";
-export type { BackendAtOnce, StoreBackend, StoreOptions } from "./records/contract.js";
+export type { BackendAtOnce, ReaderFromAfar, StoreBackend, StoreOptions } from "./records/contract.js";
 export { type MessageNode, readHistory, readTail } from "./records/history.js";
 export type { ListRequest, SessionPage, SessionWorkState, StoredSession } from "./records/listing.js";
 export { sealEnvelope, storeLost } from "./records/records.js";

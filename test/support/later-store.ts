@@ -1,6 +1,5 @@
 import { setImmediate as loopTurn } from "node:timers/promises";
-import { type BackendAtOnce, openMemory, type StoreBackend } from "../../src/store/index.js";
-import type { ReaderFromAfar } from "../../src/store/records/contract.js";
+import { type BackendAtOnce, openMemory, type ReaderFromAfar, type StoreBackend } from "../../src/store/index.js";
 
 export interface LaterOptions {
   /** The same seed gives the same waits. */

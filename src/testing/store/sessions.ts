@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import type { ReaderFromAfar } from "../../store/index.js";
 import {
   bare,
   type Cases,
@@ -20,13 +21,7 @@ type IndexRange = Parameters<TestedBackend["sessionsInOrder"]>[0];
 const ids = (sessions: readonly { readonly sessionId: string }[]) => sessions.map(({ sessionId }) => sessionId);
 const HOUR = 3_600_000;
 
-/** What a backend on another machine has too. */
-interface FromAfar {
-  segmentRun(id: string, limit: number): Promise<readonly { readonly id: string; readonly bytes: Uint8Array }[]>;
-  components(hashes: readonly string[]): Promise<ReadonlyMap<string, Uint8Array>>;
-}
-
-function isFromAfar(backend: TestedBackend): backend is TestedBackend & FromAfar {
+function isFromAfar(backend: TestedBackend): backend is TestedBackend & ReaderFromAfar {
   return "segmentRun" in backend;
 }
 
