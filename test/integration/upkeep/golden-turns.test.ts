@@ -6,7 +6,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { EMPTY_OBJECT, fixture, plugin, tempFolder, until } from "../../support/runtime.js";
 
 /** Layouts whose golden store has turns that are not over; see test/store/fixtures/make-golden-turns.mjs. */
-const LAYOUTS = [2];
+const LAYOUTS = [2, 3];
 
 /** A runtime over a copy of a golden store, and the tools it calls there. */
 async function started(layout: number): Promise<{ readonly troupe: Troupe; readonly called: string[] }> {

@@ -44,10 +44,11 @@ const usage = (inputTokens: number) => ({
   reasoningTokens: 0,
 });
 
-for (const version of [1, 2]) {
+for (const version of [1, 2, 3]) {
   test(`everything in a store of layout version ${version} is there after opening it`, () => {
     const backend = opened(copyOf(version));
-    expect([...backend.sessionIds()]).toEqual(["chat-42", "chat-42/research", "empty", "日本 😀"]);
+    const since3 = version >= 3 ? ["of a tenant"] : [];
+    expect([...backend.sessionIds()]).toEqual(["chat-42", "chat-42/research", "empty", ...since3, "日本 😀"]);
     const head = backend.head("chat-42");
     expect(head).toEqual({
       sessionId: "chat-42",
@@ -94,25 +95,28 @@ for (const version of [1, 2]) {
   });
 }
 
-test("a store of layout version 2 has its journals, its receipts and the ids that are not used again", () => {
-  const backend = opened(copyOf(2));
-  expect(backend.journal("chat-42").map(({ bytes, ...row }) => ({ ...row, outcome: decode(bytes) }))).toEqual(
-    ["model:1", "tool:c2:attempt:1"].map((key, sequence) => ({
-      sequence,
-      turnId: "t3",
-      key,
-      ...sealEnvelope({ kind: key.split(":")[0] ?? "", key }),
-      at: 1_700_000_000_000,
-      outcome: { outcome: `of ${key}` },
-    })),
-  );
-  const second = { ...turn("chat-42", 2), head: { ...turn("chat-42", 2).head, operation: "turn:t2" } };
-  expect(commit(backend, second, turn("gone", 1), turn("gone", 2))).toMatchObject([
-    { revision: 2, replayed: true },
-    { code: "session_deleted" },
-    { code: "session_deleted" },
-  ]);
-});
+test.each([2, 3])(
+  "a store of layout version %i has its journals, its receipts and the ids that are not used again",
+  (version) => {
+    const backend = opened(copyOf(version));
+    expect(backend.journal("chat-42").map(({ bytes, ...row }) => ({ ...row, outcome: decode(bytes) }))).toEqual(
+      ["model:1", "tool:c2:attempt:1"].map((key, sequence) => ({
+        sequence,
+        turnId: "t3",
+        key,
+        ...sealEnvelope({ kind: key.split(":")[0] ?? "", key }),
+        at: 1_700_000_000_000,
+        outcome: { outcome: `of ${key}` },
+      })),
+    );
+    const second = { ...turn("chat-42", 2), head: { ...turn("chat-42", 2).head, operation: "turn:t2" } };
+    expect(commit(backend, second, turn("gone", 1), turn("gone", 2))).toMatchObject([
+      { revision: 2, replayed: true },
+      { code: "session_deleted" },
+      { code: "session_deleted" },
+    ]);
+  },
+);
 
 test.each([1, 2])(
   "a store of layout version %i is of this one once it was opened, and is not changed again",
