@@ -259,8 +259,9 @@ export class StoreServer {
     }
   }
 
-  async #release(released: readonly Released[]): Promise<void> {
+  async #release(released: readonly Released[]): Promise<undefined> {
     for (const [sessionId, epoch] of released) await this.#backend.release(sessionId, epoch);
+    return undefined;
   }
 
   /** `Receipt`: what the planner answers to this kind of write. */

@@ -58,7 +58,7 @@ export interface StoreCalls {
   readonly open: { readonly ask: Opening; readonly answer: OpenedSession };
   /** Claims it, for an asker that reads it itself. */
   readonly claim: { readonly ask: Opening; readonly answer: number };
-  readonly release: { readonly ask: readonly Released[]; readonly answer: void };
+  readonly release: { readonly ask: readonly Released[]; readonly answer: undefined };
   readonly commit: { readonly ask: Commit; readonly answer: CommitReceipt };
   readonly record: { readonly ask: JournalEntry; readonly answer: JournalReceipt };
   readonly clearJournal: { readonly ask: JournalClearing; readonly answer: JournalReceipt };

@@ -4,6 +4,7 @@ import type { Session, Troupe, TroupeOptions } from "troupe";
 import { describe, expect, test } from "vitest";
 import { completionKeyOf, turnIdOf } from "../../../dist/src/kernel/index.js";
 import { openLmdbReader } from "../../../dist/src/store/index.js";
+import { decode } from "../../../dist/src/wire/index.js";
 import { ageJournal, Elsewhere, journaled } from "../../support/elsewhere.js";
 import { counted } from "../../support/journaled.js";
 import {
@@ -152,6 +153,47 @@ describe("the plugin options a session was opened with", () => {
     expect(await given(session)).toBe(true);
     await session.close();
     expect(await given(await troupe.session("s"))).toBe("operation_unknown");
+  });
+
+  test("are kept with what a session begins, and replaced as a whole by the next opening's", async () => {
+    const { options, start } = await counted({ plugins });
+    const { path } = options.store as { readonly path: string };
+    const kept = () => {
+      const reader = openLmdbReader(path);
+      const row = reader.row({ table: "openings", session: "s", key: "" });
+      reader.close();
+      return row && decode(row.value);
+    };
+    const troupe = await start();
+    const opened = async (given?: typeof pluginOptions | object) => {
+      const session = await troupe.session("s", given === undefined ? {} : { pluginOptions: given as never });
+      const before = kept();
+      await session.turn("hi");
+      await session.close();
+      return [before, kept()];
+    };
+    const others = { "test.other": { a: 1 } };
+    // Opening stores nothing; what is begun then does.
+    expect(await opened(pluginOptions)).toEqual([undefined, pluginOptions]);
+    expect(await opened(others)).toEqual([pluginOptions, others]);
+    expect(await opened()).toEqual([others, undefined]);
+  });
+
+  test("are stored without what the plugin calls secret, and the turn is taken up without it", async () => {
+    const module = new URL(`${registers("test.registers")}&secret=token`);
+    const told = [{ module, tier: "inline" }] as const;
+    const { options, start } = await counted({ tools: { ask: { module: fixture("tools/waits.mjs") } }, plugins: told });
+    const secret = "correct horse battery staple";
+    const given = { "test.registers": { queries: ["given"], token: secret } };
+    const first = new Elsewhere(options, { input: "ask answer", pluginOptions: given });
+    const { key = "" } = await first.says("tool_call_pending");
+    await first.kill();
+    const { path } = options.store as { readonly path: string };
+    expect((await readFile(join(path, "data.mdb"))).includes(secret)).toBe(false);
+    const troupe = await start();
+    await troupe.completeTool(key, { value: "yes" });
+    const session = await finished(troupe);
+    expect(await session.query("given")).toBeDefined();
   });
 
   test("are told to the worker that has to open it again", async () => {
