@@ -49,9 +49,9 @@ export async function exportSession(
 export async function importSession(
   { directory, store }: Runtime,
   source: string | URL | Uint8Array,
-  { id, ...work }: ImportOptions,
+  { id, tenant, ...work }: ImportOptions,
 ): Promise<ImportedSession> {
   if (id !== undefined && directory.has(checkSessionId(id))) throw sessionExists(id);
   const bytes = await readWhole(source);
-  return store.follow("importSession", { bytes, sessionId: id }, work);
+  return store.follow("importSession", { bytes, sessionId: id, tenant }, work);
 }
