@@ -2,6 +2,7 @@ import type { Database, RootDatabase } from "lmdb";
 import { fingerprint, TroupeError } from "../../../kernel/index.js";
 import { decode, encode } from "../../../wire/index.js";
 import { seal, TABLE_NAMES, type TableName, unseal } from "../../records/index.js";
+import type { Layout, MigrationMark } from "./layout-version.js";
 
 /** The layout this release writes; docs/store-layout.md describes every version. */
 export const LAYOUT_VERSION = 3;
@@ -37,24 +38,7 @@ export function readBytes(table: Table, key: string): Uint8Array | undefined {
   return copy === undefined ? undefined : new Uint8Array(copy.buffer, copy.byteOffset, copy.byteLength);
 }
 
-/** What a store says of itself. */
-export interface Layout {
-  readonly version: number;
-  /** There while the store is being brought to this version. */
-  readonly migration?: MigrationMark;
-}
-
-/** How far the way to the newest layout has been gone. */
-export interface MigrationMark {
-  /** The version the records of the table still have. */
-  readonly from: number;
-  /** The table that is being changed, and the last of its keys that is; null: none is yet. */
-  readonly table: "heads" | "segments";
-  readonly key: string | null;
-  /** Records that were looked at since the migration began, in all tables, of how many. */
-  readonly done: number;
-  readonly total: number;
-}
+export type { Layout, MigrationMark };
 
 /**
  * The layout a store has; undefined for a new one. One this release does not know is refused before any of its tables is

@@ -12,7 +12,8 @@ import {
   type TableName,
   unseal,
 } from "../../records/index.js";
-import { checkLayout, type Layout, openOpening } from "../file/layout.js";
+import { checkLayout, openOpening } from "../file/layout.js";
+import type { Layout } from "../file/layout-version.js";
 import { isPlaced, isSealed } from "../file/migration.js";
 import { type Meta, type PageFile, PageProblem, type Tree } from "../file/pages.js";
 import { FileWalk } from "../file/walk.js";
