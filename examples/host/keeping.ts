@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createTroupe, repairStore, verifyStore } from "troupe";
+import { createTroupe, migrateStore, repairStore, verifyStore } from "troupe";
 
 const folder = await mkdtemp(join(tmpdir(), "troupe-keeping-"));
 const path = join(folder, "data");
@@ -28,6 +28,9 @@ const { segments } = await troupe.prune({ graceMs: 0 }); // at once: nothing els
 console.log(`${segments.removed} gone, ${segments.kept} kept`);
 
 await troupe.close();
+
+// Nothing to do here: the store is of this release.
+await migrateStore(path, { onProgress: ({ done, total }) => console.log(`${done} of ${total}`) });
 
 const { ok, sessions } = verifyStore(path);
 for (const { sessionId, findings } of sessions)

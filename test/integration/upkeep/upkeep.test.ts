@@ -153,7 +153,7 @@ describe("a session that is exported", () => {
       ["export_damaged", Buffer.from("hello"), "other"],
       [
         "export_version_unknown",
-        Buffer.from(Buffer.from(json).toString().replace('"version": 1', '"version": 2')),
+        Buffer.from(Buffer.from(json).toString().replace('"version": 1', '"version": 3')),
         "other",
       ],
       ["export_file_failed", join(folder, "nobody"), "other"],
@@ -217,7 +217,13 @@ describe("a store that is in use", () => {
     expect(await idsIn(troupe)).toEqual(["a", "b", "c", ...copies, "d"]);
     const first = await troupe.listSessions({ limit: 3 });
     expect(first).toEqual({
-      sessions: ["a", "b", "c"].map((id) => ({ id, turns: rounds, revision: rounds })),
+      sessions: ["a", "b", "c"].map((id) => ({
+        id,
+        turns: rounds,
+        revision: rounds,
+        state: "idle",
+        changedAt: expect.any(Number),
+      })),
       next: "c",
     });
     expect((await troupe.listSessions({ after: first.next ?? "" })).sessions.map(({ id }) => id)).toEqual([

@@ -19,7 +19,7 @@ const ROWS: readonly RowChange[] = [
 /** `a` of a tenant, with rows and an unfinished turn; `b`, a fork of it; rows of nobody, and of a session to come. */
 function makeStore(): string {
   const path = temporaryFolder();
-  const backend = openLmdb(path, { clock: { wallNow: () => 77 } });
+  const backend = openLmdb(path, { clock: { wallNow: () => 77_123 } });
   const [a, b] = [turn("a", 1, [{ hash: contentHash(NAMED), bytes: NAMED }]), turn("b", 1)];
   commit(
     backend,
@@ -36,8 +36,8 @@ function makeStore(): string {
 }
 
 const PLACES = {
-  a: placeOfSession("a", { at: 77, owner: "acme" }),
-  b: placeOfSession("b", { at: 77 }),
+  a: placeOfSession("a", { at: 77_000, owner: "acme" }),
+  b: placeOfSession("b", { at: 77_000 }),
   one: orderKey(ROWS[0] as RowChange, { at: 5, owner: "acme" }),
   child: childKey("a", "b"),
 };
@@ -51,8 +51,8 @@ function opened(path: string): BackendAtOnce {
 function checkWhole(backend: BackendAtOnce, without: readonly string[] = []): void {
   const keys = ROWS.map(rowKey).filter((key) => !without.includes(key));
   expect(backend.keys("rows", undefined, 9)).toEqual([...keys, rowKey({ table: "other", key: "x" })].sort());
-  expect(backend.sessionsInOrder({ tenant: "acme", limit: 9 })).toEqual([{ sessionId: "a", at: 77 }]);
-  expect(backend.sessionsInOrder({ limit: 9 })).toEqual([{ sessionId: "b", at: 77 }]);
+  expect(backend.sessionsInOrder({ tenant: "acme", limit: 9 })).toEqual([{ sessionId: "a", at: 77_000 }]);
+  expect(backend.sessionsInOrder({ limit: 9 })).toEqual([{ sessionId: "b", at: 77_000 }]);
   expect(backend.children("a")).toEqual(["b"]);
   expect(backend.rowsInOrder({ table: "schedules", limit: 9 }).map(({ key }) => key)).toEqual(["nightly"]);
   expect(backend.component(contentHash(NAMED))).toEqual(NAMED);
@@ -113,7 +113,7 @@ const LISTS: Readonly<Record<string, readonly [change: Change, says: RegExp]>> =
     /^A list leads to session nobody, which is not there/,
   ],
   "a second place of a session": [
-    (table) => table("order").putSync(placeOfSession("b", { at: 78 }), NO_VALUE),
+    (table) => table("order").putSync(placeOfSession("b", { at: 78_000 }), NO_VALUE),
     /^A list leads to session b, which is not there/,
   ],
   "a place without a row": [
