@@ -8,6 +8,7 @@ import {
   messageOf,
   pathTo,
   type Row,
+  type RowOrder,
   rowKey,
   type Segment,
   TroupeError,
@@ -59,13 +60,19 @@ function checkLabels({ tenant, metadata }: Head): void {
 }
 
 /** A row of the session that is exported, as a file says it; nothing of it is taken on trust. */
-export function rowFrom(from: Partial<Row> | null, sessionId: string): Row {
-  const { table = "", key = "", session = sessionId, value = new Uint8Array(), version, order } = from ?? {};
-  const isVersion = Number.isSafeInteger(version) && (version as number) >= 1;
-  if (session !== sessionId || !isVersion || !(from?.value instanceof Uint8Array)) throw exportDamaged("a row is none");
-  const named = { session, table, key, value, ...(order !== undefined && { order: { ...order } }) };
+export function rowFrom(from: Partial<Row>, sessionId: string): Row {
+  // Their types are what the file says; each is checked.
+  const { table, key, session = sessionId, value, version, order } = from as Row;
+  if (session !== sessionId) throw exportDamaged("a row is another session's");
+  if (!Number.isSafeInteger(version) || version < 1) throw exportDamaged("a row has no version");
+  if (!(value instanceof Uint8Array)) throw exportDamaged("a row has no value");
+  const named = { session, table, key, value, ...(order !== undefined && { order: orderFrom(order) }) };
   checkRowChange(named);
-  return { ...named, version: version as number };
+  return { ...named, version };
+}
+
+function orderFrom({ at, owner }: RowOrder): RowOrder {
+  return { at, ...(owner !== undefined && { owner }) };
 }
 
 /** No row is there twice. */
