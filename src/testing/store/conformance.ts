@@ -3,13 +3,8 @@ import { DELETIONS } from "./deletions.js";
 import { JOURNALS, RECEIPTS } from "./journals.js";
 import { ROW_PAGES } from "./row-pages.js";
 import { ROWS } from "./rows.js";
-import type { Cases, ConformanceStore } from "./samples.js";
+import { type Cases, type ConformanceCase, type ConformanceStore, casesOver } from "./samples.js";
 import { SESSIONS } from "./sessions.js";
-
-export interface ConformanceCase {
-  readonly name: string;
-  readonly run: () => Promise<void>;
-}
 
 const CASES: Cases = { ...COMMITS, ...RECEIPTS, ...JOURNALS, ...DELETIONS, ...ROWS, ...ROW_PAGES, ...SESSIONS };
 
@@ -21,15 +16,5 @@ const CASES: Cases = { ...COMMITS, ...RECEIPTS, ...JOURNALS, ...DELETIONS, ...RO
  * for (const { name, run } of storeConformance("my store", openMine)) test(name, run);
  */
 export function storeConformance(name: string, open: () => Promise<ConformanceStore>): ConformanceCase[] {
-  return Object.entries(CASES).map(([behaviour, check]) => ({
-    name: `${name}: ${behaviour}`,
-    async run() {
-      const store = await open();
-      try {
-        await check(store);
-      } finally {
-        await store.dispose();
-      }
-    },
-  }));
+  return casesOver(name, CASES, open);
 }

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import type { StoreWrite, TroupeError } from "../../kernel/index.js";
-import type { ConformanceCase } from "./conformance.js";
 import { dumpOf } from "./dump.js";
 import { bytesOf, rowOf, rowsWrite } from "./sample-rows.js";
 import {
   accepted,
+  type ConformanceCase,
+  casesOver,
   commitOf,
   deleteOf,
   entry,
@@ -355,15 +356,5 @@ const CASES: OwnershipCases = {
  * for (const { name, run } of storeOwnership("my store", openMineTwice)) test(name, run);
  */
 export function storeOwnership(name: string, open: () => Promise<OwnershipStore>): ConformanceCase[] {
-  return Object.entries(CASES).map(([behaviour, check]) => ({
-    name: `${name}: ${behaviour}`,
-    async run() {
-      const store = await open();
-      try {
-        await check(store);
-      } finally {
-        await store.dispose();
-      }
-    },
-  }));
+  return casesOver(name, CASES, open);
 }

@@ -35,6 +35,31 @@ export interface ConformanceStore {
 /** Named behaviours, each checked against an empty store of its own. */
 export type Cases = Readonly<Record<string, (store: ConformanceStore) => Promise<void>>>;
 
+/** One behaviour, for a test runner. */
+export interface ConformanceCase {
+  readonly name: string;
+  readonly run: () => Promise<void>;
+}
+
+/** The cases of a suite, each over a store of its own. */
+export function casesOver<Store extends Pick<ConformanceStore, "dispose">>(
+  name: string,
+  cases: Readonly<Record<string, (store: Store) => Promise<void>>>,
+  open: () => Promise<Store>,
+): ConformanceCase[] {
+  return Object.entries(cases).map(([behaviour, check]) => ({
+    name: `${name}: ${behaviour}`,
+    async run() {
+      const store = await open();
+      try {
+        await check(store);
+      } finally {
+        await store.dispose();
+      }
+    },
+  }));
+}
+
 export interface TurnOptions {
   readonly operation?: string;
   readonly intent?: string;
