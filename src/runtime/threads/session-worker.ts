@@ -47,10 +47,8 @@ interface SessionWorkerParts {
   /** Made anew for every incarnation: the manifests of isolated plugins may come from a restarted worker. */
   readonly plugins: () => readonly PluginSetup[];
   readonly storePort: () => Promise<MessagePort>;
-  /** A session waits for a plugin that has no thread yet. */
-  readonly wakePlugin: (plugin: number) => void;
-  /** Opens the hook lanes of a new incarnation. */
-  readonly connectPlugins: (worker: SessionWorker) => Promise<unknown>;
+  /** A session of this worker waits for a lane to a plugin. */
+  readonly onPluginCalled: (plugin: number, worker: SessionWorker) => void;
 }
 
 /** One session worker as the main thread holds it. When its thread dies it is started again; sessions reopen on demand. */
@@ -116,7 +114,6 @@ export class SessionWorker {
       );
       this.inlinePlugins = inline.map((manifest) => manifest.id);
       this.#configured = thread;
-      await this.#parts.connectPlugins(this);
       await this.#parts.events.onStarted(this);
     } catch (error) {
       lane.lose(workerLost(thread.name, error));
@@ -142,7 +139,7 @@ export class SessionWorker {
         else if (topic === "observed") events.onObserved(payload as ObservedNote);
         else if (topic === "inspected") events.onInspected(payload as Inspected);
         else if (topic === "full") events.onFull(this);
-        else if (topic === "wanted") this.#parts.wakePlugin(payload as WantedNote);
+        else if (topic === "wanted") this.#parts.onPluginCalled(payload as WantedNote, this);
       },
       onLost: () => {
         closed();

@@ -11,12 +11,7 @@ export type PluginSetup = {
   /** A child session may do without it. */
   readonly optionalInChildren: boolean;
 } & (
-  | {
-      readonly tier: "worker";
-      readonly manifest: PluginManifest;
-      /** It may have no thread yet, and gets one when this worker says that it is wanted. */
-      readonly lazy: boolean;
-    }
+  | { readonly tier: "worker"; readonly manifest: PluginManifest }
   | { readonly tier: "inline"; readonly module: string; readonly options: unknown }
 );
 

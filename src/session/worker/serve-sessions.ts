@@ -56,7 +56,7 @@ export function serveSessions(parentPort: MessagePort, parts: WorkerParts): void
       try {
         // Plugins can ask for services only once there are sessions, and so a worker.
         const host: ResidentSessions["callHost"] = (call) => sessions().callHost(call);
-        const loaded = await loadSetup(setup, { clock, probe, pool, host, wake: (plugin) => worker().wake(plugin) });
+        const loaded = await loadSetup(setup, { clock, probe, pool, host, want: (plugin) => worker().want(plugin) });
         wiring = new WorkerWiring({ ...parts, ...loaded, setup, pool, probe }, service);
         return { threadId, inline: inlineManifests(setup, loaded) };
       } catch (error) {
@@ -172,8 +172,8 @@ class WorkerWiring {
     return link instanceof WorkerLink ? link : undefined;
   }
 
-  /** Asks for the thread of a lazy plugin. */
-  wake(plugin: number): void {
+  /** Asks for a lane to a plugin's thread. */
+  want(plugin: number): void {
     this.#lane.note("wanted", plugin satisfies WantedNote);
   }
 
