@@ -46,6 +46,8 @@ interface SessionWorkerParts {
   readonly events: CrewEvents;
   /** Made anew for every incarnation: the manifests of isolated plugins may come from a restarted worker. */
   readonly plugins: () => readonly PluginSetup[];
+  /** Tools' schemas that some session worker has checked, as JSON; the others need not. */
+  readonly usableSchemas: Set<string>;
   readonly storePort: () => Promise<MessagePort>;
   /** A session of this worker waits for a lane to a plugin. */
   readonly onPluginCalled: (plugin: number, worker: SessionWorker) => void;
@@ -94,7 +96,7 @@ export class SessionWorker {
 
   /** Starts and configures the thread; throws what is wrong with the configuration. */
   async start(): Promise<void> {
-    const { options, index } = this.#parts;
+    const { options, index, usableSchemas } = this.#parts;
     const { clock } = options;
     const thread = new Thread<SessionWorkerService>({ kind: "session", name: `Session worker ${index}`, clock });
     this.#thread = thread;
@@ -103,16 +105,18 @@ export class SessionWorker {
     thread.exited.then(({ error }) => lane.lose(workerLost(thread.name, error)));
     try {
       const storePort = await this.#parts.storePort();
-      const { inline } = await thread.caller.to.configure(
+      const configured = await thread.caller.to.configure(
         {
           ...options.worker,
           store: { port: storePort, options: options.store },
           mainPort: workerPort,
           plugins: this.#parts.plugins(),
+          usableSchemas: [...usableSchemas],
         },
         { transfer: [storePort, workerPort] },
       );
-      this.inlinePlugins = inline.map((manifest) => manifest.id);
+      this.inlinePlugins = configured.inline.map((manifest) => manifest.id);
+      for (const schema of configured.usableSchemas) usableSchemas.add(schema);
       this.#configured = thread;
       await this.#parts.events.onStarted(this);
     } catch (error) {

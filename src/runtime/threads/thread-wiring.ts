@@ -18,6 +18,7 @@ export class Crew {
   /** What workers that are no more had received. */
   readonly #past = { lane: 0, control: 0 };
   readonly #pluginWorkers = new Map<number, PluginWorker>();
+  readonly #usableSchemas = new Set<string>();
   #store: StoreWorker | undefined;
   /** Resolves when the store is open and every plugin is loaded. */
   #prepared: Promise<void> = Promise.resolve();
@@ -165,6 +166,7 @@ export class Crew {
       options: this.#options,
       events: this.#events,
       plugins: () => this.#pluginSetups(),
+      usableSchemas: this.#usableSchemas,
       onPluginCalled: (plugin, worker) => this.#pluginWorkers.get(plugin)?.call(worker),
       storePort: async () => {
         await this.#prepared;

@@ -21,6 +21,8 @@ export interface SessionWorkerSetup extends WorkerSettings {
   /** The lane to the main thread. */
   readonly mainPort: MessagePort;
   readonly plugins: readonly PluginSetup[];
+  /** Tools' schemas that another session worker has checked, as JSON. */
+  readonly usableSchemas: readonly string[];
 }
 
 /** What is the same for every session worker of a runtime. */
