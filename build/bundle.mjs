@@ -24,7 +24,7 @@ const library = await rolldown({
   cwd: root,
   input: {
     index: "src/index.ts",
-    plugin: "src/plugin/index.ts",
+    plugin: "src/plugin/authors.ts",
     testing: "src/testing/index.ts",
     "workers/session": "workers/session.ts",
     "workers/plugin": "workers/plugin.ts",
