@@ -1,7 +1,7 @@
 import { availableParallelism } from "node:os";
 import { MessageChannel, Worker } from "node:worker_threads";
 import { systemClock } from "../src/async/index.js";
-import { permissionFlags } from "../src/runtime/options/permissions.js";
+import { ThreadPermissions } from "../src/runtime/options/permissions.js";
 import { Thread } from "../src/runtime/threads/threads.js";
 import type { PluginWorkerService } from "../src/session/index.js";
 import type { Bar, Bench, BenchResult, BenchRun, Table } from "./report.js";
@@ -62,7 +62,7 @@ async function measure({ quick, progress }: BenchRun): Promise<Measured> {
     clock: systemClock,
     name: "Plugin worker",
     env: {},
-    execArgv: permissionFlags(module, {}),
+    execArgv: new ThreadPermissions().flags(module, {}),
   });
   try {
     start("echo", { echo: echo.port2, ack: ack.port2 }, [echo.port2, ack.port2]);

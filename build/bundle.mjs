@@ -24,7 +24,7 @@ const library = await rolldown({
   cwd: root,
   input: {
     index: "src/index.ts",
-    plugin: "src/plugin/index.ts",
+    plugin: "src/plugin/authors.ts",
     testing: "src/testing/index.ts",
     "workers/session": "workers/session.ts",
     "workers/plugin": "workers/plugin.ts",
@@ -33,6 +33,8 @@ const library = await rolldown({
   platform: "node",
   tsconfig: false,
   transform: { target: "node20" },
+  // Comlink's "main" is a UMD file, of which nothing can be left out; "module" is the same as an ES module.
+  resolve: { mainFields: ["module", "main"] },
   // lmdb has native parts, Piscina starts threads from its own files, the AI SDK is the host's.
   external: [/^node:/, "lmdb", "piscina", /^@ai-sdk\//],
   plugins: [requireBundledAjv],
@@ -45,8 +47,18 @@ const { output } = await library.generate({
   comments: false,
   entryFileNames: "[name].js",
   chunkFileNames: "shared/[name].js",
-  // Every file costs a thread about a millisecond: what a plugin's thread needs is one chunk, which all others need too.
-  codeSplitting: { groups: [{ name: "core", test: /src\/(plugin|session\/plugin-thread|tools\/tool-code)\// }] },
+  // Every file costs a thread about a millisecond, and so do 30 KB that V8 reads. All threads need `core`; a plugin's needs
+  // nothing else until it is called, and `calls` from then on.
+  codeSplitting: {
+    groups: [
+      {
+        name: "core",
+        test: /src\/(plugin\/|wire\/calls|async\/clock|session\/plugin-thread\/serve-plugin)/,
+        priority: 2,
+      },
+      { name: "calls", test: /src\/(session\/plugin-thread\/|tools\/tool-code\/|wire\/)/, priority: 1 },
+    ],
+  },
 });
 await library.close();
 

@@ -1,7 +1,7 @@
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import * as Comlink from "comlink";
 import nodeEndpoint from "comlink/dist/esm/node-adapter.mjs";
-import { systemClock } from "../../src/async/index.js";
+import { ignore, systemClock } from "../../src/async/index.js";
 import { type LoadedPlugin, loadPlugin, type PluginManifest } from "../../src/plugin/index.js";
 import { HookTable } from "../../src/session/plugins/hook-table.js";
 import { InlineLink } from "../../src/session/plugins/inline-link.js";
@@ -178,7 +178,7 @@ const LINK_PARTS = {
 };
 
 function isolatedLink({ manifest, plugin, host, stage }: MeasureSetup): PluginLink {
-  const link = new WorkerLink({ ...LINK_PARTS, manifest, probe: new PhaseProbe() });
+  const link = new WorkerLink({ ...LINK_PARTS, manifest, probe: new PhaseProbe(), onWanted: ignore });
   link.attach({ port: plugin, hostPort: host, stage });
   return link;
 }

@@ -54,7 +54,7 @@ export * from "./host/snapshot.js";
 export * from "./kinds/hooks.js";
 export * from "./kinds/operations.js";
 export * from "./kinds/protocol.js";
-export { compileSchema, schemaIssues, validateArgs } from "./schema/json-schema.js";
+export { compileSchema, schemaIssues, trustSchemas, usableSchemas, validateArgs } from "./schema/json-schema.js";
 export * from "./schema/schema.js";
 export { PluginOptions } from "./schema/schema.js";
 export type { PluginTool } from "./tool/tool.js";

@@ -3,8 +3,7 @@ import nodeEndpoint from "comlink/dist/esm/node-adapter.mjs";
 import { type Clock, ignore, onAbort } from "../async/index.js";
 import { aborted, TroupeError } from "../kernel/index.js";
 import { Deadlines } from "./deadlines.js";
-import { decodeError, type ErrorData, encodeError } from "./errors.js";
-import { workerLost } from "./lane.js";
+import { decodeError, type ErrorData, encodeError, workerLost } from "./errors.js";
 
 /**
  * Comlink for everything that is not hot, with its edges rounded off once: a call in flight settles when its worker

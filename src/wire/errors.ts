@@ -58,6 +58,10 @@ export function decodeError(data: ErrorData): Error {
   return error;
 }
 
+export function workerLost(name: string, cause?: unknown): TroupeError {
+  return new TroupeError("worker_lost", `${name} is gone; the call was not answered.`, { retryable: true, cause });
+}
+
 function cloneable(details: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   try {
     return structuredClone(details);

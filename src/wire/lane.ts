@@ -2,7 +2,7 @@ import type { MessagePort } from "node:worker_threads";
 import { type Clock, ignore, onAbort } from "../async/index.js";
 import { aborted, messageOf, TroupeError } from "../kernel/index.js";
 import { type Deadline, Deadlines } from "./deadlines.js";
-import { decodeError, type ErrorData, encodeError } from "./errors.js";
+import { decodeError, type ErrorData, encodeError, workerLost } from "./errors.js";
 
 /**
  * The hot path between two threads. Everything said in one tick, by any number of sessions, leaves in one message,
@@ -362,10 +362,6 @@ export class ServedCall {
     this.#cancelled = true;
     this.#controller?.abort();
   }
-}
-
-export function workerLost(name: string, cause?: unknown): TroupeError {
-  return new TroupeError("worker_lost", `${name} is gone; the call was not answered.`, { retryable: true, cause });
 }
 
 const CALL = 0;

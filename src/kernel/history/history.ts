@@ -32,19 +32,19 @@ export type Part =
       readonly source: AttachmentRef;
     };
 
-/** Where an attachment's bytes are: in the store under their content's hash, or elsewhere. Never in the message. */
+/** Names an attachment's bytes, which a message never holds: stored ones by the hash of their content, others by URL. */
 export type AttachmentRef =
   | { readonly kind: "stored"; readonly hash: string; readonly bytes: number }
   | { readonly kind: "url"; readonly url: string };
 
-/** Who put a message into the history when it was not the model. */
+/** The source of a message that no model wrote. */
 export type Origin =
   /** `inputId`: it waited for the turn, or was put into it while it ran. */
   | { readonly kind: "turn_input"; readonly turnId: string; readonly inputId?: string }
   | { readonly kind: "plugin"; readonly pluginId: string }
   | { readonly kind: "protocol" }
   | { readonly kind: "host" }
-  /** It came with the session, from the one that made it. */
+  /** The session with this id created this one and gave it the message to begin with. */
   | { readonly kind: "creator"; readonly sessionId: string };
 
 export interface Message {
@@ -187,7 +187,7 @@ export function nodeId(segment: string, index: number): string {
 export function parseNodeId(node: string): { segment: string; index: number } {
   const dot = node.lastIndexOf(".");
   const index = node.slice(dot + 1);
-  // One node has one name: "1.0", "01" and "" are none.
+  // Two spellings of one index would be two names of one node, so "01", "1.0" and "" are refused.
   return { segment: node.slice(0, dot), index: /^(0|[1-9]\d{0,14})$/.test(index) ? Number(index) : Number.NaN };
 }
 

@@ -195,7 +195,7 @@ export class ResponseBuilder {
   }
 }
 
-/** What a protocol makes of an answer: how the turn goes on. */
+/** The step a protocol reads from a model's answer: the turn calls tools, runs code, or ends. */
 export type ProtocolStep =
   | {
       readonly kind: "tools";
@@ -205,9 +205,9 @@ export type ProtocolStep =
   | { readonly kind: "code"; readonly language: string; readonly code: string }
   | { readonly kind: "finish"; readonly text: string; readonly value?: Json };
 
-/** What running a piece of code came to. */
+/** The result of a code step: what the code printed, called and ended with. */
 export interface CodeResult {
-  /** What the model reads of it, in order. */
+  /** Lines the code printed, in order; the model is shown them. */
   readonly observations: readonly string[];
   readonly error?: string;
   /** The code ended the turn with this value, or, when it `failed`, with this as what went wrong. */
@@ -245,7 +245,7 @@ export function partsWithCalls({ parts }: ModelResponse, step: ProtocolStep): re
   return added.length === 0 && kept.length === parts.length ? parts : [...kept, ...added];
 }
 
-/** What the model reads after its code ran. */
+/** The message the model is shown after its code ran: the printed lines, then the error if there was one. */
 export function renderCodeResult({ observations, error }: CodeResult): string {
   const lines = error === undefined ? observations : [...observations, `[Code failed]\n${error}`];
   return lines.length === 0 ? "[The code printed nothing]" : lines.join("\n");

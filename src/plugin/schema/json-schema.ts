@@ -30,16 +30,34 @@ let draft2020: Ajv2020 | undefined;
 
 const byObject = new WeakMap<JsonObject, ValidateFunction>();
 const byContent = new Map<string, ValidateFunction>();
+/** The contents of schemas that are not plain and that ajv has compiled, here or on another thread of the runtime. */
+const usable = new Set<string>();
 
 /**
- * Throws `invalid_tool_schema` naming the tool when its schema is broken. A plain schema cannot be: it is compiled when
- * the tool is first called. Any other is compiled now, once per content.
+ * Throws `invalid_tool_schema` naming the tool when its schema is broken. A plain schema cannot be, and one that another
+ * thread has compiled is not: they are compiled when the tool is first called. Any other is compiled now, once per content.
  *
  * @example
  * compileSchema({ type: "object", required: "city" }, "weather"); // throws: the schema of tool weather …
  */
 export function compileSchema(schema: JsonObject, toolName: string): void {
-  if (!isPlainSchema(schema)) validatorOf(schema, `tool ${toolName}`);
+  if (isPlainSchema(schema) || byObject.has(schema) || usable.has(JSON.stringify(schema))) return;
+  validatorOf(schema, `tool ${toolName}`);
+}
+
+/** The schemas this thread need not check again, as JSON; for {@link trustSchemas} of another thread. */
+export function usableSchemas(): readonly string[] {
+  return [...usable];
+}
+
+/** Takes over what another thread of the runtime has found usable: checking a schema by the schema of schemas costs most. */
+export function trustSchemas(contents: readonly string[]): void {
+  for (const content of contents) trust(content);
+}
+
+function trust(content: string): void {
+  if (usable.size >= MAX_KEPT) usable.delete(usable.keys().next().value as string);
+  usable.add(content);
 }
 
 /**
@@ -64,13 +82,15 @@ export function schemaIssues(schema: JsonObject, value: unknown, what = "this to
 }
 
 function validatorOf(schema: JsonObject, what: string): ValidateFunction {
-  const known = byObject.get(schema);
-  if (known !== undefined) return known;
+  const compiled = byObject.get(schema);
+  if (compiled !== undefined) return compiled;
   // The same tool reaches a thread as another object with every session that registers it for itself.
   const content = JSON.stringify(schema);
   let validate = byContent.get(content);
   if (validate === undefined) {
-    validate = compile(schema, what);
+    const known = isPlainSchema(schema) || usable.has(content);
+    validate = compile(schema, { what, known });
+    if (!known) trust(content);
     if (byContent.size >= MAX_KEPT) byContent.delete(byContent.keys().next().value as string);
     byContent.set(content, validate);
   }
@@ -78,13 +98,17 @@ function validatorOf(schema: JsonObject, what: string): ValidateFunction {
   return validate;
 }
 
-function compile(schema: JsonObject, what: string): ValidateFunction {
+/** `known`: nothing can be wrong with it. */
+function compile(
+  schema: JsonObject,
+  { what, known }: { readonly what: string; readonly known: boolean },
+): ValidateFunction {
   const { $schema: dialect, ...body } = schema;
   try {
     // ajv would return a promise for these, which is neither yes nor no.
     if (body.$async !== undefined) throw new Error("$async schemas are not supported");
     const ajv = ajvFor(dialect);
-    if (!isPlainSchema(schema)) ajv.validateSchema(body as AnySchemaObject, true);
+    if (!known) ajv.validateSchema(body as AnySchemaObject, true);
     const validate = ajv.compile(body as AnySchemaObject);
     // The function lives in our maps; ajv's own strong reference would keep it for ever.
     ajv.removeSchema(body as AnySchemaObject);

@@ -13,28 +13,48 @@ export interface Permissions {
 }
 
 /**
- * Node's permission model for one thread. It is a seat belt against mistakes, not a sandbox against malice. A plugin
- * may always read what its imports need: Troupe, its own package, and the `node_modules` of both.
+ * Node's permission model for the threads of a runtime. It is a seat belt against mistakes, not a sandbox against malice. A
+ * plugin may always read what its imports need: Troupe, its own package, and the `node_modules` of both. Where those are is
+ * looked up once for each package: a hundred plugins of one package need not ask the disk a hundred times.
  */
-export function permissionFlags(module: string, permissions: Permissions | "all"): string[] {
-  if (permissions === "all") return [];
-  const { allowedNodeEnvironmentFlags: known } = process;
-  const flags = [
-    known.has("--permission") ? "--permission" : "--experimental-permission",
-    "--disable-warning=ExperimentalWarning",
-    "--disable-warning=SecurityWarning",
-  ];
-  const troupe = packageRoot(fileURLToPath(import.meta.url));
-  const own = module.startsWith("file:") ? [packageRoot(fileURLToPath(module))] : [];
-  const folders = [troupe, ...own]
-    .flatMap((root) => [root, ...nodeModulesAbove(root)])
-    .map((folder) => join(folder, "*"));
-  for (const path of withoutNested([...folders, ...granted(permissions.read)])) flags.push(`--allow-fs-read=${path}`);
-  for (const path of withoutNested(granted(permissions.write))) flags.push(`--allow-fs-write=${path}`);
-  if (permissions.childProcess === true) flags.push("--allow-child-process");
-  if (permissions.worker === true) flags.push("--allow-worker");
-  if (permissions.addons === true && known.has("--allow-addons")) flags.push("--allow-addons");
-  return flags;
+export class ThreadPermissions {
+  readonly #model: readonly string[];
+  readonly #addons: boolean;
+  readonly #troupe = packageRoot(fileURLToPath(import.meta.url));
+  /** By the root of a package: what importing from it reads. */
+  readonly #folders = new Map<string, readonly string[]>();
+
+  constructor() {
+    const { allowedNodeEnvironmentFlags: known } = process;
+    this.#model = [
+      known.has("--permission") ? "--permission" : "--experimental-permission",
+      "--disable-warning=ExperimentalWarning",
+      "--disable-warning=SecurityWarning",
+    ];
+    this.#addons = known.has("--allow-addons");
+  }
+
+  /** The flags of a thread that runs this module. */
+  flags(module: string, permissions: Permissions | "all"): string[] {
+    if (permissions === "all") return [];
+    const flags = [...this.#model];
+    const own = module.startsWith("file:") ? this.#readBy(packageRoot(fileURLToPath(module))) : [];
+    const folders = [...this.#readBy(this.#troupe), ...own];
+    for (const path of withoutNested([...folders, ...granted(permissions.read)])) flags.push(`--allow-fs-read=${path}`);
+    for (const path of withoutNested(granted(permissions.write))) flags.push(`--allow-fs-write=${path}`);
+    if (permissions.childProcess === true) flags.push("--allow-child-process");
+    if (permissions.worker === true) flags.push("--allow-worker");
+    if (permissions.addons === true && this.#addons) flags.push("--allow-addons");
+    return flags;
+  }
+
+  #readBy(root: string): readonly string[] {
+    const known = this.#folders.get(root);
+    if (known !== undefined) return known;
+    const folders = [root, ...nodeModulesAbove(root)].map((folder) => join(folder, "*"));
+    this.#folders.set(root, folders);
+    return folders;
+  }
 }
 
 function granted(paths: readonly string[] | undefined): string[] {

@@ -1,11 +1,11 @@
 import { MessageChannel } from "node:worker_threads";
-import { type Clock, persist, type Timer } from "../../async/index.js";
+import { type Clock, ignore, persist, type Timer } from "../../async/index.js";
 import { asTroupeError, TroupeError } from "../../kernel/index.js";
 import type { PluginManifest } from "../../plugin/index.js";
 import type { PluginWorkerService } from "../../session/index.js";
-import { permissionFlags, type ResolvedPlugin } from "../options/index.js";
+import type { ResolvedPlugin, ThreadPermissions } from "../options/index.js";
 import type { SessionWorker } from "./session-worker.js";
-import { Thread } from "./threads.js";
+import { NO_DEADLINE_MS, Thread } from "./threads.js";
 
 /** How often the heartbeat is looked at. */
 const LOOK_MS = 250;
@@ -20,20 +20,29 @@ interface PluginWorkerParts {
   readonly index: number;
   readonly entry: ResolvedPlugin;
   readonly clock: Clock;
+  readonly permissions: ThreadPermissions;
   readonly sessionWorkers: () => readonly SessionWorker[];
 }
 
+/** A thread whose plugin is loaded. */
+interface LoadedThread {
+  readonly thread: Thread<PluginWorkerService>;
+  /** Counts up while its event loop turns, from the first lane on. */
+  readonly beat: Int32Array;
+  pulse: Timer | undefined;
+}
+
 /**
- * One plugin's thread, kept alive: when it dies it is replaced and every session worker gets a lane to the new one.
- * Sessions restore their instances from the last captured state when they next call it.
+ * One plugin's thread, kept alive: when it dies it is replaced, and every session worker that has called it gets a lane to
+ * the new one. Sessions restore their instances from the last captured state when they next call it.
  */
 export class PluginWorker {
   readonly #parts: PluginWorkerParts;
   #thread: Thread<PluginWorkerService> | undefined;
   /** The thread once its plugin is loaded, until it dies. */
-  #loaded: Thread<PluginWorkerService> | undefined;
-  /** Which plugin thread each session worker's thread has a lane to. */
-  readonly #connected = new WeakMap<object, object>();
+  #loaded: LoadedThread | undefined;
+  /** The session workers' threads that have called the plugin, each with the plugin thread it was given a lane to. */
+  readonly #callers = new WeakMap<object, LoadedThread | undefined>();
   #manifest: PluginManifest | undefined;
   readonly #closed = new AbortController();
   #replacing: Promise<void> | undefined;
@@ -53,6 +62,10 @@ export class PluginWorker {
     return this.#manifest;
   }
 
+  get lazy(): boolean {
+    return this.#parts.entry.lazy;
+  }
+
   get threadId(): number {
     return this.#thread?.threadId ?? -1;
   }
@@ -62,29 +75,59 @@ export class PluginWorker {
   }
 
   /**
-   * Opens the hook lane between this plugin and a session worker: a port of their own, past the main thread. Called by
-   * whichever of the two came up last. When one of them dies meanwhile, its successor calls again.
+   * A session of this worker has called the plugin and waits for a lane. Only the first call of each session worker's
+   * thread comes here: most pairs of plugin and session worker never meet, and a lane costs both of them time.
    */
-  async connect(worker: SessionWorker): Promise<void> {
+  call(worker: SessionWorker): void {
+    const session = worker.configured;
+    if (session === undefined || this.#closed.signal.aborted) return;
+    if (!this.#callers.has(session)) this.#callers.set(session, undefined);
+    if (this.#resting) {
+      this.#resting = false;
+      this.#replacing = this.#bringUp(() => 0);
+    } else void this.#connect(worker);
+  }
+
+  /** Every session worker that has called the plugin gets a lane to its new thread, or is told that there is none. */
+  async #connectAll(): Promise<void> {
+    await Promise.all(this.#parts.sessionWorkers().map((worker) => this.#connect(worker)));
+  }
+
+  /**
+   * Opens the hook lane between this plugin and a session worker: a port of their own, past the main thread. The plugin's
+   * end first: a hook's deadline runs from when its session worker has the lane, and so not while the plugin's thread still
+   * loads what it serves calls with. When one of the two dies meanwhile, its successor gets a lane of its own; that is the
+   * only end of waiting, because a side that is merely late still answers.
+   */
+  async #connect(worker: SessionWorker): Promise<void> {
     const plugin = this.#loaded;
     const session = worker.configured;
-    if (this.#failed !== undefined) return session?.caller.to.failPlugin(this.#failed);
-    if (plugin === undefined || session === undefined || this.#connected.get(session) === plugin) return;
-    this.#connected.set(session, plugin);
+    if (session === undefined || !this.#callers.has(session)) return;
+    if (this.#failed !== undefined) return session.caller.to.failPlugin(this.#failed).catch(ignore);
+    if (plugin === undefined || this.#callers.get(session) === plugin) return;
+    this.#callers.set(session, plugin);
+    this.#watchPulse(plugin);
     const { port1, port2 } = new MessageChannel();
     const { port1: host1, port2: host2 } = new MessageChannel();
     const stage = new Int32Array(new SharedArrayBuffer(4));
-    const lane = { plugin: this.#parts.index, port: port2, hostPort: host2, stage };
-    const attached = await Promise.allSettled([
-      plugin.caller.to.attach(
+    const { index } = this.#parts;
+    try {
+      await plugin.thread.caller.to.attach(
         { port: port1, hostPort: host1, name: session.name, stage },
-        { transfer: [port1, host1] },
-      ),
-      session.caller.to.attachPlugin(lane, { transfer: [port2, host2] }),
-    ]);
-    for (const result of attached) {
-      if (result.status === "rejected" && asTroupeError(result.reason, "attach_failed").code !== "worker_lost")
-        throw result.reason;
+        { transfer: [port1, host1], deadlineMs: NO_DEADLINE_MS },
+      );
+      await session.caller.to.attachPlugin(
+        { plugin: index, port: port2, hostPort: host2, stage },
+        { transfer: [port2, host2], deadlineMs: NO_DEADLINE_MS },
+      );
+    } catch (error) {
+      // Whichever side has its end of a port already learns by the other end's closing.
+      port2.close();
+      host2.close();
+      const { code, message } = asTroupeError(error, "attach_failed");
+      if (code === "worker_lost") return;
+      const failed = { plugin: index, code: "plugin_unavailable", message: `Plugin ${this.manifest.id}: ${message}` };
+      await session.caller.to.failPlugin(failed).catch(ignore);
     }
   }
 
@@ -106,13 +149,6 @@ export class PluginWorker {
     if (this.#resting) await this.#thread?.terminate();
   }
 
-  /** A session has called the plugin and waits for it. */
-  wake(): void {
-    if (!this.#resting || this.#closed.signal.aborted) return;
-    this.#resting = false;
-    this.#replacing = this.#bringUp(() => 0);
-  }
-
   /** Starts the thread and loads the plugin. Replaced from then on when it dies. */
   async #load(): Promise<void> {
     const thread = new Thread<PluginWorkerService>({
@@ -121,7 +157,7 @@ export class PluginWorker {
       name: `Plugin worker ${this.#parts.index} (${this.#manifest?.id ?? this.#parts.entry.module})`,
       // A plugin gets nothing of the host's environment.
       env: {},
-      execArgv: permissionFlags(this.#parts.entry.module, this.#parts.entry.permissions),
+      execArgv: this.#parts.permissions.flags(this.#parts.entry.module, this.#parts.entry.permissions),
     });
     this.#thread = thread;
     const beat = new Int32Array(new SharedArrayBuffer(4));
@@ -133,10 +169,10 @@ export class PluginWorker {
       throw error;
     }
     if (this.#resting) return;
-    this.#loaded = thread;
-    const pulse = this.#watchPulse(thread, beat);
+    const loaded: LoadedThread = { thread, beat, pulse: undefined };
+    this.#loaded = loaded;
     thread.exited.then(() => {
-      pulse.cancel();
+      loaded.pulse?.cancel();
       this.#loaded = undefined;
       if (!this.#closed.signal.aborted) this.#replacing = this.#replace();
     });
@@ -144,9 +180,11 @@ export class PluginWorker {
 
   /**
    * A thread whose heartbeat stands still is blocked: it is stopped, and with it only the call it was at is lost. Looks
-   * are counted, not time: when this thread was busy itself, the next look finds the beat gone on.
+   * are counted, not time: when this thread was busy itself, the next look finds the beat gone on. It is watched from the
+   * first lane on, which is when it begins to count.
    */
-  #watchPulse(thread: Thread<PluginWorkerService>, beat: Int32Array): Timer {
+  #watchPulse(loaded: LoadedThread): void {
+    const { thread, beat } = loaded;
     const looks = Math.max(2, Math.ceil(this.#parts.entry.blockedMs / LOOK_MS));
     let last = Atomics.load(beat, 0);
     let still = 0;
@@ -156,7 +194,7 @@ export class PluginWorker {
       last = now;
       if (still >= looks) void thread.terminate();
     };
-    return this.#parts.clock.interval(LOOK_MS, look).unref();
+    loaded.pulse ??= this.#parts.clock.interval(LOOK_MS, look).unref();
   }
 
   #replace(): Promise<void> {
@@ -176,13 +214,13 @@ export class PluginWorker {
     }
     onThere?.();
     // A thread that dies from here on has its own replacement under way.
-    await Promise.allSettled(this.#parts.sessionWorkers().map((worker) => this.connect(worker)));
+    await this.#connectAll();
   }
 
   async #giveUp(error: unknown): Promise<void> {
     const message = `Plugin ${this.manifest.id} could not be restarted: ${asTroupeError(error, "plugin_failed").message}`;
     this.#failed = { plugin: this.#parts.index, code: "plugin_unavailable", message };
-    await Promise.allSettled(this.#parts.sessionWorkers().map((worker) => this.connect(worker)));
+    await this.#connectAll();
   }
 }
 

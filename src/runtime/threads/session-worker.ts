@@ -47,11 +47,11 @@ interface SessionWorkerParts {
   readonly events: CrewEvents;
   /** Made anew for every incarnation: the manifests of isolated plugins may come from a restarted worker. */
   readonly plugins: () => readonly PluginSetup[];
+  /** Tools' schemas that some session worker has checked, as JSON; the others need not. */
+  readonly usableSchemas: Set<string>;
   readonly storePort: (replaces: string | undefined) => ReturnType<StoreWorker["connect"]>;
-  /** A session waits for a plugin that has no thread yet. */
-  readonly wakePlugin: (plugin: number) => void;
-  /** Opens the hook lanes of a new incarnation. */
-  readonly connectPlugins: (worker: SessionWorker) => Promise<unknown>;
+  /** A session of this worker waits for a lane to a plugin. */
+  readonly onPluginCalled: (plugin: number, worker: SessionWorker) => void;
 }
 
 /** One session worker as the main thread holds it. When its thread dies it is started again; sessions reopen on demand. */
@@ -99,7 +99,7 @@ export class SessionWorker {
 
   /** Starts and configures the thread; throws what is wrong with the configuration. */
   async start(): Promise<void> {
-    const { options, index } = this.#parts;
+    const { options, index, usableSchemas } = this.#parts;
     const { clock } = options;
     const thread = new Thread<SessionWorkerService>({ kind: "session", name: `Session worker ${index}`, clock });
     this.#thread = thread;
@@ -109,18 +109,19 @@ export class SessionWorker {
     try {
       const { port: storePort, owner } = await this.#parts.storePort(this.#owner);
       this.#owner = owner;
-      const { inline } = await thread.caller.to.configure(
+      const configured = await thread.caller.to.configure(
         {
           ...options.worker,
           store: { port: storePort, options: options.store },
           mainPort: workerPort,
           plugins: this.#parts.plugins(),
+          usableSchemas: [...usableSchemas],
         },
         { transfer: [storePort, workerPort] },
       );
-      this.inlinePlugins = inline.map((manifest) => manifest.id);
+      this.inlinePlugins = configured.inline.map((manifest) => manifest.id);
+      for (const schema of configured.usableSchemas) usableSchemas.add(schema);
       this.#configured = thread;
-      await this.#parts.connectPlugins(this);
       await this.#parts.events.onStarted(this);
     } catch (error) {
       lane.lose(workerLost(thread.name, error));
@@ -146,7 +147,7 @@ export class SessionWorker {
         else if (topic === "observed") events.onObserved(payload as ObservedNote);
         else if (topic === "inspected") events.onInspected(payload as Inspected);
         else if (topic === "full") events.onFull(this);
-        else if (topic === "wanted") this.#parts.wakePlugin(payload as WantedNote);
+        else if (topic === "wanted") this.#parts.onPluginCalled(payload as WantedNote, this);
       },
       onLost: () => {
         closed();

@@ -1,7 +1,7 @@
 import { availableParallelism } from "node:os";
 import { TroupeError } from "../../kernel/index.js";
 import type { PluginSetup } from "../../session/index.js";
-import type { ResolvedOptions } from "../options/index.js";
+import { type ResolvedOptions, ThreadPermissions } from "../options/index.js";
 import { PluginWorker } from "./plugin-worker.js";
 import { type CrewEvents, SessionWorker } from "./session-worker.js";
 import { StoreWorker } from "./store-worker.js";
@@ -18,6 +18,7 @@ export class Crew {
   /** What workers that are no more had received. */
   readonly #past = { lane: 0, control: 0 };
   readonly #pluginWorkers = new Map<number, PluginWorker>();
+  readonly #usableSchemas = new Set<string>();
   #store: StoreWorker | undefined;
   /** Resolves when the store is open and every plugin is loaded. */
   #prepared: Promise<void> = Promise.resolve();
@@ -34,9 +35,10 @@ export class Crew {
   async start(): Promise<void> {
     const { clock, store } = this.#options;
     const sessionWorkers = () => this.#everyone();
+    const permissions = new ThreadPermissions();
     this.#options.plugins.forEach((entry, index) => {
       if (entry.tier === "worker")
-        this.#pluginWorkers.set(index, new PluginWorker({ index, entry, clock, sessionWorkers }));
+        this.#pluginWorkers.set(index, new PluginWorker({ index, entry, clock, permissions, sessionWorkers }));
     });
     const opened = StoreWorker.start(store, { clock, onLost: this.#events.onStoreLost }).then((worker) => {
       this.#store = worker;
@@ -50,15 +52,20 @@ export class Crew {
     for (const worker of others) worker.startBehind();
   }
 
-  /** All at once, but for lazy ones: their threads end again, so a few at a time are enough. */
+  /** Lazy ones apart: their threads end again, so a few at a time are enough, and keep the memory of a few. */
   async #loadPlugins(): Promise<void> {
-    const workers = [...this.#pluginWorkers].map(([index, worker]) => ({ worker, ...this.#options.plugins[index] }));
-    const lazy = workers.filter((entry) => entry.lazy);
-    const line = async () => {
-      for (let next = lazy.shift(); next !== undefined; next = lazy.shift()) await next.worker.start();
-    };
-    const lines = Array.from({ length: Math.min(lazy.length, availableParallelism()) }, line);
-    await all([...workers.filter((entry) => !entry.lazy).map(({ worker }) => worker.start()), ...lines]);
+    const workers = [...this.#pluginWorkers.values()];
+    const cores = availableParallelism();
+    await all([
+      startInTurn(
+        workers.filter((worker) => !worker.lazy),
+        STARTS_PER_CORE * cores,
+      ),
+      startInTurn(
+        workers.filter((worker) => worker.lazy),
+        cores,
+      ),
+    ]);
   }
 
   get sessionWorkers(): readonly SessionWorker[] {
@@ -159,29 +166,50 @@ export class Crew {
       options: this.#options,
       events: this.#events,
       plugins: () => this.#pluginSetups(),
-      wakePlugin: (plugin) => this.#pluginWorkers.get(plugin)?.wake(),
+      usableSchemas: this.#usableSchemas,
+      onPluginCalled: (plugin, worker) => this.#pluginWorkers.get(plugin)?.call(worker),
       storePort: async (replaces) => {
         await this.#prepared;
         return this.store.connect(replaces);
       },
-      connectPlugins: (worker) =>
-        Promise.all([...this.#pluginWorkers.values()].map((plugin) => plugin.connect(worker))),
     });
   }
 
   #pluginSetups(): PluginSetup[] {
-    return this.#options.plugins.map(({ tier, module, options, deadlineMs, optionalInChildren, lazy }, index) => {
+    return this.#options.plugins.map(({ tier, module, options, deadlineMs, optionalInChildren }, index) => {
       if (tier === "inline") return { tier, module, options, deadlineMs, optionalInChildren };
       const { manifest } = this.#pluginWorkers.get(index) as PluginWorker;
-      return { tier, manifest, deadlineMs, optionalInChildren, lazy };
+      return { tier, manifest, deadlineMs, optionalInChildren };
     });
   }
 }
 
 const NOWHERE = -1;
+/** A thread that starts also waits: for its files, and for the main thread. */
+const STARTS_PER_CORE = 4;
 
 export function unknownWorker(index: number): TroupeError {
   return new TroupeError("worker_unknown", `There is no session worker ${index}.`);
+}
+
+/**
+ * Starts them in order, so many at a time, and no more once one has failed. Two hundred threads that start at once take a
+ * tenth more processor time than eight at a time, and the first of them is there after all others.
+ */
+async function startInTurn(workers: readonly PluginWorker[], atOnce: number): Promise<void> {
+  const results: Promise<void>[] = [];
+  let failed = false;
+  const line = async () => {
+    while (results.length < workers.length && !failed) {
+      const started = (workers[results.length] as PluginWorker).start();
+      results.push(started);
+      await started.catch(() => {
+        failed = true;
+      });
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(atOnce, workers.length) }, line));
+  await all(results);
 }
 
 /** Waits for all of them also when one fails, so that nothing is still starting when the others are stopped. */

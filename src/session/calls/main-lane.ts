@@ -54,12 +54,12 @@ export type CancelNote = readonly [key: number, reason: string];
 /** What a session's child has used; counted in the session's ledger. */
 export type UsageNote = readonly [sessionId: string, entry: LedgerEntry];
 
-/** What a session worker says to the main thread on the lane. Calls: `tool`, `relay`. Notes: `activity`, `trace`, `observed`, `inspected`, `full`. */
+/** What a session worker says to the main thread on the lane. Calls: `tool`, `relay`. Notes: `activity`, `trace`, `observed`, `inspected`, `full`, `wanted`. */
 export type TraceNote = TraceEvent;
 /** The worker's heap stays full: how full, of 1. */
 export type FullNote = number;
 
-/** A lazy plugin that is called and may have no thread, by its place in the options. */
+/** A plugin on a thread of its own is called and this worker has no lane to it: the plugin's place in the options. */
 export type WantedNote = number;
 /** An event in the life of a session that somebody inspects. */
 export type InspectedNote = Inspected;

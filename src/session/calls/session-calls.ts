@@ -244,9 +244,12 @@ export type ArgumentOf<M extends SessionMethod> = ToldBy<M> & { readonly session
 export type SessionWorkerService = {
   [M in SessionMethod]: (argument: ArgumentOf<M>) => AnswerOf<M> | Promise<AnswerOf<M>>;
 } & {
-  configure(
-    setup: SessionWorkerSetup,
-  ): Promise<{ readonly threadId: number; readonly inline: readonly PluginManifest[] }>;
+  /** Answers with the schemas it found usable beside those it was told of. */
+  configure(setup: SessionWorkerSetup): Promise<{
+    readonly threadId: number;
+    readonly inline: readonly PluginManifest[];
+    readonly usableSchemas: readonly string[];
+  }>;
   /** The hook lane to one incarnation of a plugin's worker. */
   attachPlugin(lane: PluginLane): void;
   /** A plugin that will not come back. */

@@ -11,12 +11,7 @@ export type PluginSetup = {
   /** A child session may do without it. */
   readonly optionalInChildren: boolean;
 } & (
-  | {
-      readonly tier: "worker";
-      readonly manifest: PluginManifest;
-      /** It may have no thread yet, and gets one when this worker says that it is wanted. */
-      readonly lazy: boolean;
-    }
+  | { readonly tier: "worker"; readonly manifest: PluginManifest }
   | { readonly tier: "inline"; readonly module: string; readonly options: unknown }
 );
 
@@ -26,6 +21,8 @@ export interface SessionWorkerSetup extends WorkerSettings {
   /** The lane to the main thread. */
   readonly mainPort: MessagePort;
   readonly plugins: readonly PluginSetup[];
+  /** Tools' schemas that another session worker has checked, as JSON. */
+  readonly usableSchemas: readonly string[];
 }
 
 /** What is the same for every session worker of a runtime. */

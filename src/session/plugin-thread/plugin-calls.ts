@@ -4,7 +4,7 @@ import type { PluginLane } from "../calls/index.js";
 
 /** What the main thread says to a plugin worker (Comlink). */
 export type PluginWorkerService = {
-  /** Imports the plugin's module and checks its options. From then on the thread counts its heartbeats in `beat`. */
+  /** Imports the plugin's module and checks its options. From the first lane on the thread counts heartbeats in `beat`. */
   load(setup: {
     readonly module: string;
     readonly options: unknown;
@@ -12,7 +12,7 @@ export type PluginWorkerService = {
     readonly beat: Int32Array;
   }): Promise<PluginManifest>;
   /** Opens the hook lane to one session worker, and beside it the port for host services. */
-  attach(lane: Omit<PluginLane, "plugin"> & { readonly name: string }): void;
+  attach(lane: Omit<PluginLane, "plugin"> & { readonly name: string }): Promise<void>;
 };
 
 /** What a plugin worker says to a session worker (Comlink): the host services, for a call of the hook lane. */

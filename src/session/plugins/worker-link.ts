@@ -1,5 +1,5 @@
 import type { MessagePort } from "node:worker_threads";
-import { onAbort } from "../../async/index.js";
+import { ignore, onAbort } from "../../async/index.js";
 import { aborted, TroupeError } from "../../kernel/index.js";
 import {
   type Contributions,
@@ -52,8 +52,8 @@ const REPLACEMENT_MS = 10_000;
 
 interface WorkerLinkOptions extends LinkOptions {
   readonly manifest: PluginManifest;
-  /** A call waits for a thread that may not have been started yet. */
-  readonly onWanted?: () => void;
+  /** A call waits for a lane. */
+  readonly onWanted: () => void;
 }
 
 /** A plugin on its own thread. Survives the thread: calls made while it is replaced wait for the next one. */
@@ -279,6 +279,23 @@ export class WorkerLink implements PluginLink {
     return lane.call<T>(method, payload, options);
   }
 
+  /**
+   * As {@link #send}, for a cooperative call that was asked to stop before it could be made. The request follows in a message
+   * of its own: code that only listens for it has begun to by then.
+   */
+  #sendAborted<T>(
+    lane: Lane,
+    slot: PluginSlot,
+    method: string,
+    payload: unknown,
+    options: LaneCallOptions,
+  ): Promise<T> {
+    const stop = new AbortController();
+    const answer = this.#send<T>(lane, slot, method, payload, { ...options, signal: stop.signal });
+    this.#options.clock.soon(() => stop.abort());
+    return answer;
+  }
+
   /** Keeps a call until there is a thread to make it on. Waiting for one is not the hook's time. */
   #wait({ method, payload, options, resolve, reject }: UnstartedCall): void {
     const slot = this.#slots.get((payload as readonly number[])[0] as number);
@@ -302,14 +319,16 @@ export class WorkerLink implements PluginLink {
         leave();
         this.#asking.get(payload as object)?.again();
         if (this.#lane === undefined || slot === undefined) reject(workerLost(`Plugin ${this.manifest.id}`));
+        else if (signal?.aborted) this.#sendAborted(this.#lane, slot, method, payload, options).then(resolve, reject);
         else this.#send(this.#lane, slot, method, payload, options).then(resolve, reject);
       },
       fail,
     };
     const deadline = this.#deadlines.add(REPLACEMENT_MS, () => fail(workerLost(`Plugin ${this.manifest.id}`)));
-    const letGo = onAbort(signal, () => fail(aborted(signal as AbortSignal)));
+    // Of a cooperative call an abort is a request: it is made with it, as if the abort had come a moment later.
+    const letGo = options.cooperative ? ignore : onAbort(signal, () => fail(aborted(signal as AbortSignal)));
     this.#waiting.push(call);
-    if (this.#waiting.length === 1) this.#options.onWanted?.();
+    if (this.#waiting.length === 1) this.#options.onWanted();
   }
 }
 

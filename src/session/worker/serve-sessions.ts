@@ -1,7 +1,7 @@
 import { type MessagePort, threadId } from "node:worker_threads";
 import { type Clock, ignore, loopTurn } from "../../async/index.js";
 import { TroupeError } from "../../kernel/index.js";
-import type { PluginManifest } from "../../plugin/index.js";
+import { type PluginManifest, trustSchemas, usableSchemas } from "../../plugin/index.js";
 import { ToolPool } from "../../tools/index.js";
 import { PhaseProbe } from "../../trace/index.js";
 import { decode, Lane, moving, type Served, serve } from "../../wire/index.js";
@@ -51,14 +51,17 @@ export function serveSessions(parentPort: MessagePort, parts: WorkerParts): void
   const service = {
     async configure(setup) {
       const { toolEntry, clock } = parts;
+      trustSchemas(setup.usableSchemas);
       const pool = new ToolPool({ entry: toolEntry, maxThreads: setup.pool.maxThreads, clock });
       const probe = new PhaseProbe();
       try {
         // Plugins can ask for services only once there are sessions, and so a worker.
         const host: ResidentSessions["callHost"] = (call) => sessions().callHost(call);
-        const loaded = await loadSetup(setup, { clock, probe, pool, host, wake: (plugin) => worker().wake(plugin) });
+        const loaded = await loadSetup(setup, { clock, probe, pool, host, want: (plugin) => worker().want(plugin) });
         wiring = new WorkerWiring({ ...parts, ...loaded, setup, pool, probe }, service);
-        return { threadId, inline: inlineManifests(setup, loaded) };
+        const known = new Set(setup.usableSchemas);
+        const found = usableSchemas().filter((schema) => !known.has(schema));
+        return { threadId, inline: inlineManifests(setup, loaded), usableSchemas: found };
       } catch (error) {
         await pool.close();
         throw error;
@@ -172,8 +175,8 @@ class WorkerWiring {
     return link instanceof WorkerLink ? link : undefined;
   }
 
-  /** Asks for the thread of a lazy plugin. */
-  wake(plugin: number): void {
+  /** Asks for a lane to a plugin's thread. */
+  want(plugin: number): void {
     this.#lane.note("wanted", plugin satisfies WantedNote);
   }
 

@@ -19,8 +19,8 @@ interface LinkParts {
   readonly clock: Clock;
   readonly probe: PhaseProbe;
   readonly host: HostGate;
-  /** Asks for the thread of a lazy plugin, by its place in the options. */
-  readonly wake: (plugin: number) => void;
+  /** Asks for a lane to a plugin's thread, by the plugin's place in the options. */
+  readonly want: (plugin: number) => void;
 }
 
 export async function loadSetup(
@@ -43,8 +43,7 @@ async function makeLinks(setup: SessionWorkerSetup, given: LinkParts): Promise<P
   ) => new InlineLink({ plugin, deadlineMs, optionalInChildren, ...parts });
   const links = await Promise.all(
     setup.plugins.map(async (plugin, index) => {
-      if (plugin.tier === "worker")
-        return new WorkerLink({ ...plugin, ...parts, ...(plugin.lazy && { onWanted: () => given.wake(index) }) });
+      if (plugin.tier === "worker") return new WorkerLink({ ...plugin, ...parts, onWanted: () => given.want(index) });
       const { module, options } = plugin;
       return inline(await loadPlugin(await importDefault(module, "plugin"), options, module), plugin);
     }),

@@ -64,6 +64,14 @@ interface Variant {
   readonly durable?: boolean;
 }
 
+/**
+ * What the main thread is sent when a session worker's first call of an isolated plugin opens the lane between the two: the
+ * wish for it, and that each of them has its end. Never again as long as both threads live.
+ */
+function withLane({ tier }: Variant, [lane, control]: readonly [number, number]): readonly [number, number] {
+  return tier === "worker" ? [lane + 1, control + 2] : [lane, control];
+}
+
 const HOOKS = { before_turn: 1, before_tool_call: 1, after_tool_call: 1, after_turn: 1 };
 /** The four hooks and the plugin's tool. */
 const FIVE_TRIPS = [5, 5] as const;
@@ -91,13 +99,18 @@ describe("the reference turn costs", () => {
     ],
   ];
 
-  test.each(VARIANTS)("%s: the same in every turn, streamed or not", async (_, variant, { streamed, ...costs }) => {
-    const { troupe, session } = await startReference(variant);
-    const silent = { hooks: HOOKS, ...costs, main: [1, 0] };
-    for (let turn = 0; turn < 3; turn++) expect(await counted(troupe, () => session.turn(INPUT))).toEqual(silent);
-    const watched = await counted(troupe, () => collect(session.turn(INPUT)));
-    expect(watched).toEqual({ ...silent, main: [streamed, 0] });
-  });
+  test.each(VARIANTS)(
+    "%s: the same in every turn, streamed or not, but for the lane that the first one opens",
+    async (_, variant, { streamed, ...costs }) => {
+      const { troupe, session } = await startReference(variant);
+      const silent = { hooks: HOOKS, ...costs, main: [1, 0] };
+      const first = await counted(troupe, () => session.turn(INPUT));
+      expect(first).toEqual({ ...silent, main: withLane(variant, [1, 0]) });
+      for (let turn = 1; turn < 4; turn++) expect(await counted(troupe, () => session.turn(INPUT))).toEqual(silent);
+      const watched = await counted(troupe, () => collect(session.turn(INPUT)));
+      expect(watched).toEqual({ ...silent, main: [streamed, 0] });
+    },
+  );
 
   test.each([
     ["without state", "reference", FIVE_TRIPS, ONE_WRITE.records],
@@ -110,7 +123,8 @@ describe("the reference turn costs", () => {
       for (let turn = 0; turn < 3; turn++) {
         const before = (await troupe.stats()).store.recorded;
         const { store, ...costs } = await counted(troupe, () => session.turn(INPUT));
-        expect(costs).toEqual({ hooks: HOOKS, hookLane, main: [1, 0] });
+        const main = turn === 0 ? withLane({ tier: "worker" }, [1, 0]) : [1, 0];
+        expect(costs).toEqual({ hooks: HOOKS, hookLane, main });
         expect([store.commits, store.records]).toEqual([1, records + 4]);
         expect((await troupe.stats()).store.recorded - before).toBe(4);
       }
@@ -166,9 +180,10 @@ describe("the reference turn with a tool of the host, and something said into it
     session = started.session;
     return counted(started.troupe, () => started.session.turn(INPUT));
   }
-  // The tool's call, the receipt of what was said, and the result. The first write keeps it (head
-  // and list), the second is the turn with the list settled: it is empty then, and no record.
-  const costs = { hooks: HOOKS, main: [3, 0], store: { commits: 2, transactions: 2, records: 4 } };
+  // The tool's call, the receipt of what was said, and the result.
+  const main = [3, 0] as const;
+  // The first write keeps it (head and list), the second is the turn with the list settled: it is empty then, and no record.
+  const costs = { hooks: HOOKS, store: { commits: 2, transactions: 2, records: 4 } };
 
   test.each<[string, Variant, readonly [number, number]]>([
     ["inline", { tier: "inline" }, NO_TRIP],
@@ -176,8 +191,9 @@ describe("the reference turn with a tool of the host, and something said into it
     ["isolated", { tier: "worker" }, [4, 4]],
     ["durable", { tier: "worker", durable: true }, [4, 4]],
   ])("%s: one write more, wherever it is delivered", async (_, variant, hookLane) => {
-    expect(await steered(variant, "after_work")).toEqual({ ...costs, hookLane });
-    expect(await steered(variant, "before_completion")).toEqual({ ...costs, hookLane });
+    const expected = { ...costs, hookLane, main: withLane(variant, main) };
+    expect(await steered(variant, "after_work")).toEqual(expected);
+    expect(await steered(variant, "before_completion")).toEqual(expected);
   });
 });
 
