@@ -1,4 +1,3 @@
-import { setMaxListeners } from "node:events";
 import { ignore } from "./deferred.js";
 
 /**
@@ -13,7 +12,7 @@ export function onAbort(signal: AbortSignal | undefined, listener: () => void): 
   }
   // One signal may serve any number of calls: from the eleventh listener on Node would warn of a leak.
   if (!quiet.has(signal)) {
-    setMaxListeners(0, signal);
+    process.getBuiltinModule("node:events").setMaxListeners(0, signal);
     quiet.add(signal);
   }
   signal.addEventListener("abort", listener, { once: true });

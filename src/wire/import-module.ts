@@ -1,5 +1,3 @@
-import { existsSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { messageOf, TroupeError } from "../kernel/index.js";
 
 /**
@@ -21,7 +19,7 @@ export async function importDefault(url: string, what: "plugin" | "tool" | "mode
     namespace = (await import(url)) as Record<string, unknown>;
   } catch (cause) {
     // The loader's own error does not tell a missing module from one whose imports are missing.
-    if (url.startsWith("file:") && !existsSync(fileURLToPath(url))) {
+    if (url.startsWith("file:") && !isThere(url)) {
       const message = `There is no ${what} module at ${url}. Check the URL.`;
       throw new TroupeError(`${what}_module_not_found`, message, { cause, details });
     }
@@ -29,4 +27,10 @@ export async function importDefault(url: string, what: "plugin" | "tool" | "mode
   }
   if (namespace.default === undefined) throw invalid(`it has no default export. Export the ${what} as default`);
   return namespace.default;
+}
+
+/** Node's modules are fetched here and not imported: a thread whose module is there never needs them. */
+function isThere(url: string): boolean {
+  const { existsSync } = process.getBuiltinModule("node:fs");
+  return existsSync(process.getBuiltinModule("node:url").fileURLToPath(url));
 }

@@ -1,4 +1,3 @@
-import { createRequire } from "node:module";
 import type { Ajv, AnySchemaObject, ErrorObject, Options, ValidateFunction } from "ajv";
 import type { Ajv2020 } from "ajv/dist/2020.js";
 import { type Json, type JsonObject, messageOf } from "../../kernel/index.js";
@@ -24,7 +23,8 @@ const options: Options = {
 };
 // Loaded with the first schema that needs it: a thread that never validates does not pay for ajv, which would double the
 // time it takes to start. `require`, because compiling is synchronous.
-const load = (module: string): unknown => createRequire(import.meta.url)(module);
+const load = (module: string): unknown =>
+  process.getBuiltinModule("node:module").createRequire(import.meta.url)(module);
 let draft07: Ajv | undefined;
 let draft2020: Ajv2020 | undefined;
 
