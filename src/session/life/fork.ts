@@ -28,6 +28,7 @@ import {
   MAX_TURN_KEYS,
   pluginComponent,
   TABLE,
+  withoutSecrets,
 } from "../stored/index.js";
 
 /** What a fork takes along: references to what is stored, and the bytes of what is not. */
@@ -131,6 +132,16 @@ export function treeMessage({ node, parent, active, message }: MessageNode): Tre
   };
 }
 
+/** What plugins call secret is given to the new session's plugins, and not stored. */
+function withoutSecretOptions(
+  { authority, ...rest }: StoredAuthority,
+  plugins: Parameters<typeof withoutSecrets>[1],
+): StoredAuthority {
+  const { pluginOptions, ...others } = authority;
+  if (pluginOptions === undefined) return { authority, ...rest };
+  return { authority: { ...others, pluginOptions: withoutSecrets(pluginOptions, plugins) }, ...rest };
+}
+
 /** The first write of a session that is made of another one: what it inherits, narrowed and changed as it was asked for. */
 export async function planChild(
   services: SessionServices,
@@ -154,7 +165,8 @@ export async function planChild(
     services.surfaces.links.find(({ manifest }) => manifest.id === pluginId)?.optionalInChildren !== false;
   const narrowed = narrowAuthority(parent, making, mayDrop);
   const change = (name: string, value: unknown) => inherited.set(name, value === undefined ? null : encode(value));
-  change(COMPONENT.authority, isUnlimited(narrowed) ? undefined : narrowed);
+  const kept = withoutSecretOptions(narrowed, services.surfaces.manifests);
+  change(COMPONENT.authority, isUnlimited(kept) ? undefined : kept);
   change(COMPONENT.firstInput, firstTurnInput);
   // What waits for the parent is the parent's.
   inherited.set(COMPONENT.inputs, null);

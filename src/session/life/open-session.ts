@@ -76,10 +76,20 @@ export async function openSession(
       reader,
       keepsOpening: journals,
     });
-    if (head !== undefined && metadata !== undefined) await renameFor(session, metadata);
+    if (head !== undefined && metadata !== undefined) await orClosed(session, renameFor(session, metadata));
     return session;
   } catch (error) {
     store.release(id, opened.epoch);
+    throw error;
+  }
+}
+
+/** A session that is open and still cannot be given out leaves nothing of itself with its plugins. */
+async function orClosed(session: Session, storing: Promise<void>): Promise<void> {
+  try {
+    await storing;
+  } catch (error) {
+    session.hooks.close();
     throw error;
   }
 }
@@ -119,12 +129,7 @@ export async function adoptSession(
   const { pluginOptions } = making.authority ?? {};
   try {
     const session = await restore(services, { id, chart, opened, reader, pluginOptions, identity: {} });
-    try {
-      await session.stored.found(planned);
-    } catch (error) {
-      session.hooks.close();
-      throw error;
-    }
+    await orClosed(session, session.stored.found(planned));
     return session;
   } catch (error) {
     store.release(id, epoch);
@@ -219,9 +224,7 @@ function keptOpening(
   { id, options, stored }: { id: string; options: SessionPluginOptions; stored: OpenedSession["opening"] },
 ): KeptOpening | undefined {
   if (stored === undefined && options === NO_PLUGIN_OPTIONS) return undefined;
-  const secretsOf = (pluginId: string) =>
-    surfaces.links.find(({ manifest }) => manifest.id === pluginId)?.manifest.secretOptions ?? [];
-  return new KeptOpening({ store, sessionId: id }, stored, withoutSecrets(options, secretsOf));
+  return new KeptOpening({ store, sessionId: id }, stored, withoutSecrets(options, surfaces.manifests));
 }
 
 /** The last turn left for a frame, and a crash came between. One that cannot be entered is left alone, as the turn would have. */

@@ -8,6 +8,7 @@ import {
   matchesTool,
   mergeExtensions,
   type OperationSpec,
+  type PluginManifest,
   PRIORITISED_KINDS,
   SINGLETON_KINDS,
   TriggerCatalog,
@@ -149,6 +150,10 @@ export class Surfaces {
     this.#dispatch = dispatch;
     this.extensions = mergeExtensions(links.flatMap(({ manifest }) => manifest.extensions));
     this.common = this.#build(links.map(({ manifest }) => manifest.contributions));
+  }
+
+  get manifests(): readonly PluginManifest[] {
+    return this.links.map(({ manifest }) => manifest);
   }
 
   /** The surface of these contributions, each at its plugin's place. */

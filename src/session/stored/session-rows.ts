@@ -1,4 +1,5 @@
-import type { Row, RowChange } from "../../kernel/index.js";
+import { isRecord, type Row, type RowChange } from "../../kernel/index.js";
+import type { PluginManifest } from "../../plugin/index.js";
 import { OPENINGS, type StoreClient } from "../../store/index.js";
 import { decode, encode } from "../../wire/index.js";
 import type { SessionPluginOptions } from "../calls/index.js";
@@ -77,19 +78,18 @@ export function optionsOfOpening(stored: Row | undefined): SessionPluginOptions 
   return stored && decode<SessionPluginOptions>(stored.value);
 }
 
-/** Without the fields each plugin calls secret. */
+/** What of these options may be stored: without the fields that a plugin calls secret. */
 export function withoutSecrets(
   options: SessionPluginOptions,
-  secretsOf: (pluginId: string) => readonly string[],
+  plugins: readonly Pick<PluginManifest, "id" | "secretOptions">[],
 ): SessionPluginOptions {
-  return Object.fromEntries(
-    Object.entries(options).map(([pluginId, given]) => {
-      const secrets = secretsOf(pluginId);
-      if (secrets.length === 0 || typeof given !== "object" || given === null || Array.isArray(given))
-        return [pluginId, given];
-      return [pluginId, Object.fromEntries(Object.entries(given).filter(([name]) => !secrets.includes(name)))];
-    }),
-  );
+  const kept = { ...options };
+  for (const { id, secretOptions } of plugins) {
+    const given = kept[id];
+    if (secretOptions === undefined || !isRecord(given)) continue;
+    kept[id] = Object.fromEntries(Object.entries(given).filter(([name]) => !secretOptions.includes(name)));
+  }
+  return kept;
 }
 
 /** The component an older release kept a row's content in: it goes when the row is written. */

@@ -68,16 +68,21 @@ export class ResidentSessions {
   /** The session's actor, opened from the store when it is not resident. It may park as soon as nobody needs it. */
   actor(sessionId: string): SessionActor {
     // What is asked of a handle takes the session from nobody: only the host's opening it does.
-    return this.#sessions.get(sessionId) ?? this.#open(sessionId, "free");
+    return this.#sessions.get(sessionId) ?? this.#open(sessionId, { take: "free" });
   }
 
   /** Parked is not closed: a session that comes back goes on with the options it was opened with. */
-  #open(sessionId: string, take: ToldBy<"open">["take"]): SessionActor {
+  #open(sessionId: string, { take, tenant }: Pick<ToldBy<"open">, "take" | "tenant">): SessionActor {
     this.#checkIntake();
     const notes = this.#sessions.take(sessionId);
     const open = async (chart: LifeChart) => {
       try {
-        const session = await openSession(this.services, sessionId, { ...notes, chart, take });
+        const session = await openSession(this.services, sessionId, {
+          ...(tenant !== undefined && { tenant }),
+          ...notes,
+          chart,
+          take,
+        });
         if (notes !== undefined) restoreParkedNotes(session, notes);
         return session;
       } catch (error) {
@@ -94,7 +99,7 @@ export class ResidentSessions {
     const known = resident !== undefined || this.#sessions.isAway(sessionId);
     if (!known) this.#sessions.arrive(sessionId, given);
     try {
-      if (resident === undefined) this.#open(sessionId, take);
+      if (resident === undefined) this.#open(sessionId, { take, ...given });
       return await this.hold(sessionId, async (actor) => {
         const session = await actor.opened();
         if (known) await reopened(session, given);

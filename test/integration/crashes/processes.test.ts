@@ -196,6 +196,23 @@ describe("the plugin options a session was opened with", () => {
     expect(await session.query("given")).toBeDefined();
   });
 
+  test("that a fork is given are stored without what the plugin calls secret, and its plugin is told all of them", async () => {
+    const module = new URL(`${registers("test.registers")}&secret=token`);
+    const { options, start } = await counted({ plugins: [{ module, tier: "inline" }] });
+    const troupe = await start();
+    const session = await troupe.session("s");
+    await session.turn("hi");
+    const secret = "tr0ub4dor and three";
+    const pluginOptions = { "test.registers": { queries: ["given"], token: secret } };
+    const child = await session.fork({ authority: { pluginOptions } });
+    expect(await child.query("given")).toBeDefined();
+    await child.turn("hi");
+    const { path } = options.store as { readonly path: string };
+    expect((await readFile(join(path, "data.mdb"))).includes(secret)).toBe(false);
+    await child.close();
+    expect(await (await troupe.session(child.id)).query("given")).toBeDefined();
+  });
+
   test("are told to the worker that has to open it again", async () => {
     const troupe = await startTroupe({ sessionWorkers: 1, plugins });
     const session = await troupe.session("s", { pluginOptions });

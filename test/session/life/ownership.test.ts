@@ -102,6 +102,21 @@ test("a turn of a stale owner that is refused leaves the journal of its successo
   expect(store.backend.journal("s")).toEqual(journal);
 });
 
+test("who asks for a session as another tenant takes it from nobody", async () => {
+  const store = new MemoryStore();
+  const services = await memoryServices({}, store);
+  const held = openActor(services, {
+    open: (chart) => openSession(services, "s", { chart, take: "always", tenant: "acme" }),
+  });
+  await held.turn("hello", unheard);
+  store.owner = "another worker";
+  const stranger = openActor(services, {
+    open: (chart) => openSession(services, "s", { chart, take: "always", tenant: "globex" }),
+  });
+  await expect(stranger.opened()).rejects.toMatchObject({ code: "tenant_mismatch", retryable: false });
+  expect((await held.turn("again", unheard)).turnIndex).toBe(2);
+});
+
 test("a session between two turns that was opened elsewhere refuses the next one and then is no more", async () => {
   const store = new MemoryStore();
   const tools = { first: async () => "a", second: async () => "b" };
