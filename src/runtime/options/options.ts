@@ -19,7 +19,7 @@ import {
 import type { ModelSource } from "../../model/index.js";
 import { checkToolDefinition, jsonSchemaOf, type ToolDefinition, toolPolicy } from "../../plugin/index.js";
 import type { ResidencyLimits, TraceEvent, WorkerSettings } from "../../session/index.js";
-import type { StoreOptions } from "../../store/index.js";
+import type { StoreOptions, WorkOptions } from "../../store/index.js";
 import type { Permissions } from "./permissions.js";
 
 /** A plugin as a host names it: by the module that default-exports it. */
@@ -62,8 +62,11 @@ export interface TroupeOptions {
   /** By name: closures of the host (they run on this thread) or `{ module }` for the pool. */
   // biome-ignore lint/suspicious/noExplicitAny: each tool's arguments have their own type
   readonly tools?: Readonly<Record<string, ToolDefinition<any> | PoolToolEntry>>;
-  /** Default `{ memory: true }`: gone with the process. */
-  readonly store?: StoreOptions;
+  /**
+   * Default `{ memory: true }`: gone with the process. `onProgress` is told how far a store of an older layout is being
+   * brought up to date, which is done before `createTroupe` resolves.
+   */
+  readonly store?: StoreOptions & Pick<WorkOptions, "onProgress">;
   /**
    * Writes turns down as they go, so that a crash costs nothing that was done: they are taken up again by the next worker
    * or the next process. Default: with a store that has a path.
@@ -127,6 +130,8 @@ export interface ResolvedOptions {
   readonly plugins: readonly ResolvedPlugin[];
   readonly hostTools: ReadonlyMap<string, ToolDefinition>;
   readonly store: StoreOptions;
+  /** Told while the store is brought up to date. */
+  readonly onStoreProgress: WorkOptions["onProgress"];
   readonly clock: Clock;
   readonly onTrace: ((event: TraceEvent) => void) | undefined;
   readonly sessionWorkers: number;
@@ -175,6 +180,7 @@ export function resolveOptions(options: TroupeOptions, clock: Clock): ResolvedOp
     ],
     hostTools: definitions,
     store,
+    onStoreProgress: options.store?.onProgress,
     clock,
     onTrace,
     sessionWorkers: positive(options.sessionWorkers, Math.max(2, availableParallelism()), "sessionWorkers"),
@@ -314,9 +320,11 @@ function limit(timeoutMs: number | undefined, name: string): { timeoutMs?: numbe
   return timeoutMs === undefined ? {} : { timeoutMs: positive(timeoutMs, timeoutMs, `the timeoutMs of tool ${name}`) };
 }
 
-function resolveStore(store: StoreOptions): StoreOptions {
+function resolveStore(store: NonNullable<TroupeOptions["store"]>): StoreOptions {
   if (typeof store === "object" && store !== null) {
-    const { commitBudget } = store;
+    const { commitBudget, onProgress } = store;
+    if (onProgress !== undefined && typeof onProgress !== "function")
+      throw invalid("store.onProgress must be a function");
     const budget = commitBudget !== undefined && {
       commitBudget: {
         bytes: positive(commitBudget.bytes, COMMIT_BUDGET.bytes, "store.commitBudget.bytes"),

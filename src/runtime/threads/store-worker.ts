@@ -18,6 +18,8 @@ const CLOSE_MS = 10_000;
 interface StoreWorkerParts {
   readonly clock: Clock;
   readonly onLost: (error: TroupeError) => void;
+  /** Told while the store is brought up to date. */
+  readonly onProgress?: WorkOptions["onProgress"];
 }
 
 type StoreMethod = keyof StoreService;
@@ -45,7 +47,8 @@ export class StoreWorker {
     const worker = new StoreWorker(parts);
     try {
       if ("path" in options) worker.#lock = acquireStoreLock(options.path, parts.clock);
-      await worker.#thread.caller.to.open(options);
+      // It takes as long as the store is large: every page is looked at, and an older layout is brought up to date.
+      await worker.follow("open", options, parts);
       return worker;
     } catch (error) {
       await worker.close();

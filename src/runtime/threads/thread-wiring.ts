@@ -40,7 +40,8 @@ export class Crew {
       if (entry.tier === "worker")
         this.#pluginWorkers.set(index, new PluginWorker({ index, entry, clock, permissions, sessionWorkers }));
     });
-    const opened = StoreWorker.start(store, { clock, onLost: this.#events.onStoreLost }).then((worker) => {
+    const { onStoreProgress: onProgress } = this.#options;
+    const opened = StoreWorker.start(store, { clock, onProgress, onLost: this.#events.onStoreLost }).then((worker) => {
       this.#store = worker;
     });
     this.#prepared = all([opened, this.#loadPlugins()]);

@@ -56,7 +56,7 @@ import {
   type Table,
   type Tables,
 } from "./file/layout.js";
-import { migrating } from "./file/migration.js";
+import { type MigrationProgress, migrating } from "./file/migration.js";
 import { openRoot } from "./file/root.js";
 import { readJournal, readRow, SnapshotReader, TableReader } from "./reads.js";
 
@@ -74,9 +74,7 @@ export function openLmdb(path: string, options: LmdbOptions = {}): BackendAtOnce
     // The version comes first: the tables of a layout this release does not know are not even opened.
     const found = readLayout(root);
     const tables = openTables(root);
-    for (const _ of migrating(tables, found)) {
-      // Nobody watches; see `migrateStore`.
-    }
+    for (const progress of migrating(tables, found)) options.onMigration?.(progress);
     return new LmdbBackend(tables, options, nextOpening(root));
   } catch (error) {
     root.close();
@@ -106,6 +104,8 @@ export function openLmdbReader(path: string): LmdbReader {
 }
 
 interface LmdbOptions {
+  /** Told how far an older layout is brought up to date, between two steps. */
+  readonly onMigration?: (progress: MigrationProgress) => void;
   readonly commitBudget?: CommitBudget;
   readonly clock?: Pick<Clock, "wallNow">;
 }

@@ -15,7 +15,7 @@ import {
   type WriteResult,
 } from "../../kernel/index.js";
 import { Lane, moving } from "../../wire/index.js";
-import { openLmdb } from "../lmdb/index.js";
+import { type MigrationProgress, openLmdb } from "../lmdb/index.js";
 import { openMemory } from "../memory/index.js";
 import {
   type Answer,
@@ -67,9 +67,10 @@ export function storeService({ clock, onClosed }: { readonly clock: Clock; reado
   };
   return {
     /** Only the store worker may open a path: it is the one writer. */
-    open(options: StoreOptions): void {
+    open({ progress, ...options }: Watched<StoreOptions>): void {
       if (server !== undefined) throw new TroupeError("store_already_open", "This store worker has a store already.");
-      const given = { ...options, clock };
+      const onMigration = (done: MigrationProgress) => progress?.postMessage({ step: "migrate", ...done });
+      const given = { ...options, clock, onMigration };
       server = new StoreServer("path" in options ? openLmdb(options.path, given) : openMemory(given), clock);
     },
     /** Serves one more session worker. */

@@ -1,7 +1,7 @@
 import { cpSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { createTroupe, pendingTool, type Troupe } from "troupe";
+import { createTroupe, pendingTool, type StoreProgress, type Troupe } from "troupe";
 import { expect, onTestFinished, test } from "vitest";
 import { EMPTY_OBJECT, fixture, plugin, tempFolder, until } from "../../support/runtime.js";
 
@@ -9,11 +9,12 @@ import { EMPTY_OBJECT, fixture, plugin, tempFolder, until } from "../../support/
 const LAYOUTS = [2, 3];
 
 /** A runtime over a copy of a golden store, and the tools it calls there. */
-async function started(layout: number): Promise<{ readonly troupe: Troupe; readonly called: string[] }> {
+async function started(layout: number) {
   const folder = await tempFolder();
   const golden = new URL(`../../store/fixtures/golden-v${layout}-turns`, import.meta.url);
   cpSync(fileURLToPath(golden), join(folder, "store"), { recursive: true });
   const called: string[] = [];
+  const progress: StoreProgress[] = [];
   const tool = (name: string, execute: () => unknown) => ({
     description: name,
     inputSchema: EMPTY_OBJECT,
@@ -25,7 +26,7 @@ async function started(layout: number): Promise<{ readonly troupe: Troupe; reado
   const troupe = await createTroupe({
     sessionWorkers: 1,
     drainMs: 100,
-    store: { path: join(folder, "store") },
+    store: { path: join(folder, "store"), onProgress: (step) => progress.push(step) },
     model: new URL(`${fixture("models/counts.mjs")}?file=${encodeURIComponent(join(folder, "calls"))}`),
     plugins: ["counter", "notes"].map((name) => ({ module: plugin(name) })),
     tools: {
@@ -35,8 +36,16 @@ async function started(layout: number): Promise<{ readonly troupe: Troupe; reado
     },
   });
   onTestFinished(() => troupe.close());
-  return { troupe, called };
+  return { troupe, called, progress };
 }
+
+test("a host is told how far a store of an older layout is brought up to date, and nothing of one that is", async () => {
+  const { progress } = await started(2);
+  const [first] = progress;
+  expect(first).toEqual({ step: "migrate", done: 0, total: expect.any(Number) });
+  expect(progress.every(({ step, done, total }) => step === "migrate" && done <= (total ?? 0))).toBe(true);
+  expect((await started(3)).progress).toEqual([]);
+});
 
 const textsIn = async (troupe: Troupe, id: string) =>
   (await (await troupe.session(id)).messages()).flatMap(({ parts }) =>
