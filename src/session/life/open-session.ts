@@ -128,7 +128,8 @@ export async function adoptSession(
   const opened = { epoch, head, journal, opening: undefined };
   const { pluginOptions } = making.authority ?? {};
   try {
-    const session = await restore(services, { id, chart, opened, reader, pluginOptions, identity: {} });
+    const given = { pluginOptions, identity: {}, keepsOpening: services.journals };
+    const session = await restore(services, { id, chart, opened, reader, ...given });
     await orClosed(session, session.stored.found(planned));
     return session;
   } catch (error) {

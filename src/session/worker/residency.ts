@@ -144,6 +144,11 @@ export class Residency<A extends Resident> {
     return this.#away.has(sessionId);
   }
 
+  /** What an absent session left, which it keeps. */
+  notesOf(sessionId: string): ParkedNotes | undefined {
+    return this.#away.get(sessionId);
+  }
+
   /** What an absent session left, once: it is about to be opened, or goes elsewhere. */
   take(sessionId: string): ParkedNotes | undefined {
     const notes = this.#away.get(sessionId);

@@ -129,8 +129,11 @@ export class ResidentSessions {
 
   /** Of a parked session what the store says: asking does not bring it back. */
   async info(sessionId: string): Promise<SessionInfo> {
-    if (!this.#sessions.isAway(sessionId)) return this.hold(sessionId, infoOf);
-    return storedInfo(sessionId, "parked", await this.services.store.head(sessionId));
+    const notes = this.#sessions.notesOf(sessionId);
+    if (notes === undefined) return this.hold(sessionId, infoOf);
+    const head = await this.services.store.head(sessionId);
+    // One that was never stored says whose it is in what it left here.
+    return { ...storedInfo(sessionId, "parked", head), ...ofWhom(head ?? notes) };
   }
 
   /** Resolves when the session is stored and no longer in memory. */

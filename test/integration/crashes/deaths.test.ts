@@ -1,4 +1,4 @@
-import { scriptedModel } from "troupe";
+import { scriptedModel, type TroupeOptions } from "troupe";
 import { describe, expect, test } from "vitest";
 import {
   EMPTY_OBJECT,
@@ -6,6 +6,7 @@ import {
   fixture,
   oneToolCall,
   plugin,
+  RESIDENT,
   refusalOf,
   startTroupe,
   tempFolder,
@@ -13,8 +14,14 @@ import {
 } from "../../support/runtime.js";
 
 /** A runtime whose plugin counts the turns of each session and whose model asks it. */
-const startCounting = (sessionWorkers: number) =>
-  startTroupe({ sessionWorkers, plugins: [{ module: plugin("counter") }], model: oneToolCall("count") });
+const startCounting = (sessionWorkers: number, options: TroupeOptions = {}) =>
+  startTroupe({ sessionWorkers, plugins: [{ module: plugin("counter") }], model: oneToolCall("count"), ...options });
+
+/**
+ * A hook that was done and whose answer had not left when the next one ended the thread is lost with it. In memory the
+ * sessions call in the order of their turns, so the one that ends it is the first; brought back from a store they may not.
+ */
+const IN_ORDER = RESIDENT;
 
 /** Threads die at start, idle and in the middle of a turn; every pending call must settle with a typed error. */
 describe("a session worker that dies", () => {
@@ -111,7 +118,7 @@ describe("a plugin worker that dies", () => {
   });
 
   test("with calls it had not begun: they go to the replacement, and only the one it was at is lost", async () => {
-    const troupe = await startCounting(1);
+    const troupe = await startCounting(1, IN_ORDER);
     const sessions = await Promise.all(Array.from({ length: 20 }, (_, i) => troupe.session(`s${i}`)));
     await Promise.all(sessions.map((session) => session.turn("one")));
     const [first, ...others] = sessions;
@@ -123,6 +130,7 @@ describe("a plugin worker that dies", () => {
 
   test("because it blocks: it is found by its heartbeat, long before the hook's deadline, and the calls behind it go on", async () => {
     const troupe = await startTroupe({
+      ...IN_ORDER,
       sessionWorkers: 1,
       plugins: [{ module: plugin("blocks"), deadlineMs: 600_000, blockedMs: 500 }],
     });
