@@ -56,7 +56,8 @@ import {
   type Table,
   type Tables,
 } from "./file/layout.js";
-import { type MigrationProgress, migrating } from "./file/migration.js";
+import type { MigrationProgress } from "./file/layout-version.js";
+import { migrating } from "./file/migration.js";
 import { openRoot } from "./file/root.js";
 import { readJournal, readRow, SnapshotReader, TableReader } from "./reads.js";
 

@@ -1,4 +1,5 @@
 /** The embedded store. */
 export * from "./backend.js";
-export { type MigrationProgress, migratingFolder } from "./file/migration.js";
+export type { MigrationProgress } from "./file/layout-version.js";
+export { migratingFolder } from "./file/migration.js";
 export * from "./rescue/verify.js";

@@ -18,3 +18,6 @@ export interface MigrationMark {
   readonly done: number;
   readonly total: number;
 }
+
+/** How far a migration is. */
+export type MigrationProgress = Pick<MigrationMark, "done" | "total">;

@@ -13,13 +13,12 @@ import {
   type Table,
   type Tables,
 } from "./layout.js";
+import type { MigrationProgress } from "./layout-version.js";
 import { openRoot } from "./root.js";
 
 /** Records looked at in one transaction, and the bytes after which it ends earlier. */
 const STEP = 1_000;
 const STEP_BYTES = 16 * 1024 * 1024;
-
-export type MigrationProgress = Pick<MigrationMark, "done" | "total">;
 
 /** What is done to every record of one table; one that cannot be read stays what it is: unreadable, not the whole store. */
 interface Phase {
