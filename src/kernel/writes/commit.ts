@@ -9,7 +9,7 @@ export interface Commit {
   readonly head: Head;
   /** The revision the head must have before; 0 for a session that does not exist yet. */
   readonly expectedRevision: number;
-  /** What the session was claimed with. Who claimed it before somebody else did is refused with `session_moved`. */
+  /** The number the writer's claim of the session gave it. After a later claim the store refuses it: `session_moved`. */
   readonly epoch: number;
   /** Encoded segment, or absent when no message was added. */
   readonly segment?: { readonly id: string; readonly bytes: Uint8Array };
@@ -58,7 +58,7 @@ export const KEPT_RECEIPTS = 16;
 export interface CommitFacts {
   /** The store's clock, in milliseconds: the same for every writer. */
   now(): number;
-  /** What the session's owner claimed it with; undefined while nobody has. */
+  /** The number the session's last claim gave; undefined while nobody has claimed it. */
   epoch(sessionId: string): number | undefined;
   head(sessionId: string): StoredHead | undefined;
   isDeleted(sessionId: string): boolean;

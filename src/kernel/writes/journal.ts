@@ -19,7 +19,7 @@ export interface JournalEntry {
   readonly bytes: Uint8Array;
   /** The revision of the session the turn runs over; a worker that was replaced meanwhile is refused. */
   readonly expectedRevision: number;
-  /** What the session was claimed with. */
+  /** The number the writer's claim of the session gave it. */
   readonly epoch: number;
   /** Rows of named tables that change in the same write. When the outcome was recorded before, they did then. */
   readonly rows?: readonly RowChange[];

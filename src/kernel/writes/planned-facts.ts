@@ -7,7 +7,7 @@ import type { Change, JournalMark, WriteFacts } from "./writes.js";
 export class PlannedFacts implements WriteFacts {
   readonly changes: Change[] = [];
   readonly #facts: WriteFacts;
-  /** What the changes leave under a key; undefined: they take it away. */
+  /** Records as the planned changes leave them, by key; undefined for one that a change removes. */
   readonly #heads = new Map<string, StoredHead | undefined>();
   readonly #segments = new Map<string, Uint8Array | undefined>();
   readonly #components = new Map<string, boolean>();
@@ -105,7 +105,7 @@ export class PlannedFacts implements WriteFacts {
     const planned = this.#journals.get(sessionId);
     const row = planned?.find((each) => each.sequence === sequence);
     if (planned !== undefined && row === undefined) return undefined;
-    // What the store had stands there as a mark.
+    // A row that the store had already is kept here without its bytes, so it is read from the store.
     return row !== undefined && "bytes" in row ? row : this.#facts.journalRow(sessionId, sequence);
   }
 }

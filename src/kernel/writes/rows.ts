@@ -2,8 +2,8 @@ import { TroupeError } from "../errors.js";
 import { isStorableName } from "../ids.js";
 
 /**
- * Where a row stands: in a table, under a key, of one session or of nobody. What a session's rows are goes with it: they
- * are deleted, exported and imported with the session, and no fork inherits them.
+ * The name of a row: its table, its key, and the session it belongs to, if it belongs to one. Deleting, exporting or
+ * importing a session does the same to its rows; a fork begins without any.
  */
 export interface RowName {
   readonly table: string;
@@ -11,14 +11,14 @@ export interface RowName {
   readonly session?: string;
 }
 
-/** Where a row stands among those of its table: by owner, then by time. */
+/** The place of a row in lists of its table, which are sorted by owner and then by time. */
 export interface RowOrder {
   /** In milliseconds, from 0. */
   readonly at: number;
   readonly owner?: string;
 }
 
-/** One record of a named table. Tasks, schedules, answers that are waited for and the like are such rows. */
+/** A record of a named table. Features keep tasks, schedules and pending answers as rows. */
 export interface Row extends RowName {
   readonly value: Uint8Array;
   /** 1 when it is written first, and one more each time; a row that was removed begins anew. */

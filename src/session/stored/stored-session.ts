@@ -27,7 +27,7 @@ interface StoredParts {
   readonly clock: Clock;
   readonly store: Pick<StoreClient, "commit" | "record" | "clearJournal" | "component" | "components">;
   readonly head: Head | undefined;
-  /** What the session was claimed with: who claims it later takes it from this one. */
+  /** The number this worker's claim of the session gave it; the store refuses it once somebody else has claimed it. */
   readonly epoch: number;
   /** What its first head says of whose it is. */
   readonly identity: Pick<Head, "tenant" | "metadata">;
@@ -89,7 +89,7 @@ export class StoredSession {
     return this.#head;
   }
 
-  /** What the session was claimed with. */
+  /** The number this worker's claim of the session gave it. */
   get epoch(): number {
     return this.#parts.epoch;
   }
