@@ -15,7 +15,20 @@ const ROOMS = [
 
 /** Files beside the sub-rooms of a room may import all of them; none of them imports such a file, but in the kernel. */
 const SUB_ROOMS = {
-  kernel: ["usage", "history", "tools", "model", "prompt", "session", "directives", "turn", "writes"],
+  kernel: [
+    "codes",
+    "usage",
+    "history",
+    "tools",
+    "model",
+    "prompt",
+    "session",
+    "directives",
+    "turn",
+    "schedule",
+    "trigger",
+    "writes",
+  ],
   session: [
     "calls",
     "plugin-thread",
@@ -29,11 +42,24 @@ const SUB_ROOMS = {
     "life",
     "worker",
   ],
-  runtime: ["options", "threads", "places", "turns", "sessions", "observe", "upkeep", "host"],
+  runtime: [
+    "options",
+    "watch",
+    "threads",
+    "places",
+    "turns",
+    "sessions",
+    "observe",
+    "upkeep",
+    "schedules",
+    "triggers",
+    "host",
+  ],
   store: ["records", "folder", "transfer", "memory", "lmdb", "upkeep", "thread"],
   tools: ["tool-code", "dispatch", "catalog", "pool"],
+  wire: ["confine"],
   plugin: ["schema", "host", "tool", "kinds", "definition"],
-  model: ["boundary", "calling", "ai-sdk", "scripted"],
+  model: ["transport", "boundary", "calling", "ai-sdk", "scripted"],
 };
 
 const anyOf = (names) => `(?:${names.join("|")})`;

@@ -4,8 +4,14 @@ import { needsBuild } from "./test/support/needs-build.js";
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const door = (name: string) => here(`./dist/lib/${name}.js`);
-/** Every runtime of the suite parks its sessions after each message, or its rows are written down; see docs/sessions.md. */
-const wrapped = process.env.TROUPE_TEST_RESIDENCY === "one" || process.env.TROUPE_TEST_ROWS !== undefined;
+/**
+ * Every runtime of the suite parks its sessions after each message, or has its plugins in one group, or its rows are
+ * written down; see docs/sessions.md.
+ */
+const wrapped =
+  process.env.TROUPE_TEST_RESIDENCY === "one" ||
+  process.env.TROUPE_TEST_GROUP === "one" ||
+  process.env.TROUPE_TEST_ROWS !== undefined;
 
 const built = needsBuild(here("."));
 
@@ -15,6 +21,7 @@ export default defineConfig({
     alias: [
       { find: /^troupe$/, replacement: wrapped ? here("./test/fixtures/parked/troupe.mjs") : door("index") },
       { find: /^troupe\/plugin$/, replacement: door("plugin") },
+      { find: /^troupe\/model$/, replacement: door("model") },
       { find: /^troupe\/testing$/, replacement: door("testing") },
     ],
   },

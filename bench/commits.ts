@@ -2,9 +2,9 @@ import { closeSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } fr
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Session, Troupe } from "troupe";
-import { withTroupe } from "./long-session.js";
-import type { Bench } from "./report.js";
-import { type Contender, compare, middle, takeRounds } from "./sampling.js";
+import { withTroupe } from "./measuring/long-session.js";
+import type { Bench } from "./measuring/report.js";
+import { type Contender, compare, middle, takeRounds } from "./measuring/sampling.js";
 
 const AT_ONCE = [1, 16, 64] as const;
 /** What one commit adds to a history. */

@@ -1,9 +1,9 @@
 import type { Session, Troupe } from "troupe";
-import { eachOf, exposeGc, heldBy, MEMORY_PLUGIN } from "./held.js";
-import { grow, withTroupe } from "./long-session.js";
-import { INPUT } from "./reference-turn.js";
-import type { Bench, BenchRun } from "./report.js";
-import { median } from "./sampling.js";
+import { eachOf, exposeGc, heldBy, MEMORY_PLUGIN } from "./measuring/held.js";
+import { grow, withTroupe } from "./measuring/long-session.js";
+import { INPUT } from "./measuring/reference-turn.js";
+import type { Bench, BenchRun } from "./measuring/report.js";
+import { median } from "./measuring/sampling.js";
 
 const SESSIONS = 20;
 /** Every so many cycles a session also has a turn, so that something would be lost if something could be. */

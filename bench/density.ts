@@ -1,10 +1,10 @@
 import type { Session, Troupe } from "troupe";
-import { eachOf, exposeGc, heldBy, MEMORY_PLUGIN } from "./held.js";
-import { grow, withTroupe } from "./long-session.js";
+import { eachOf, exposeGc, heldBy, MEMORY_PLUGIN } from "./measuring/held.js";
+import { grow, withTroupe } from "./measuring/long-session.js";
+import { INPUT } from "./measuring/reference-turn.js";
+import type { Bench, BenchRun } from "./measuring/report.js";
+import { quantile } from "./measuring/sampling.js";
 import { WINDOW } from "./plugins/window.js";
-import { INPUT } from "./reference-turn.js";
-import type { Bench, BenchRun } from "./report.js";
-import { quantile } from "./sampling.js";
 
 const WINDOW_PLUGIN = { module: new URL("./plugins/window.js", import.meta.url), tier: "inline" } as const;
 /** Turns an idle session in memory has had. */

@@ -1,7 +1,7 @@
 import type { Session, Troupe } from "troupe";
-import { withTroupe } from "./long-session.js";
-import type { Bench } from "./report.js";
-import { type Contender, compare, middle, quantile, takeRounds } from "./sampling.js";
+import { withTroupe } from "./measuring/long-session.js";
+import type { Bench } from "./measuring/report.js";
+import { type Contender, compare, middle, quantile, takeRounds } from "./measuring/sampling.js";
 
 const SHORT = 50;
 const LONG = 5_000;

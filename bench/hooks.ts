@@ -3,9 +3,10 @@ import { MessageChannel, Worker } from "node:worker_threads";
 import { systemClock } from "../src/async/index.js";
 import { ThreadPermissions } from "../src/runtime/options/permissions.js";
 import { Thread } from "../src/runtime/threads/threads.js";
-import type { PluginWorkerService } from "../src/session/index.js";
-import type { Bar, Bench, BenchResult, BenchRun, Table } from "./report.js";
-import { compare, middle } from "./sampling.js";
+import type { PluginHostService } from "../src/session/index.js";
+import { newStage } from "../src/wire/index.js";
+import type { Bar, Bench, BenchResult, BenchRun, Table } from "./measuring/report.js";
+import { compare, middle } from "./measuring/sampling.js";
 import type { CellPlan, MeasureReport, MeasureSetup, Route } from "./threads/measure-hooks.js";
 
 const BARS: readonly Bar[] = [
@@ -56,13 +57,14 @@ async function measure({ quick, progress }: BenchRun): Promise<Measured> {
     return worker;
   };
   const module = new URL("./plugins/guard.js", import.meta.url).href;
-  // As `runtime/plugin-worker.ts` starts it.
-  const pluginThread = new Thread<PluginWorkerService>({
+  const rights = new ThreadPermissions().rights({ name: module, modules: [module], permissions: {} });
+  // As `runtime/threads/plugin-hosts.ts` starts it.
+  const pluginThread = new Thread<PluginHostService>({
     kind: "plugin",
     clock: systemClock,
     name: "Plugin worker",
-    env: {},
-    execArgv: new ThreadPermissions().flags(module, {}),
+    env: rights.env,
+    execArgv: rights.execArgv,
   });
   try {
     start("echo", { echo: echo.port2, ack: ack.port2 }, [echo.port2, ack.port2]);
@@ -71,15 +73,17 @@ async function measure({ quick, progress }: BenchRun): Promise<Measured> {
       wrapped.port2,
       lane.port2,
     ]);
-    const manifest = await pluginThread.caller.to.load({
-      module,
-      options: undefined,
+    const stage = newStage();
+    const { manifests } = await pluginThread.caller.to.load({
+      plugins: [{ module, options: undefined }],
       development: false,
-      beat: new Int32Array(new SharedArrayBuffer(4)),
+      stage,
+      externalMb: 256,
+      denials: rights.denials,
     });
-    const stage = new Int32Array(new SharedArrayBuffer(4));
+    const started = new Int32Array(new SharedArrayBuffer(4));
     await pluginThread.caller.to.attach(
-      { port: plugin.port2, hostPort: host.port2, name: "The measuring thread", stage },
+      { port: plugin.port2, hostPort: host.port2, name: "The measuring thread", lane: 1, started, alone: false },
       { transfer: [plugin.port2, host.port2] },
     );
     const setup: MeasureSetup = {
@@ -89,7 +93,8 @@ async function measure({ quick, progress }: BenchRun): Promise<Measured> {
       plugin: plugin.port1,
       host: host.port1,
       stage,
-      manifest,
+      started,
+      manifest: manifests[0] as MeasureSetup["manifest"],
       cells: SIZES.flatMap((bytes) => IN_FLIGHT.map((inFlight) => planCell(bytes, inFlight, quick))),
       routes: [1, 100].map((inFlight) => ({ bytes: 512, inFlight, budgetMs: quick ? 2_000 : 8_000 })),
       inline: { bytes: 512, budgetMs: quick ? 1_500 : 6_000 },

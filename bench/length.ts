@@ -1,8 +1,8 @@
 import type { Session } from "troupe";
-import { grow, withTroupe } from "./long-session.js";
-import { INPUT } from "./reference-turn.js";
-import type { Bench } from "./report.js";
-import { type Contender, compare, median, middle, quantile, takeRounds } from "./sampling.js";
+import { grow, withTroupe } from "./measuring/long-session.js";
+import { INPUT } from "./measuring/reference-turn.js";
+import type { Bench } from "./measuring/report.js";
+import { type Contender, compare, median, middle, quantile, takeRounds } from "./measuring/sampling.js";
 
 const SHORT = 100;
 const LONG = 5_000;

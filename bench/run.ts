@@ -1,16 +1,35 @@
 import { parseArgs } from "node:util";
+import { cache } from "./cache.js";
 import { commits } from "./commits.js";
 import { cycles } from "./cycles.js";
 import { density } from "./density.js";
+import { faults } from "./faults.js";
 import { fork } from "./fork.js";
 import { hooks } from "./hooks.js";
+import { hosts } from "./hosts.js";
 import { length } from "./length.js";
-import { Progress } from "./progress.js";
-import { asJson, asText, type Bench } from "./report.js";
+import { Progress } from "./measuring/progress.js";
+import { asJson, asText, type Bench } from "./measuring/report.js";
+import { noisy } from "./noisy.js";
+import { provider } from "./provider.js";
 import { start } from "./start.js";
 import { turns } from "./turns.js";
 
-const BENCHES: readonly Bench[] = [hooks, turns, length, fork, density, commits, cycles, start];
+const BENCHES: readonly Bench[] = [
+  hooks,
+  turns,
+  length,
+  fork,
+  density,
+  commits,
+  cycles,
+  start,
+  noisy,
+  hosts,
+  faults,
+  provider,
+  cache,
+];
 
 const USAGE = `npm run -s bench -- <name> [--json] [--quick] [--only <variant>]...
 
@@ -20,7 +39,11 @@ ${BENCHES.map(({ name, question }) => `  ${name.padEnd(8)} ${question}`).join("\
 Options
   --json    one JSON object on stdout: { bench, ratios, samples }
   --quick   at most 40 s, with fewer samples
-  --only    turns: only this variant (inline, isolated, durable, committed, stateful), for a profiler; may be repeated
+  --only    only this variant or part, for a profiler; may be repeated. turns: inline, isolated, durable, committed,
+            stateful; noisy: spin, exit, leak, flood, native, first, saturated; hosts: busy,
+            group, idle; faults: own, group, inline, or a deed (spin, exit, leak, ...);
+            provider: http, client_global, client_http, ai_global, ai_http, troupe_global, troupe_http;
+            cache: kept, sliding, still, off
   --help    this text`;
 
 process.exitCode = await main(process.argv.slice(2));

@@ -2,9 +2,9 @@ import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { createTroupe, scriptedModel } from "troupe";
-import { INPUT, SCRIPT } from "./reference-turn.js";
-import type { Bench, BenchRun } from "./report.js";
-import { median } from "./sampling.js";
+import { INPUT, SCRIPT } from "./measuring/reference-turn.js";
+import type { Bench, BenchRun } from "./measuring/report.js";
+import { median } from "./measuring/sampling.js";
 import type { StartSample } from "./threads/start-once.js";
 
 const run = promisify(execFile);

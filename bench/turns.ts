@@ -2,9 +2,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { createTroupe, scriptedModel, type TroupeStats, type TurnResult } from "troupe";
-import { bareTurns, HOOK_KINDS, INPUT, SCRIPT } from "./reference-turn.js";
-import type { Bar, Bench, BenchResult, BenchRun } from "./report.js";
-import { type Contender, compare, median, middle, quantile, type Rounds, takeRounds } from "./sampling.js";
+import { bareTurns, HOOK_KINDS, INPUT, SCRIPT } from "./measuring/reference-turn.js";
+import type { Bar, Bench, BenchResult, BenchRun } from "./measuring/report.js";
+import { type Contender, compare, median, middle, quantile, type Rounds, takeRounds } from "./measuring/sampling.js";
 
 const SESSIONS = 50;
 const PLUGIN_ID = "bench.reference";

@@ -25,6 +25,7 @@ const library = await rolldown({
   input: {
     index: "src/index.ts",
     plugin: "src/plugin/authors.ts",
+    model: "src/model/authors.ts",
     testing: "src/testing/index.ts",
     "workers/session": "workers/session.ts",
     "workers/plugin": "workers/plugin.ts",
@@ -35,8 +36,8 @@ const library = await rolldown({
   transform: { target: "node20" },
   // Comlink's "main" is a UMD file, of which nothing can be left out; "module" is the same as an ES module.
   resolve: { mainFields: ["module", "main"] },
-  // lmdb has native parts, Piscina starts threads from its own files, the AI SDK is the host's.
-  external: [/^node:/, "lmdb", "piscina", /^@ai-sdk\//],
+  // lmdb has native parts, Piscina starts threads from its own files, the AI SDK and croner are the host's.
+  external: [/^node:/, "lmdb", "piscina", "croner", /^@ai-sdk\//],
   plugins: [requireBundledAjv],
 });
 const { output } = await library.generate({
@@ -53,7 +54,7 @@ const { output } = await library.generate({
     groups: [
       {
         name: "core",
-        test: /src\/(plugin\/|wire\/calls|async\/clock|session\/plugin-thread\/serve-plugin)/,
+        test: /src\/(plugin\/|wire\/calls|async\/clock|wire\/confine|session\/plugin-thread\/(serve-plugin|confine-thread|thread-limits))/,
         priority: 2,
       },
       { name: "calls", test: /src\/(session\/plugin-thread\/|tools\/tool-code\/|wire\/)/, priority: 1 },

@@ -1,6 +1,10 @@
-import { parentPort } from "node:worker_threads";
-import { systemClock } from "../src/async/index.js";
-import { servePlugin } from "../src/session/plugin-thread/index.js";
+import { isMainThread } from "node:worker_threads";
+import { pinnedClock } from "../src/async/index.js";
+import { confineThread, servePlugins } from "../src/session/plugin-thread/index.js";
+import { boundOutput, ownMeasures } from "../src/wire/index.js";
 
-if (parentPort === null) throw new Error("workers/plugin.js is the entry of a worker thread.");
-servePlugin(parentPort, systemClock);
+if (isMainThread) throw new Error("workers/plugin.js is the entry of a worker thread.");
+const clock = pinnedClock();
+boundOutput(clock);
+const measures = ownMeasures();
+servePlugins(confineThread(), clock, measures);

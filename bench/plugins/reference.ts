@@ -1,5 +1,5 @@
 import { definePlugin, type PluginTool } from "troupe/plugin";
-import { lookUp, lookUpInput } from "../reference-turn.js";
+import { lookUp, lookUpInput } from "../measuring/reference-turn.js";
 
 const tool: PluginTool<typeof lookUpInput, unknown, unknown> = {
   description: "Looks a city up.",

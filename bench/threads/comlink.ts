@@ -3,7 +3,7 @@ import * as Comlink from "comlink";
 import nodeEndpoint from "comlink/dist/esm/node-adapter.mjs";
 import { systemClock } from "../../src/async/index.js";
 import { Lane, serve } from "../../src/wire/index.js";
-import type { GuardFacts } from "../contexts.js";
+import type { GuardFacts } from "../measuring/contexts.js";
 
 /** The guard of `plugins/guard.ts`, as somebody would write it with Comlink alone; and the same by our two routes. */
 const calls = new Map<string, number>();

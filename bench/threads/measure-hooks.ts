@@ -4,16 +4,17 @@ import nodeEndpoint from "comlink/dist/esm/node-adapter.mjs";
 import { ignore, systemClock } from "../../src/async/index.js";
 import { type LoadedPlugin, loadPlugin, type PluginManifest } from "../../src/plugin/index.js";
 import { HookTable } from "../../src/session/plugins/hook-table.js";
+import { PluginGroup } from "../../src/session/plugins/hosts/plugin-group.js";
+import { WorkerLink } from "../../src/session/plugins/hosts/worker-link.js";
 import { InlineLink } from "../../src/session/plugins/inline-link.js";
 import { type PluginLink, PluginSlot } from "../../src/session/plugins/plugin-link.js";
-import { readDirectives } from "../../src/session/plugins/read-answers.js";
+import { readDirectives } from "../../src/session/plugins/read-directives.js";
 import { SessionHooks } from "../../src/session/plugins/session-hooks.js";
-import { WorkerLink } from "../../src/session/plugins/worker-link.js";
 import { PhaseProbe } from "../../src/trace/index.js";
 import { Caller, Lane } from "../../src/wire/index.js";
-import { type GuardFacts, makeContexts } from "../contexts.js";
+import { type GuardFacts, makeContexts } from "../measuring/contexts.js";
+import { type Contender, median, type Rounds, takeRounds } from "../measuring/sampling.js";
 import guard from "../plugins/guard.js";
-import { type Contender, median, type Rounds, takeRounds } from "../sampling.js";
 import type { Guard, GuardPorts } from "./comlink.js";
 
 /**
@@ -27,6 +28,7 @@ export interface MeasureSetup {
   readonly plugin: MessagePort;
   readonly host: MessagePort;
   readonly stage: Int32Array;
+  readonly started: Int32Array;
   readonly manifest: PluginManifest;
   readonly cells: readonly CellPlan[];
   readonly routes: readonly CellPlan[];
@@ -177,9 +179,19 @@ const LINK_PARTS = {
   host: () => Promise.reject(new Error("No hook of this bench asks for host services.")),
 };
 
-function isolatedLink({ manifest, plugin, host, stage }: MeasureSetup): PluginLink {
-  const link = new WorkerLink({ ...LINK_PARTS, manifest, probe: new PhaseProbe(), onWanted: ignore });
-  link.attach({ port: plugin, hostPort: host, stage });
+function isolatedLink({ manifest, plugin, host, stage, started }: MeasureSetup): PluginLink {
+  const group = new PluginGroup({
+    ...LINK_PARTS,
+    number: 0,
+    name: manifest.id,
+    shards: 1,
+    isolation: "shared",
+    want: ignore,
+    down: ignore,
+    floating: ignore,
+  });
+  const link = new WorkerLink({ ...LINK_PARTS, manifest, probe: new PhaseProbe(), group, member: 0 });
+  group.attach({ group: 0, key: "shard 0", port: plugin, hostPort: host, lane: 1, stage, started });
   return link;
 }
 

@@ -24,7 +24,7 @@ for (const input of ["Pay the rent.", "Buy the boat."]) {
   const turn = session.turn(input);
   for await (const activity of turn) {
     if (activity.type !== "tool_call_pending") continue;
-    const { amount } = activity.announcement as { amount: number };
+    const { amount } = activity.args as { amount: number };
     const declined = { failure: { code: "declined", message: `${amount} is too much.` } };
     await troupe.completeTool(activity.key, amount <= 500 ? { value: "paid" } : declined);
   }

@@ -1,4 +1,4 @@
-import { definePlugin, type ModelResponse } from "troupe/plugin";
+import { definePlugin } from "troupe/plugin";
 import { z } from "zod";
 
 /** A card number, however it is grouped, and an API key. */
@@ -11,7 +11,7 @@ const UNDECIDED = /(?:\d[\d -]*|\bs(?:k(?:-[\w-]*)?)?)$/;
  *
  * How a text is cut into chunks means nothing: providers cut it anywhere, and chunks that arrive while a hook is at
  * work are joined before it is called again. So the hook holds back what could still become a secret and decides when
- * it has seen what follows. What is held back when the stream ends never was a delta; the response gets it, masked.
+ * it has seen what follows, or that nothing does: with `final: true`.
  *
  * Reasoning does not pass stream hooks, and the arguments of tool calls are left alone: the tool needs them.
  */
@@ -21,20 +21,16 @@ export default definePlugin({
   options: z.object({ mask: z.string().default("[redacted]") }),
   state: () => ({ heldBack: "" }),
   hooks: {
-    assistantStream({ chunk, state, options }) {
-      const text = state.heldBack + chunk;
-      const cut = UNDECIDED.exec(text)?.index ?? text.length;
-      state.heldBack = text.slice(cut);
-      const safe = text.slice(0, cut);
-      const masked = safe.replace(SECRET, options.mask);
-      return { chunk: masked, events: masked === safe ? [] : [{ name: "redacted" }] };
-    },
-    // Runs before streamFinished, with the text as the stream hooks left it.
-    assistantResponse({ response, state, options }) {
-      if (state.heldBack === "") return;
-      const end = state.heldBack.replace(SECRET, options.mask);
-      const events = end === state.heldBack ? [] : [{ name: "redacted" }];
-      return { response: withEnd(response, end), events };
+    assistantStream: {
+      final: true,
+      run({ chunk, final, state, options }) {
+        const text = state.heldBack + chunk;
+        const cut = final ? text.length : (UNDECIDED.exec(text)?.index ?? text.length);
+        state.heldBack = text.slice(cut);
+        const safe = text.slice(0, cut);
+        const masked = safe.replace(SECRET, options.mask);
+        return { chunk: masked, events: masked === safe ? [] : [{ name: "redacted" }] };
+      },
     },
     // However the stream ended, the next one starts afresh, and no piece of a secret is stored with the turn.
     streamFinished({ state }) {
@@ -42,16 +38,3 @@ export default definePlugin({
     },
   },
 });
-
-/** Puts text at the end of what was said: into the last text, or before the tool calls when there is none. */
-function withEnd(response: ModelResponse, end: string): ModelResponse {
-  const parts = [...response.parts];
-  const last = parts.findLastIndex(({ type }) => type === "text");
-  const said = parts[last];
-  if (said?.type === "text") parts[last] = { type: "text", text: said.text + end };
-  else {
-    const firstCall = parts.findIndex(({ type }) => type === "tool_call");
-    parts.splice(firstCall === -1 ? parts.length : firstCall, 0, { type: "text", text: end });
-  }
-  return { ...response, parts };
-}

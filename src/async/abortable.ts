@@ -24,7 +24,7 @@ const quiet = new WeakSet<AbortSignal>();
  * Aborts the controller with the signal, for the same reason, until the function it returns is called. Not
  * `AbortSignal.any`: a signal made by it is kept as long as the signals it was made of.
  */
-export function abortWith(controller: AbortController, signal: AbortSignal | undefined): () => void {
+export function abortWith(controller: Pick<AbortController, "abort">, signal: AbortSignal | undefined): () => void {
   return onAbort(signal, () => controller.abort(signal?.reason));
 }
 

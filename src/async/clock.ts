@@ -47,6 +47,34 @@ export const systemClock: Clock = {
   random: () => Math.random(),
 };
 
+/**
+ * The same time and chance, by what Node has for them at this moment: whoever replaces `process.nextTick` or `setTimeout`
+ * afterwards, as a plugin may on its thread, does not change this clock.
+ */
+export function pinnedClock(): Clock {
+  const { setTimeout, clearTimeout, setInterval, clearInterval, setImmediate, clearImmediate } = globalThis;
+  // Not `performance`: to ask for it loads ten of Node's modules, which a thread that only describes its plugin needs for
+  // nothing else.
+  const { hrtime } = process;
+  const now = () => {
+    const time = hrtime();
+    return time[0] * 1_000 + time[1] / 1e6;
+  };
+  const wallNow = Date.now;
+  const nextTick = process.nextTick;
+  const random = Math.random;
+  return {
+    ...systemClock,
+    now,
+    wallNow,
+    timeout: (ms, run) => new SystemTimer(setTimeout(run, ms), clearTimeout),
+    interval: (ms, run) => new SystemTimer(setInterval(run, ms), clearInterval),
+    soon: (run) => new SystemTimer(setImmediate(run), clearImmediate),
+    nextTick: (run) => nextTick(run),
+    random,
+  };
+}
+
 class SystemTimer<T extends { unref(): unknown }> implements Timer {
   readonly #timer: T;
   readonly #clear: (timer: T) => void;

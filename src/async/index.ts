@@ -4,9 +4,9 @@
  * them from anywhere else.
  */
 export { abortWith, onAbort, untilAborted } from "./abortable.js";
-export { type Clock, systemClock, type Timer } from "./clock.js";
+export { type Clock, pinnedClock, systemClock, type Timer } from "./clock.js";
 export { type Deferred, deferred, ignore } from "./deferred.js";
 export { nodeCrypto } from "./node-crypto.js";
 export { ReaderQueue } from "./reader-queue.js";
 export { Serial } from "./serial.js";
-export { loopTurn, persist, sleep, within } from "./sleep.js";
+export { inTime, loopTurn, persist, sleep, within } from "./sleep.js";

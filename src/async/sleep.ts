@@ -36,6 +36,17 @@ export async function within(clock: Clock, ms: number, promise: Promise<unknown>
   timer.cancel();
 }
 
+/** What the promise gives, or the error `late` makes when it has not settled after `ms`. */
+export async function inTime<T>(clock: Clock, ms: number, promise: Promise<T>, late: () => Error): Promise<T> {
+  const enough = deferred<never>();
+  const timer = clock.timeout(ms, () => enough.reject(late()));
+  try {
+    return await Promise.race([promise, enough.promise]);
+  } finally {
+    timer.cancel();
+  }
+}
+
 interface Patience {
   readonly clock: Clock;
   /** Attempts before the last error is thrown. */

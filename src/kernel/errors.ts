@@ -1,3 +1,5 @@
+import type { AnyErrorCode, TroupeErrorCode } from "./codes/index.js";
+
 export interface TroupeErrorOptions {
   /** May the same call succeed when it is made again, unchanged? Default false. */
   readonly retryable?: boolean;
@@ -7,7 +9,8 @@ export interface TroupeErrorOptions {
 }
 
 /**
- * The one error of Troupe. Branch on `code` (stable, snake_case), never on the message.
+ * The one error of Troupe. Branch on `code` (stable, snake_case), never on the message. docs/errors.md has the cause and
+ * the cure of every code.
  *
  * @example
  * try {
@@ -19,11 +22,11 @@ export interface TroupeErrorOptions {
  */
 export class TroupeError extends Error {
   override readonly name = "TroupeError";
-  readonly code: string;
+  readonly code: TroupeErrorCode;
   readonly retryable: boolean;
   readonly details: Readonly<Record<string, unknown>>;
 
-  constructor(code: string, message: string, options: TroupeErrorOptions = {}) {
+  constructor(code: TroupeErrorCode, message: string, options: TroupeErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.retryable = options.retryable ?? false;
@@ -38,14 +41,33 @@ export class TroupeError extends Error {
  * const invalid = refusal("invalid_prompt", "The prompt cannot be used");
  * throw invalid("slots must be an object"); // The prompt cannot be used: slots must be an object.
  */
-export function refusal(code: string, what: string): (why: string) => TroupeError {
-  return (why) => new TroupeError(code, `${what}: ${why}.`);
+export function refusal(code: TroupeErrorCode, what: string): (why: string) => TroupeError {
+  return (why) => new TroupeError(code, `${what}: ${sentence(why)}`);
+}
+
+/**
+ * An error whose code came from elsewhere: another thread, a script, a tool. TypeScript keeps authors to Troupe's codes;
+ * JavaScript does not, and what it made up is kept as it is.
+ */
+export function foreignError(code: AnyErrorCode, message: string, options?: TroupeErrorOptions): TroupeError {
+  return new TroupeError(code as TroupeErrorCode, message, options);
+}
+
+/** Words at the end of a message, perhaps somebody else's: they may have their full stop already. */
+export function sentence(words: string): string {
+  return /[.?]$/.test(words) ? words : `${words}.`;
 }
 
 /** Wraps whatever was thrown: a TroupeError stays itself, anything else becomes the cause of a new one. */
-export function asTroupeError(thrown: unknown, code: string, message?: string): TroupeError {
+export function asTroupeError(thrown: unknown, code: TroupeErrorCode, message?: string): TroupeError {
   if (thrown instanceof TroupeError) return thrown;
   return new TroupeError(code, message ?? messageOf(thrown), { cause: thrown });
+}
+
+/** A stack for an error that another one explains: its own words over the frames of that one, which say where it was. */
+export function framesOf({ stack = "" }: Error, { name, message }: TroupeError): string {
+  const frames = stack.indexOf("\n    at ");
+  return frames < 0 ? stack : `${name}: ${message}${stack.slice(frames)}`;
 }
 
 /** The message of anything that can be thrown; never throws itself. */

@@ -1,4 +1,5 @@
 import { TroupeError } from "./errors.js";
+import { completionUnknown } from "./refusals.js";
 
 export const MAX_SESSION_ID_LENGTH = 256;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: finding control characters is the point
@@ -39,25 +40,64 @@ export function turnOfFrameTask(inputId: string): string | undefined {
 
 const FRAME_TASK = ":frame";
 
-/** Names a tool call to whoever completes it later. Opaque to hosts. */
-export function completionKeyOf(sessionId: string, turnId: string, callId: string): string {
-  return JSON.stringify([sessionId, turnId, callId]);
+/** A call that waits, as its key names it. */
+export interface CompletionPlace {
+  readonly sessionId: string;
+  readonly turnId: string;
+  /** The call's id, or one of its own when a call waits for a yes. */
+  readonly callId: string;
 }
 
-/** The session a completion key belongs to; `completion_unknown` when it is no such key. */
-export function sessionOfCompletion(key: string): string {
+/**
+ * Names a tool call to whoever answers it later. Opaque to hosts, and fit for a URL: nobody can guess it, because the
+ * last id in it has a random part.
+ */
+export function completionKeyOf(sessionId: string, turnId: string, callId: string): string {
+  return KEY_PREFIX + toBase64Url(JSON.stringify([sessionId, turnId, callId]));
+}
+
+const KEY_PREFIX = "wait_";
+const MAX_KEY = 8_192;
+
+/** What a key names, also one that an older release handed out; `completion_unknown` when it is no key. */
+export function placeOfCompletion(key: unknown): CompletionPlace {
   try {
-    const [sessionId, turnId, callId] = JSON.parse(key) as unknown[];
-    if (typeof sessionId === "string" && typeof turnId === "string" && typeof callId === "string") return sessionId;
+    if (typeof key !== "string" || key.length > MAX_KEY) throw completionUnknown(String(key));
+    const text = key.startsWith(KEY_PREFIX) ? fromBase64Url(key.slice(KEY_PREFIX.length)) : key;
+    const [sessionId, turnId, callId] = JSON.parse(text) as unknown[];
+    if (typeof sessionId === "string" && typeof turnId === "string" && typeof callId === "string")
+      return { sessionId: checkSessionId(sessionId), turnId, callId };
   } catch {
     // Told below.
   }
-  throw new TroupeError("completion_unknown", "This is no completion key of a tool call.");
+  throw completionUnknown(String(key).slice(0, MAX_SESSION_ID_LENGTH));
+}
+
+function toBase64Url(text: string): string {
+  let binary = "";
+  for (const byte of new TextEncoder().encode(text)) binary += String.fromCharCode(byte);
+  return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+function fromBase64Url(text: string): string {
+  const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
+  return new TextDecoder().decode(Uint8Array.from(binary, (each) => each.charCodeAt(0)));
 }
 
 /** The turn a message was added by, as its id says; undefined when it was no turn. */
 export function turnOfMessage(messageId: string): number | undefined {
-  const found = /^t(\d{1,15})\.\d+$/.exec(messageId);
+  const found = /^t(\d{1,15})\.(?:volatile\.)?\d+$/.exec(messageId);
+  return found === null ? undefined : Number(found[1]);
+}
+
+/** A message that a turn sends from its n-th model call on and never stores. */
+export function volatileIdOf(turnId: string, step: number): string {
+  return `${turnId}.volatile.${step}`;
+}
+
+/** A turn's place in its session, from its id; undefined for what no turn is called. */
+export function indexOfTurn(turnId: string): number | undefined {
+  const found = /^t([1-9]\d{0,14})$/.exec(turnId);
   return found === null ? undefined : Number(found[1]);
 }
 

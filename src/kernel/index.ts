@@ -3,11 +3,13 @@
  * the kernel's own tests reach into its files.
  */
 
+export type { AnyErrorCode, TroupeErrorCode } from "./codes/index.js";
 export {
   type AbortTurn,
   type AfterToolDirective,
   type AfterTurnDirective,
   type BeforeToolDirective,
+  type BeforeTurnDirective,
   type CreateSession,
   type Directive,
   type EmitEvents,
@@ -15,16 +17,42 @@ export {
   type EnqueuedMessage,
   type EnqueueMessages,
   foldTurnDirectives,
+  type NextModelCall,
   NO_DIRECTIVES,
   type Owned,
   type PluginEvent,
+  type ReplaceInput,
   type ReplaceToolArgs,
+  type RequireApproval,
   type ShortCircuitTool,
   type TurnDirective,
   type TurnDirectives,
 } from "./directives/directives.js";
-export { composeAfterToolCall, composeBeforeToolCall, type ToolVerdict } from "./directives/tool-hooks.js";
-export { aborted, asTroupeError, messageOf, refusal, TroupeError } from "./errors.js";
+export {
+  type BeforeVerdict,
+  composeAfterToolCall,
+  composeBeforeToolCall,
+  type ToolVerdict,
+} from "./directives/tool-hooks.js";
+export {
+  aborted,
+  asTroupeError,
+  foreignError,
+  framesOf,
+  messageOf,
+  refusal,
+  sentence,
+  TroupeError,
+  type TroupeErrorOptions,
+} from "./errors.js";
+export {
+  type AttachmentPolicy,
+  type AttachmentSource,
+  admitAttachment,
+  DEFAULT_ATTACHMENTS,
+  isMediaType,
+} from "./history/attachments.js";
+export { problemWithAnswer } from "./history/check-parts.js";
 export {
   type AppendNode,
   type AppendRequest,
@@ -42,8 +70,6 @@ export {
   nodeId,
   type Origin,
   type OutlineOf,
-  type Part,
-  type ProviderMetadata,
   parseNodeId,
   pathTo,
   type Role,
@@ -51,25 +77,68 @@ export {
   type SegmentOutline,
   segmentId,
   type TreeNode,
-  textOf,
+  toldOfCuts,
   treeOf,
 } from "./history/history.js";
 export {
+  type AnswerPart,
+  type AttachmentPart,
+  type AttachmentRef,
+  attachmentsIn,
+  type Part,
+  type ProviderMetadata,
+  type ProviderPart,
+  type ProviderToolCallPart,
+  type ProviderToolResultPart,
+  type ResultPart,
+  type SourcePart,
+  shownTexts,
+  type TextPart,
+  textOf,
+} from "./history/parts.js";
+export { keptUnstored, NOTHING_UNSTORED, type UnstoredMessage, withUnstored } from "./history/unstored.js";
+export {
+  type CompletionPlace,
   checkSessionId,
   completionKeyOf,
   fingerprint,
   frameTaskOf,
-  sessionOfCompletion,
+  indexOfTurn,
+  placeOfCompletion,
   turnIdOf,
   turnOfFrameTask,
   turnOfMessage,
+  volatileIdOf,
 } from "./ids.js";
-export { definedOnly, isRecord, type Json, type JsonObject } from "./json.js";
+export { definedOnly, isRecord, type Json, type JsonObject, sameJson } from "./json.js";
+export { type FieldsOf, unknownField, unknownName } from "./known-names.js";
+export {
+  type CacheMark,
+  type CachePlace,
+  type CachePoint,
+  type CachePolicy,
+  cacheMarks,
+  checkCachePolicy,
+} from "./model/cache.js";
+export {
+  byProvider,
+  type CallLayers,
+  type CallSettings,
+  callSettings,
+  callSettingsProblem,
+  type ModelOptions,
+  mergeModelOptions,
+  modelOptionsProblem,
+  NO_CALL_SETTINGS,
+  retryPolicyOf,
+  type ToolChoice,
+} from "./model/call-settings.js";
 export {
   type AttemptRecord,
   type CodeResult,
   type DirectOutput,
   type FinishReason,
+  MAX_ARGS_DEPTH,
   type ModelCallRecord,
   type ModelEvent,
   type ModelEvidence,
@@ -78,10 +147,21 @@ export {
   modelCallIdOf,
   nativeToolStep,
   type ProtocolStep,
+  providerCallIdsOf,
   type ReplayDrop,
+  type RequestedOutput,
   ResponseBuilder,
   usageOfCall,
 } from "./model/model.js";
+export {
+  DEFAULT_RETRY,
+  type ModelRetry,
+  type RetryCause,
+  type RetryPolicy,
+  retryCause,
+  retryDelay,
+  retryProblem,
+} from "./model/retry-policy.js";
 export {
   type ContextPiece,
   checkPieces,
@@ -91,14 +171,89 @@ export {
   type PreparedContext,
   wholeContext,
 } from "./prompt/context.js";
+export { type BrokenPiece, brokenPiece, bytesBefore, type SentPrefix } from "./prompt/prefix.js";
 export {
   checkPromptLayer,
+  isVolatile,
   PROMPT_SLOTS,
   PromptCache,
   type PromptContribution,
   type PromptLayer,
   type PromptSlot,
+  renderUnsplitPrompt,
 } from "./prompt/prompt.js";
+export { beginningBefore, checkWindow, type HistoryWindow, windowPlace } from "./prompt/window.js";
+export {
+  answerUnusable,
+  attachmentMissing,
+  authorityWidened,
+  commitTooLarge,
+  completionUnknown,
+  componentMissing,
+  cursorInvalid,
+  duplicatePlugin,
+  duplicateTool,
+  invalidAgent,
+  invalidOptions,
+  invalidSchedule,
+  invalidTool,
+  invalidToolArgs,
+  invalidTrigger,
+  invalidTurnInput,
+  nodeUnknown,
+  operationFailed,
+  pluginOptionsInvalid,
+  pluginUnavailable,
+  pluginUnknown,
+  protocolFailed,
+  replayMismatched,
+  runtimeClosed,
+  sessionBusy,
+  sessionClosed,
+  sessionUnknown,
+  toolOptionsInvalid,
+  toolsUnknown,
+  toolUnavailable,
+  turnRunning,
+  turnUnknown,
+  unknownMethod,
+  unserialisable,
+  wireCorrupt,
+} from "./refusals.js";
+export {
+  beginSchedule,
+  type CronClock,
+  dueSchedule,
+  extraRun,
+  failSchedule,
+  pauseSchedule,
+  resumeSchedule,
+  SCHEDULE_GRACE_MS,
+  type ScheduleClock,
+  type ScheduleRun,
+  type ScheduleSpec,
+  type ScheduleState,
+  type ScheduleTarget,
+  type ScheduleTiming,
+  type StoredSchedule,
+} from "./schedule/schedule.js";
+export { checkSchedule, checkScheduleKey, type Moment, type ScheduleRequest } from "./schedule/schedule-request.js";
+export {
+  type Agent,
+  bothAllow,
+  checkWithin,
+  configOf,
+  configuredOver,
+  hasPlugin,
+  sameAgent,
+} from "./session/agent.js";
+export {
+  agentUnknown,
+  checkVersions,
+  chooseAgent,
+  compareVersions,
+  readAgentName,
+} from "./session/agent-names.js";
 export { changeConfig, checkConfig, DEFAULT_CONFIG, type SessionConfig, sameConfig } from "./session/config.js";
 export {
   type Authority,
@@ -112,8 +267,30 @@ export {
   type StoredAuthority,
   type SubagentContext,
 } from "./session/create-session.js";
-export { type Head, uncounted } from "./session/head.js";
+export { type Head, type Identity, uncounted } from "./session/head.js";
 export { checkMetadata, checkTenantName } from "./session/identity.js";
+export { knownInstead, nearestName } from "./suggest.js";
+export {
+  ANNOUNCEMENT_KINDS,
+  type Announcement,
+  type AnnouncementKind,
+  type AnswerOutcome,
+  type Approval,
+  type ApprovalDemand,
+  type ApprovalVerdict,
+  announcementOf,
+  oneApproval,
+  type PendingCall,
+  problemWithDemand,
+} from "./tools/approval.js";
+export {
+  admitContent,
+  problemWithContent,
+  storedContent,
+  type ToolContentPart,
+  wordsOfContent,
+  wordsOfPart,
+} from "./tools/tool-content.js";
 export {
   checkToolState,
   isToolAtLeast,
@@ -143,6 +320,15 @@ export {
   toolIdOf,
 } from "./tools/tools.js";
 export {
+  checkPayload,
+  checkSubscription,
+  checkTriggerKey,
+  inputOfEvent,
+  type StoredSubscription,
+  type SubscribeRequest,
+  wantsEvent,
+} from "./trigger/trigger.js";
+export {
   ACTIVITY_TYPES,
   ACTIVITY_VERSION,
   type Activity,
@@ -154,11 +340,10 @@ export {
   type TurnOutcome,
   type TurnResult,
   type TurnSummary,
+  type UntimedActivity,
 } from "./turn/activity.js";
-export { startTurn, stepTurn } from "./turn/turn.js";
+export { isDecided, startTurn, stepTurn } from "./turn/turn.js";
 export {
-  type AttachmentPolicy,
-  type AttachmentSource,
   addInput,
   admitInput,
   type CancelledInput,
@@ -167,29 +352,46 @@ export {
   checkTurnInput,
   claimAtCheckpoint,
   claimForTurn,
-  DEFAULT_ATTACHMENTS,
   deferMissed,
   type InputItem,
+  MAX_INPUT_LENGTH,
   type PendingInput,
   partsOfInput,
   type TurnInput,
   withoutInputs,
+  withText,
 } from "./turn/turn-input.js";
-export type { StorableTurn, TurnConfig, TurnEffect, TurnEvent, TurnState } from "./turn/turn-state.js";
+export type { Cancellation, StorableTurn, TurnConfig, TurnEffect, TurnEvent, TurnState } from "./turn/turn-state.js";
 export { resultOf } from "./turn/turn-steps.js";
 export {
+  budgetSpent,
   checkBudget,
   checkPrices,
   type ModelPrices,
+  narrowBudget,
+  remainingBudget,
   type SessionBudget,
   type SpendingReport,
   spentOf,
   whySpent,
 } from "./usage/budget.js";
 export {
+  type BudgetPeriod,
+  checkTenantBudget,
+  NOTHING_SPENT,
+  periodAt,
+  type TenantBudget,
+  type TenantSpendingReport,
+  type TenantSpent,
+  whyTenantSpent,
+} from "./usage/tenant-budget.js";
+export {
   addEntry,
   addLedgers,
   addUsage,
+  addUsageSaturating,
+  type CacheUse,
+  cacheUse,
   checkUsage,
   isZeroUsage,
   type Ledger,
@@ -222,17 +424,23 @@ export {
 } from "./writes/journal.js";
 export {
   checkRowChange,
+  isOfJournal,
+  numbersIn,
   orderedNameOf,
   orderKey,
   orderRange,
   type Row,
+  type RowAddition,
   type RowChange,
   type RowName,
   type RowOrder,
+  type RowWrite,
   rowKey,
   rowNameOf,
   rowRange,
   SESSION_INDEX,
+  WAITING_CALLS,
+  WAITING_OF_TENANTS,
 } from "./writes/rows.js";
 export { placeOf, placeTime, planWrites, replayMismatch } from "./writes/write-plan.js";
 export type {

@@ -22,3 +22,42 @@ export function definedOnly<T extends object>(fields: T): { [F in keyof T]?: Exc
 export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
+
+/**
+ * The value with every half of a surrogate pair replaced by U+FFFD; the same object when there is none, as there mostly
+ * is. UTF-8 has no halves, so text that is kept as it came would read otherwise when its session is opened again.
+ *
+ * @example
+ * wellFormed({ text: "cut \ud83d" }); // { text: "cut \ufffd" }
+ */
+export function wellFormed<T>(value: T): T {
+  try {
+    return isWhole(value) ? value : (formed(value) as T);
+  } catch {
+    // It refers to itself, or is nested beyond reason: it cannot be stored, and whoever tries is told so.
+    return value;
+  }
+}
+
+/** The usual case, without a copy of anything: every message of every turn passes here. */
+function isWhole(value: unknown): boolean {
+  if (typeof value === "string") return value.isWellFormed();
+  if (typeof value !== "object" || value === null) return true;
+  if (Array.isArray(value)) return value.every(isWhole);
+  if (!isPlainObject(value)) return true;
+  for (const key in value) if (!key.isWellFormed() || !isWhole((value as Record<string, unknown>)[key])) return false;
+  return true;
+}
+
+function formed(value: unknown): unknown {
+  if (typeof value === "string") return value.toWellFormed();
+  if (Array.isArray(value)) return value.map(formed);
+  // Bytes and dates have no text.
+  if (!isRecord(value) || !isPlainObject(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key.toWellFormed(), formed(item)]));
+}
+
+function isPlainObject(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
+}

@@ -1,5 +1,8 @@
-export type { Model, ModelSource } from "./boundary/model.js";
+export type { Model, ModelContext, ModelFactory, ModelSource } from "./boundary/model.js";
 export type { Script, ScriptDirectAnswer, ScriptStep } from "./boundary/script.js";
-export { completeOnce, routeOf, streamWithRetry } from "./calling/call-model.js";
+export { type Candidate, completeOnce, routeOf, streamWithRetry } from "./calling/call-model.js";
+export { presentable, presentableCause, presentableError } from "./calling/presentable.js";
+export { ModelInstances, secretsFailed } from "./instances.js";
 export { loadModel } from "./load.js";
+export { modelLoadTimeout } from "./load-timeout.js";
 export { createScriptedModel, scriptedModel } from "./scripted/scripted.js";

@@ -1,67 +1,131 @@
 import type { Clock } from "../async/index.js";
-import { isRecord, messageOf, TroupeError } from "../kernel/index.js";
-import { importDefault } from "../wire/index.js";
+import { isRecord, type ModelRetry, messageOf, retryProblem, type TroupeError } from "../kernel/index.js";
+import { importDefault, moduleInvalid } from "../wire/index.js";
 import { type AiSdkModelOptions, createAiSdkModel, isAiSdkLanguageModel } from "./ai-sdk/index.js";
-import type { Model, ModelSource, Script } from "./boundary/index.js";
+import type { Model, ModelContext, ModelFactory, ModelSource, Script } from "./boundary/index.js";
 import { createScriptedModel, defaultModel } from "./scripted/index.js";
 
 const WHAT_TO_EXPORT =
-  "Export an AI SDK language model, { model, stream: false } to ask one for whole answers, an object with id and stream(), the result of scriptedModel(), or a function that returns one of these";
+  "Export an AI SDK language model, { model, stream: false, modelRetry, providerTools } to say how it is asked, an object with id and stream(), the result of scriptedModel(), a function that returns one of these, or one that takes ({ tenant, agent, secrets, options }) and returns one for each tenant and agent";
 
 /** A model and how to call it. */
-type ModelWithOptions = { readonly model: unknown } & Required<AiSdkModelOptions>;
+interface ModelWithOptions extends AiSdkModelOptions {
+  readonly model: unknown;
+  readonly modelRetry?: unknown;
+}
 
 /**
- * The model a source names. Without a source: the scripted model that repeats what the user said.
+ * The model a source names, or what makes one for each tenant and agent: a module whose function declares a parameter.
+ * Without a source: the scripted model that repeats what the user said.
  * Throws `model_module_not_found`, `model_module_invalid` or `invalid_script`.
  *
  * @example
  * const model = await loadModel({ kind: "module", url: new URL("./model.js", import.meta.url).href }, clock);
  */
-export async function loadModel(source: ModelSource = defaultModel, clock: Clock): Promise<Model> {
+export async function loadModel(source: ModelSource = defaultModel, clock: Clock): Promise<Model | ModelFactory> {
   switch (source.kind) {
     case "scripted":
-      return createScriptedModel(source.script, clock);
+      return withRetry(createScriptedModel(source.script, clock), source.modelRetry);
     case "module":
-      return modelOf(await exportedBy(source.url), source.url, clock);
+      return loadModule(source, clock);
     default:
       source satisfies never;
-      throw new TroupeError("model_module_invalid", "A model source has the kind 'scripted' or 'module'.");
+      throw invalid(String((source as ModelSource).kind), "a model is a URL, a path or what scriptedModel returns");
   }
 }
+/** The model with its own word on retries. A model may be an instance of a class, so it is not copied. */
+function withRetry(model: Model, modelRetry: ModelRetry | undefined): Model {
+  if (modelRetry === undefined) return model;
+  const { id, route, answersInForm } = model;
+  return {
+    id,
+    ...(route !== undefined && { route }),
+    ...(answersInForm && { answersInForm: (request) => answersInForm.call(model, request) }),
+    modelRetry: { ...model.modelRetry, ...modelRetry },
+    stream: (request, signal, onReplayDropped) => model.stream(request, signal, onReplayDropped),
+  };
+}
 
-/** What the module's default export is, or returns when it is a function. */
-async function exportedBy(url: string): Promise<unknown> {
+type ModuleSource = Extract<ModelSource, { kind: "module" }>;
+type Made = (context: unknown) => unknown;
+
+const TAKES_NO_OPTIONS =
+  "it was given options and exports no function that takes them. Write export default ({ options }) => …, which returns the model";
+
+async function loadModule({ url, options, modelRetry }: ModuleSource, clock: Clock): Promise<Model | ModelFactory> {
   const exported = await importDefault(url, "model");
   if (isProvider(exported)) {
     throw invalid(url, "it exports an AI SDK provider. Export one of its models: export default provider('model-id')");
   }
-  if (typeof exported !== "function") return exported;
+  const modelIn = (given: unknown) => withRetry(modelOf(given, url, clock), modelRetry);
+  if (typeof exported !== "function") {
+    if (options !== undefined) throw invalid(url, TAKES_NO_OPTIONS);
+    return modelIn(exported);
+  }
+  const make = async (context: object) => modelIn(await returned(exported as Made, context, url));
+  return exported.length === 0 ? make(onceForAll(url, options)) : { url, options, make };
+}
+
+async function returned(make: Made, context: object, url: string): Promise<unknown> {
   try {
-    return await exported();
+    return await make(context);
   } catch (cause) {
     throw invalid(url, `the function it exports threw: ${messageOf(cause)}`, cause);
   }
 }
 
+/**
+ * What a function without a declared parameter is called with, once for all sessions. One that looks for its tenant all
+ * the same, as `({ tenant } = {}) => …` does, would give every tenant the key of nobody.
+ */
+function onceForAll(url: string, options: unknown): ModelContext {
+  const refuse = (): never => {
+    throw invalid(url, "its function looks at its parameter and has a default for it. Declare it without one");
+  };
+  return {
+    options,
+    get tenant() {
+      return refuse();
+    },
+    get agent() {
+      return refuse();
+    },
+    get secrets() {
+      return refuse();
+    },
+  };
+}
+
 function modelOf(exported: unknown, url: string, clock: Clock): Model {
   if (isAiSdkLanguageModel(exported)) return createAiSdkModel(exported, clock);
   if (isWithOptions(exported)) return modelWithOptions(exported, url, clock);
-  if (isModel(exported)) return exported;
+  if (isModel(exported)) return withRetry(exported, retryIn(exported, url));
   if (isScripted(exported)) return createScriptedModel(exported.script, clock);
   throw invalid(url, whyNot(exported));
 }
 
-/** Only an AI SDK model leaves a choice between its calls. */
-function modelWithOptions({ model, stream }: ModelWithOptions, url: string, clock: Clock): Model {
+function retryIn({ modelRetry }: { readonly modelRetry?: unknown }, url: string): ModelRetry | undefined {
+  const problem = modelRetry === undefined ? undefined : retryProblem(modelRetry);
+  if (problem !== undefined) throw invalid(url, problem);
+  return modelRetry as ModelRetry | undefined; // just checked
+}
+
+/** Only an AI SDK model leaves a choice between its calls, and takes tools of its provider. */
+function modelWithOptions(exported: ModelWithOptions, url: string, clock: Clock): Model {
+  const { model, stream, providerTools, toolMedia, structuredOutput } = exported;
+  const modelRetry = retryIn(exported, url);
+  const [option] = Object.entries({ stream, providerTools, toolMedia, structuredOutput }).filter(
+    ([, value]) => value !== undefined,
+  );
+  if (option === undefined) return withRetry(modelOf(model, url, clock), modelRetry);
   if (!isAiSdkLanguageModel(model)) {
-    throw invalid(
-      url,
-      wrongVersion(model) ?? `stream: ${stream} goes with an AI SDK language model, which its model is not`,
-    );
+    const given = option[0] === "stream" ? `stream: ${stream}` : option[0];
+    throw invalid(url, wrongVersion(model) ?? `${given} goes with an AI SDK language model, which its model is not`);
   }
+  if (toolMedia !== undefined && !toolMedia.every((media) => typeof media === "string"))
+    throw invalid(url, 'its toolMedia must be a list of media types, such as "image/*"');
   try {
-    return createAiSdkModel(model, clock, { stream });
+    return withRetry(createAiSdkModel(model, clock, exported), modelRetry);
   } catch (cause) {
     throw invalid(url, messageOf(cause), cause);
   }
@@ -86,7 +150,10 @@ function isModel(value: unknown): value is Model {
 }
 
 function isWithOptions(value: unknown): value is ModelWithOptions {
-  return isRecord(value) && value.model !== undefined && typeof value.stream === "boolean";
+  if (!isRecord(value) || value.model === undefined) return false;
+  const { stream, modelRetry, providerTools, toolMedia } = value;
+  if (stream !== undefined) return typeof stream === "boolean";
+  return modelRetry !== undefined || providerTools !== undefined || Array.isArray(toolMedia);
 }
 
 function isScripted(value: unknown): value is { readonly kind: "scripted"; readonly script: Script } {
@@ -100,8 +167,5 @@ function isProvider(value: unknown): boolean {
 }
 
 function invalid(url: string, why: string, cause?: unknown): TroupeError {
-  return new TroupeError("model_module_invalid", `The model module ${url} cannot be used: ${why}.`, {
-    details: { url },
-    cause,
-  });
+  return moduleInvalid("model", url, why, cause);
 }

@@ -8,9 +8,16 @@ export type { BackendAtOnce, ReaderFromAfar, StoreBackend, StoreOptions } from "
 export { type MessageNode, readHistory, readTail } from "./records/history.js";
 export type { ListRequest, SessionPage, SessionWorkState, StoredSession } from "./records/listing.js";
 export { sealEnvelope, storeLost } from "./records/records.js";
+export { countOf, SHARED_COUNTS, SHARED_STATE, sharedKeyOf, sharedRowKey } from "./records/shared-rows.js";
+export { TENANT_BUDGETS, TENANT_SPENDING, tenantRowKey } from "./records/tenant-rows.js";
+export {
+  type PendingPage,
+  type PendingRequest,
+  pageOfWaiting,
+} from "./records/waiting.js";
 export { StoreClient } from "./thread/client.js";
-export { StoreServer, type StoreService, type StoreStats, storeService } from "./thread/serve.js";
-export { OPENINGS, type OpenedSession } from "./thread/store-calls.js";
+export { type LeftWork, StoreServer, type StoreService, type StoreStats, storeService } from "./thread/serve.js";
+export { OCCURRENCES, OPENINGS, type OpenedSession, SCHEDULES, SUBSCRIPTIONS } from "./thread/store-calls.js";
 export { readWhole } from "./transfer/whole-files.js";
 export type { ExportOptions, ImportedSession, ImportOptions, PruneOptions } from "./upkeep/maintenance.js";
 export {

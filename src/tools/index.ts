@@ -1,5 +1,6 @@
 export { SessionTools } from "./catalog/session-tools.js";
 export {
+  type ArgumentChecks,
   executeTool,
   failureOf,
   type HomeContext,
@@ -9,6 +10,7 @@ export {
   type ToolHomes,
   type ToolLookup,
 } from "./dispatch/dispatch.js";
+export { inForm, outputMisfit } from "./dispatch/output.js";
 export {
   type RegisteredTool,
   registerTool,
@@ -17,4 +19,17 @@ export {
 } from "./dispatch/registry.js";
 export { ToolLimits } from "./dispatch/slots.js";
 export { ToolPool } from "./pool/pool.js";
-export { describeTool, plainResult, runHere } from "./tool-code/run-here.js";
+export { SchemaChecks } from "./pool/schema-checks.js";
+export { type PoolTool, ToolPools } from "./pool/tool-pools.js";
+export { plainResult } from "./tool-code/plain-result.js";
+export { askHere, type CallContext, describeTool, runHere } from "./tool-code/run-here.js";
+export {
+  CallNotes,
+  type NoteSink,
+  type NoteTaker,
+  noteValue,
+  type PackedNote,
+  packNote,
+  readNote,
+  type ToolNote,
+} from "./tool-code/tool-notes.js";

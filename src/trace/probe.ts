@@ -7,7 +7,13 @@ export interface PhaseStats {
   readonly p90: number;
   readonly p99: number;
   readonly max: number;
+  /** Calls that failed, those that missed their deadline included. */
+  readonly errors: number;
+  readonly timeouts: number;
 }
+
+/** How often a phase failed. */
+export type PhaseFailures = readonly [phase: string, errors: number, timeouts: number];
 
 /**
  * In nanoseconds. Below half a microsecond durations are not told apart, and past a minute all count as a minute. Two
@@ -21,6 +27,7 @@ const BOUNDS = { lowest: 500, highest: 60_000_000_000, figures: 2 };
  */
 export class PhaseProbe {
   readonly #histograms = new Map<string, RecordableHistogram>();
+  readonly #failures = new Map<string, { errors: number; timeouts: number }>();
 
   /** The histogram of a phase; keep it when the phase is hot. */
   phase(name: string): RecordableHistogram {
@@ -32,9 +39,27 @@ export class PhaseProbe {
     return histogram;
   }
 
+  /** Counts a call of the phase that failed. */
+  failed(name: string, timeout: boolean): void {
+    this.#addFailures([name, 1, timeout ? 1 : 0]);
+  }
+
+  #addFailures([name, errors, timeouts]: PhaseFailures): void {
+    const counted = this.#failures.get(name) ?? { errors: 0, timeouts: 0 };
+    counted.errors += errors;
+    counted.timeouts += timeouts;
+    this.#failures.set(name, counted);
+  }
+
+  /** What failed so far. */
+  failures(): PhaseFailures[] {
+    return [...this.#failures].map(([name, { errors, timeouts }]) => [name, errors, timeouts]);
+  }
+
   /** Adds what another thread's probe counted. */
-  merge(histograms: Iterable<readonly [string, RecordableHistogram]>): void {
+  merge(histograms: Iterable<readonly [string, RecordableHistogram]>, failures: readonly PhaseFailures[] = []): void {
     for (const [name, histogram] of histograms) if (histogram.count > 0) this.phase(name).add(histogram);
+    for (const each of failures) this.#addFailures(each);
   }
 
   /** In the order they were made, but for the first `known`. */
@@ -44,8 +69,23 @@ export class PhaseProbe {
 
   stats(): Record<string, PhaseStats> {
     const names = [...this.#histograms.keys()].sort();
-    return Object.fromEntries(names.map((name) => [name, statsOf(this.phase(name))]));
+    const none = { errors: 0, timeouts: 0 };
+    return Object.fromEntries(
+      names.map((name) => [name, { ...statsOf(this.phase(name)), ...(this.#failures.get(name) ?? none) }]),
+    );
   }
+}
+
+const FIRST_TOKEN = "model_first_token.";
+
+/** The phase from asking a model to the first of its answer. */
+export function firstTokenPhase(modelId: string): string {
+  return `${FIRST_TOKEN}${modelId}`;
+}
+
+/** The model whose phase it is; undefined for any other phase. */
+export function modelOfPhase(name: string): string | undefined {
+  return name.startsWith(FIRST_TOKEN) ? name.slice(FIRST_TOKEN.length) : undefined;
 }
 
 export function hookPhase(kind: string, pluginId: string): string {
@@ -57,7 +97,7 @@ export function recordMs(histogram: RecordableHistogram, durationMs: number): vo
   histogram.record(Math.min(BOUNDS.highest, Math.max(1, Math.round(durationMs * 1e6))));
 }
 
-function statsOf(histogram: RecordableHistogram): PhaseStats {
+function statsOf(histogram: RecordableHistogram): Omit<PhaseStats, "errors" | "timeouts"> {
   const us = (nanoseconds: number) => Math.round(nanoseconds / 10) / 100;
   if (histogram.count === 0) return { count: 0, p50: 0, p90: 0, p99: 0, max: 0 };
   return {

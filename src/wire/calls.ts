@@ -1,7 +1,7 @@
 import * as Comlink from "comlink";
 import nodeEndpoint from "comlink/dist/esm/node-adapter.mjs";
 import { type Clock, ignore, onAbort } from "../async/index.js";
-import { aborted, TroupeError } from "../kernel/index.js";
+import { aborted, TroupeError, unknownMethod, unserialisable } from "../kernel/index.js";
 import { Deadlines } from "./deadlines.js";
 import { decodeError, type ErrorData, encodeError, workerLost } from "./errors.js";
 
@@ -45,8 +45,7 @@ export function serve(port: Endpoint, service: Service): void {
       running.set(id, controller);
       try {
         const served = Object.hasOwn(service, method) ? service[method] : undefined;
-        if (served === undefined)
-          throw new TroupeError("unknown_method", `There is no method ${method} on this thread.`);
+        if (served === undefined) throw unknownMethod("This thread", method);
         const value = await served(argument, controller.signal);
         return withTransfers(value);
       } catch (error) {
@@ -83,8 +82,17 @@ function onlyCalls(port: Endpoint): Endpoint {
 }
 
 function isCall(message: unknown): boolean {
-  const { type, path } = (message ?? {}) as { type?: unknown; path?: unknown };
-  return type === "APPLY" && Array.isArray(path) && path.length === 1 && (path[0] === "call" || path[0] === "cancel");
+  const { id, type, path, argumentList } = (message ?? {}) as Partial<Record<string, unknown>>;
+  if (type !== "APPLY" || typeof id !== "string" || !Array.isArray(path) || path.length !== 1) return false;
+  if (!Array.isArray(argumentList) || argumentList.length > 3 || !argumentList.every(isRaw)) return false;
+  const [call, method] = argumentList.map(({ value }) => value as unknown);
+  if (typeof call !== "number") return false;
+  return path[0] === "cancel" || (path[0] === "call" && typeof method === "string");
+}
+
+/** Comlink would revive anything else: a proxy, or what was thrown. */
+function isRaw(argument: unknown): argument is { readonly value: unknown } {
+  return (argument as { type?: unknown } | null)?.type === "RAW";
 }
 
 /** Marks buffers inside a service's result to be moved instead of copied. */
@@ -149,7 +157,7 @@ export class Caller<S extends Service> {
   /** The other side is dead: rejects every pending call with `worker_lost`, and every later one. */
   lose(cause?: unknown): void {
     if (this.#lost !== undefined) return;
-    this.#lost = workerLost(this.#name, cause);
+    this.#lost = workerLost(this.#name, undefined, { cause });
     this.#deadlines.clear();
     for (const reject of [...this.#pending.values()]) reject(this.#lost);
     this.#pending.clear();
@@ -197,13 +205,7 @@ export class Caller<S extends Service> {
             else reject(decodeError(answer.error));
           }),
         (error: unknown) =>
-          settle(() =>
-            reject(
-              new TroupeError("unserialisable", `${this.#name}: ${method} could not cross the thread.`, {
-                cause: error,
-              }),
-            ),
-          ),
+          settle(() => reject(unserialisable(this.#name, `${method} could not cross the thread`, error))),
       );
     });
   }

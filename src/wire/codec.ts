@@ -1,6 +1,6 @@
 import { Packr } from "msgpackr/pack";
 import { nodeCrypto } from "../async/index.js";
-import { messageOf, TroupeError } from "../kernel/index.js";
+import { messageOf, TroupeError, unserialisable } from "../kernel/index.js";
 
 /**
  * Bytes that outlive a thread: stored segments and components, fork snapshots. Two bytes of magic and one of version,
@@ -30,7 +30,7 @@ export function encode(value: unknown): Uint8Array<ArrayBuffer> {
   try {
     packed = packr.pack(value);
   } catch (cause) {
-    throw new TroupeError("unserialisable", `A record cannot be written: ${messageOf(cause)}.`, { cause });
+    throw unwritable(messageOf(cause), cause);
   }
   const bytes = new Uint8Array(HEADER + packed.length);
   bytes[0] = MAGIC_0;
@@ -44,17 +44,18 @@ export function encode(value: unknown): Uint8Array<ArrayBuffer> {
 
 /**
  * Encodes state somebody else wrote: what msgpack would quietly change (functions, maps, class instances, cycles) is
- * refused with `unserialisable` and the path to it.
+ * refused with `unserialisable` and the path to it. Half of a surrogate pair is replaced by U+FFFD, in the value too:
+ * who keeps using it then has what comes back from the bytes.
  */
 export function encodeState(value: unknown, what: string): Uint8Array<ArrayBuffer> {
   let problem: string | undefined;
   try {
     problem = findUnfit(value, "", 0);
   } catch (cause) {
-    throw new TroupeError("unserialisable", `${what} cannot be saved: ${messageOf(cause)}.`, { cause });
+    throw unserialisable(`${what} cannot be saved`, messageOf(cause), cause);
   }
-  if (problem !== undefined) throw new TroupeError("unserialisable", `${what} cannot be saved: ${problem}.`);
-  return encode(value);
+  if (problem !== undefined) throw unserialisable(`${what} cannot be saved`, problem);
+  return encode(typeof value === "string" ? value.toWellFormed() : value);
 }
 
 export function decode<T>(bytes: Uint8Array): T {
@@ -88,8 +89,8 @@ export function damagedRecord(why: string): TroupeError {
   return new TroupeError("snapshot_damaged", `A stored record cannot be read: ${why}.`);
 }
 
-function unwritable(why: string): TroupeError {
-  return new TroupeError("unserialisable", `A record cannot be written: ${why}.`);
+function unwritable(why: string, cause?: unknown): TroupeError {
+  return unserialisable("A record cannot be written", why, cause);
 }
 
 function findUnfit(value: unknown, path: string, depth: number): string | undefined {
@@ -101,7 +102,9 @@ function findUnfit(value: unknown, path: string, depth: number): string | undefi
   if (typeof value !== "object" || value === null) return undefined;
   if (Array.isArray(value)) {
     for (let i = 0; i < value.length; i++) {
-      const problem = findUnfit(value[i], `${path}[${i}]`, depth + 1);
+      const item: unknown = value[i];
+      const within = `${path}[${i}]`;
+      const problem = isHalved(item) ? replaceHalves(value, i, item, within) : findUnfit(item, within, depth + 1);
       if (problem !== undefined) return problem;
     }
     return undefined;
@@ -113,10 +116,24 @@ function findUnfit(value: unknown, path: string, depth: number): string | undefi
   }
   for (const key of Object.keys(value)) {
     if (key === "__proto__") return `${at} has a key __proto__`;
-    const problem = findUnfit((value as Record<string, unknown>)[key], path === "" ? key : `${path}.${key}`, depth + 1);
+    if (!key.isWellFormed()) return `${at} has a key with half of a surrogate pair; use toWellFormed()`;
+    const within = path === "" ? key : `${path}.${key}`;
+    const item = (value as Record<string, unknown>)[key];
+    const problem = isHalved(item) ? replaceHalves(value, key, item, within) : findUnfit(item, within, depth + 1);
     if (problem !== undefined) return problem;
   }
   return undefined;
+}
+
+function isHalved(value: unknown): value is string {
+  return typeof value === "string" && !value.isWellFormed();
+}
+
+/** Why text with half of a surrogate pair could not be replaced where it stands. */
+function replaceHalves(holder: object, key: string | number, text: string, path: string): string | undefined {
+  Reflect.set(holder, key, text.toWellFormed());
+  if (!isHalved(Reflect.get(holder, key))) return undefined;
+  return `${path} is text with half of a surrogate pair; use toWellFormed()`;
 }
 
 /** Walks the msgpack structure without building anything: depth, truncation, trailing bytes and extensions are seen here. */

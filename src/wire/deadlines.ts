@@ -20,7 +20,7 @@ export class Deadlines {
   add(ms: number, expire: (subject: never) => void, subject?: unknown): Deadline {
     let queue = this.#queues.get(ms);
     if (queue === undefined) {
-      queue = { entries: [], first: 0, timer: undefined };
+      queue = { ms, entries: [], first: 0, timer: undefined, dueAt: 0 };
       this.#queues.set(ms, queue);
     }
     const entry: Deadline = {
@@ -50,12 +50,21 @@ export class Deadlines {
   // A deadline alone must not keep a process alive: the port of the call it guards does.
   #arm(queue: Queue, ms: number): void {
     const delayMs = Math.min(MAX_TIMER_MS, Math.max(1, Math.ceil(ms)));
+    queue.dueAt = this.#clock.now() + delayMs;
     queue.timer = this.#clock.timeout(delayMs, () => this.#sweep(queue)).unref();
   }
 
+  /**
+   * A timer that fires late says that this thread stood still, and perhaps the whole process: answers may be waiting to
+   * be read, or those who give them stood still as well. Every deadline is then moved by as long.
+   */
   #sweep(queue: Queue): void {
     queue.timer = undefined;
     const now = this.#clock.now();
+    const late = now - queue.dueAt;
+    if (late > STOOD_STILL_MS) {
+      for (let i = queue.first; i < queue.entries.length; i++) (queue.entries[i] as Deadline).at += late;
+    }
     const due: (() => void)[] = [];
     for (let i = queue.first; i < queue.entries.length; i++) {
       const entry = queue.entries[i] as Deadline;
@@ -67,22 +76,26 @@ export class Deadlines {
     dropSettled(queue);
     const next = queue.entries[queue.first];
     if (next !== undefined) this.#arm(queue, next.at - now);
+    else this.#queues.delete(queue.ms);
     for (const expire of due) expire();
   }
 }
 
 export interface Deadline {
-  readonly at: number;
+  at: number;
   readonly queue: Queue;
   subject: unknown;
   expire: ((subject: unknown) => void) | undefined;
 }
 
 interface Queue {
+  readonly ms: number;
   entries: Deadline[];
   /** Index of the oldest live entry; a moving start is cheaper than shifting the array. */
   first: number;
   timer: Timer | undefined;
+  /** When the timer should fire. */
+  dueAt: number;
 }
 
 /** Settled calls leave from the front, so a busy queue stays as long as the number of calls in flight. */
@@ -94,6 +107,9 @@ function dropSettled(queue: Queue): void {
     queue.first = 0;
   }
 }
+
+/** A timer later than this was held up by the thread itself; Node's own timers are late by a few milliseconds. */
+const STOOD_STILL_MS = 250;
 
 /** What a timer can hold; a longer one would fire at once. The sweep arms it again for what is left. */
 const MAX_TIMER_MS = 2 ** 31 - 1;

@@ -1,6 +1,13 @@
 export { Caller, type CallOptions, moving, type Served, type Service, serve } from "./calls.js";
 export { contentHash, damagedRecord, decode, encode, encodeState } from "./codec.js";
+export * from "./confine/index.js";
 export { type Deadline, Deadlines } from "./deadlines.js";
 export { decodeError, type ErrorData, encodeError, workerLost } from "./errors.js";
-export { importDefault } from "./import-module.js";
-export { Lane, type LaneCallOptions, type LaneOptions, ServedCall, type UnstartedCall } from "./lane.js";
+export { importDefault, moduleInvalid } from "./import-module.js";
+export { Lane } from "./lane.js";
+export { type LaneCallOptions, type LaneOptions, type OrphanedCall, ServedCall } from "./lane-calls.js";
+export { behindGate, isInside, newNativeGate, shutGate } from "./native-gate.js";
+export { Essentials, OwnMap, postTo } from "./own.js";
+export { PlainWriter, readPlain } from "./plain-bytes.js";
+export * from "./stage.js";
+export { runBehindOthers, threadIdOfSystem } from "./thread-id.js";

@@ -1,8 +1,35 @@
 import type { MessagePort } from "node:worker_threads";
 import { type Clock, ignore, onAbort } from "../async/index.js";
-import { aborted, messageOf, TroupeError } from "../kernel/index.js";
-import { type Deadline, Deadlines } from "./deadlines.js";
-import { decodeError, type ErrorData, encodeError, workerLost } from "./errors.js";
+import { aborted, type TroupeError } from "../kernel/index.js";
+import { Deadlines } from "./deadlines.js";
+import { decodeError, encodeError, workerLost } from "./errors.js";
+import {
+  AT_ONCE,
+  CALL,
+  CANCEL,
+  cannotCross,
+  type EntryKind,
+  FAIL,
+  FULL,
+  isBatch,
+  isThenable,
+  type LaneCallOptions,
+  type LaneOptions,
+  missedDeadline,
+  NO_OPTIONS,
+  NOTE,
+  notOfALane,
+  type OrphanedCall,
+  type Pending,
+  REPLY,
+  refuseAll,
+  ServedCall,
+  STOP,
+  unreadableMessage,
+  WIDTH,
+} from "./lane-calls.js";
+import { closePort, listenTo, OwnMap, postTo, whenSettled } from "./own.js";
+import { fateOf } from "./stage.js";
 
 /**
  * The hot path between two threads. Everything said in one tick, by any number of sessions, leaves in one message,
@@ -14,17 +41,28 @@ import { decodeError, type ErrorData, encodeError, workerLost } from "./errors.j
  */
 export class Lane {
   readonly #port: MessagePort;
+  readonly #options: LaneOptions;
   readonly #name: string;
   readonly #methods: readonly string[];
   readonly #numbers: ReadonlyMap<string, number>;
-  readonly #serve: LaneServer;
+  readonly #serve: NonNullable<LaneOptions["serve"]>;
   readonly #onNote: (topic: string, payload: unknown) => void;
-  readonly #onLost: (error: TroupeError) => void;
+  readonly #onLost: (error: TroupeError, waiting: number) => void;
   readonly #whenLost: () => TroupeError;
-  readonly #onUnstarted: ((call: UnstartedCall) => void) | undefined;
-  readonly #stage: Int32Array | undefined;
-  readonly #pending = new Map<number, Pending>();
-  readonly #serving = new Map<number, ServedCall>();
+  readonly #stage: LaneOptions["stage"];
+  readonly #foreign: boolean;
+  readonly #budgetMs: number | undefined;
+  /** Entries that wait for the next tick, because this one's budget was used up. */
+  #inbox: unknown[] = [];
+  #usedMs = 0;
+  readonly #beforeSend: LaneOptions["beforeSend"];
+  #adding = false;
+  readonly #onAnswered: LaneOptions["onAnswered"];
+  readonly #withholds: LaneOptions["withholds"];
+  /** Deadlines missed since the last answer. */
+  #missed = 0;
+  readonly #pending = new OwnMap<number, Pending>();
+  readonly #serving = new OwnMap<number, ServedCall>();
   readonly #clock: Clock;
   readonly #deadlines: Deadlines;
   readonly #bySignal = new WeakMap<AbortSignal, Set<number>>();
@@ -37,6 +75,7 @@ export class Lane {
 
   constructor(port: MessagePort, options: LaneOptions) {
     this.#port = port;
+    this.#options = options;
     this.#name = options.name;
     this.#clock = options.clock;
     this.#deadlines = new Deadlines(options.clock);
@@ -46,13 +85,15 @@ export class Lane {
     this.#onNote = options.onNote ?? ignore;
     this.#onLost = options.onLost ?? ignore;
     this.#whenLost = options.whenLost ?? (() => workerLost(this.#name));
-    this.#onUnstarted = options.onUnstarted;
     this.#stage = options.stage;
-    port.on("message", (batch: unknown[]) => this.#receive(batch));
-    port.on("messageerror", (error) =>
-      this.lose(new TroupeError("wire_corrupt", `A message on ${this.#name} could not be read.`, { cause: error })),
-    );
-    port.on("close", () => this.lose(this.#whenLost()));
+    this.#beforeSend = options.beforeSend;
+    this.#onAnswered = options.onAnswered;
+    this.#withholds = options.withholds;
+    this.#foreign = options.foreign === true;
+    this.#budgetMs = options.budgetMs;
+    listenTo(port, "message", (batch: unknown) => this.#receive(batch));
+    listenTo(port, "messageerror", (error: unknown) => this.lose(unreadableMessage(this.#name, error)));
+    listenTo(port, "close", options.onClosed ?? (() => this.lose(this.#whenLost())));
   }
 
   /** How many calls of this side wait for an answer. */
@@ -65,8 +106,12 @@ export class Lane {
   }
 
   /** A call of this side that waits for its answer, by the number the other side has for it. */
-  waiting(id: number): Pick<UnstartedCall, "method" | "payload"> | undefined {
+  waiting(id: number): Pick<OrphanedCall, "method" | "payload"> | undefined {
     return this.#pending.get(id);
+  }
+
+  *waitingPayloads(): Iterable<unknown> {
+    for (const { payload } of this.#pending.values()) yield payload;
   }
 
   call<T>(method: string, payload: unknown, options: LaneCallOptions = NO_OPTIONS): Promise<T> {
@@ -76,21 +121,12 @@ export class Lane {
     const id = this.#nextId++;
     // Typed by what the other side serves under this method.
     return new Promise<unknown>((resolve, reject) => {
-      const pending: Pending = {
-        id,
-        method,
-        payload,
-        options,
-        resolve,
-        reject,
-        deadline: undefined,
-        listening: undefined,
-      };
-      this.#pending.set(id, pending);
-      if (deadlineMs !== undefined) pending.deadline = this.#deadlines.add(deadlineMs, this.#expire, pending);
+      const own: Pending = { id, method, payload, options, resolve, reject, deadline: undefined, listening: undefined };
+      this.#pending.set(id, own);
+      if (deadlineMs !== undefined) own.deadline = this.#deadlines.add(deadlineMs, this.#expire, own);
       if (signal !== undefined) {
-        pending.listening = this.#listeningTo(signal);
-        pending.listening.add(id);
+        own.listening = this.#listeningTo(signal);
+        own.listening.add(id);
       }
       this.#post(CALL, id, this.#numbers.get(method) ?? method, payload);
     }) as Promise<T>;
@@ -107,22 +143,25 @@ export class Lane {
     this.#lost = error;
     this.#outbox = [];
     this.#deadlines.clear();
+    const { orphans } = this.#options;
     const pending = [...this.#pending.values()];
     this.#pending.clear();
     for (const call of pending) {
-      if (this.#onUnstarted !== undefined && this.#neverStarted(call.id)) this.#onUnstarted(call);
-      else call.reject(error);
+      const { id, method, payload, options, resolve, reject, deadline } = call;
+      call.listening?.delete(id);
+      const orphan = { method, payload, options, resolve, reject, expiresAt: deadline?.at };
+      if (orphans === undefined) reject(error);
+      else orphans.take(orphan, fateOf(orphans.stage, id));
     }
     for (const served of this.#serving.values()) served.cancel();
     this.#serving.clear();
-    this.#port.close();
-    this.#onLost(error);
+    closePort(this.#port);
+    this.#onLost(error, pending.length);
   }
 
-  /** The other side starts calls in order and says in the shared cell how far it has come. */
-  #neverStarted(id: number): boolean {
-    // The cell holds 32 bits and a busy lane makes more calls than that: compared as a distance.
-    return this.#stage !== undefined && ((id - Atomics.load(this.#stage, 0)) | 0) > 0;
+  /** Sends what is queued at once. */
+  flush(): void {
+    this.#send();
   }
 
   /** Sends what is queued, then closes the port. Pending calls reject with `worker_lost`. */
@@ -133,8 +172,14 @@ export class Lane {
   }
 
   #post(kind: EntryKind, id: number, name: string | number, payload: unknown): void {
-    this.#outbox.push(kind, id, name, payload);
-    if (this.#outbox.length >= FULL) {
+    // By place: a plugin may have replaced `push` on its thread.
+    const outbox = this.#outbox;
+    const at = outbox.length;
+    outbox[at] = kind;
+    outbox[at + 1] = id;
+    outbox[at + 2] = name;
+    outbox[at + 3] = payload;
+    if (outbox.length >= FULL && !this.#adding) {
       this.#send();
       return;
     }
@@ -150,11 +195,16 @@ export class Lane {
   };
 
   #send(): void {
+    if (this.#outbox.length === 0) return;
+    if (this.#beforeSend !== undefined) {
+      this.#adding = true;
+      this.#beforeSend();
+      this.#adding = false;
+    }
     const batch = this.#outbox;
-    if (batch.length === 0) return;
     this.#outbox = [];
     try {
-      this.#port.postMessage(batch);
+      postTo(this.#port, batch);
       this.counts.sent++;
     } catch {
       this.#sendOneByOne(batch);
@@ -167,24 +217,68 @@ export class Lane {
       const kind = batch[at] as EntryKind;
       const id = batch[at + 1] as number;
       try {
-        this.#port.postMessage(batch.slice(at, at + WIDTH));
+        postTo(this.#port, batch.slice(at, at + WIDTH));
         this.counts.sent++;
       } catch (cause) {
-        const message = `${this.#name}: what was sent cannot cross a thread: ${messageOf(cause)}`;
-        const error = new TroupeError("unserialisable", message, { cause });
+        const error = cannotCross(this.#name, cause);
         if (kind === CALL) this.#settle(id, undefined, error);
         else if (kind === REPLY) {
-          this.#port.postMessage([FAIL, id, 0, encodeError(error)]);
+          postTo(this.#port, [FAIL, id, 0, encodeError(error)]);
           this.counts.sent++;
         }
       }
     }
   }
 
-  #receive(batch: readonly unknown[]): void {
+  #receive(batch: unknown): void {
     this.counts.received++;
+    if (!this.#foreign) {
+      this.#take(batch as unknown[]);
+      return;
+    }
+    try {
+      if (!isBatch(batch)) throw new TypeError("It is not a list of entries.");
+      this.#take(batch);
+    } catch (cause) {
+      this.lose(notOfALane(this.#name, cause));
+    }
+  }
+
+  /**
+   * Reads entries until the budget is used up; the rest waits behind the timers and ports that are ready. Time is counted
+   * over ticks, so that a lane with little to do needs no timer to begin anew.
+   */
+  #take(batch: unknown[]): void {
+    if (this.#budgetMs === undefined) this.#read(batch, 0, batch.length);
+    else if (this.#inbox.length > 0) this.#inbox.push(...batch);
+    else this.#takeWithin(batch, this.#budgetMs);
+  }
+
+  #takeWithin(batch: unknown[], budgetMs: number): void {
+    let last = this.#clock.now();
+    for (let at = 0; at < batch.length; at += AT_ONCE) {
+      if (this.#usedMs > budgetMs) {
+        this.#inbox = at === 0 ? batch : batch.slice(at);
+        this.#clock.soon(this.#readInbox);
+        return;
+      }
+      this.#read(batch, at, Math.min(batch.length, at + AT_ONCE));
+      const now = this.#clock.now();
+      this.#usedMs += now - last;
+      last = now;
+    }
+  }
+
+  readonly #readInbox = (): void => {
+    const waiting = this.#inbox;
+    this.#inbox = [];
+    this.#usedMs = 0;
+    this.#take(waiting);
+  };
+
+  #read(batch: readonly unknown[], from: number, end: number): void {
     // What came before may have closed the lane: nobody waits for the rest.
-    for (let at = 0; at < batch.length && this.#lost === undefined; at += WIDTH) {
+    for (let at = from; at < end && this.#lost === undefined; at += WIDTH) {
       const id = batch[at + 1] as number;
       const payload = batch[at + 3];
       switch (batch[at] as EntryKind) {
@@ -192,10 +286,12 @@ export class Lane {
           this.#answer(id, this.#methodOf(batch[at + 2]), payload);
           break;
         case REPLY:
+          this.#missed = 0;
           this.#settle(id, payload, undefined);
           break;
         case FAIL:
-          this.#settle(id, undefined, decodeError(payload as ErrorData));
+          this.#missed = 0;
+          this.#settle(id, undefined, decodeError(payload));
           break;
         case CANCEL: {
           const served = this.#serving.get(id);
@@ -209,6 +305,8 @@ export class Lane {
         case NOTE:
           this.#onNote(batch[at + 2] as string, payload);
           break;
+        default:
+          if (this.#foreign) throw new TypeError("It has an entry of no known kind.");
       }
     }
   }
@@ -218,32 +316,39 @@ export class Lane {
   }
 
   #answer(id: number, method: string, payload: unknown): void {
-    if (this.#stage !== undefined && this.#onUnstarted === undefined) Atomics.store(this.#stage, 0, id);
     const served = new ServedCall(id);
+    this.#stage?.enter(id);
     try {
       const result = this.#serve(method, payload, served);
       if (!isThenable(result)) {
-        this.#reply(REPLY, id, result);
+        this.#reply(REPLY, served, result);
         return;
       }
       this.#serving.set(id, served);
       // A cancelled call was already settled by its caller: its late answer is dropped.
-      result.then(
+      whenSettled(
+        result,
         (value) => {
-          if (this.#serving.delete(id)) this.#reply(REPLY, id, value);
+          if (this.#serving.delete(id)) this.#reply(REPLY, served, value);
         },
         (error) => {
-          if (this.#serving.delete(id)) this.#reply(FAIL, id, encodeError(error));
+          if (this.#serving.delete(id)) this.#reply(FAIL, served, encodeError(error));
         },
       );
     } catch (error) {
       this.#serving.delete(id);
-      this.#reply(FAIL, id, encodeError(error));
+      this.#reply(FAIL, served, encodeError(error));
+    } finally {
+      this.#stage?.leave();
     }
   }
 
-  #reply(kind: typeof REPLY | typeof FAIL, id: number, payload: unknown): void {
-    if (this.#lost === undefined) this.#post(kind, id, 0, payload);
+  #reply(kind: typeof REPLY | typeof FAIL, served: ServedCall, payload: unknown): void {
+    if (this.#lost !== undefined || this.#withholds?.(kind === FAIL)) return;
+    if (served.subject !== undefined) this.#onAnswered?.(served.subject);
+    const refusal = payload === undefined ? undefined : this.#options.refusalOf?.(payload);
+    if (refusal === undefined) this.#post(kind, served.id, 0, payload);
+    else this.#post(FAIL, served.id, 0, encodeError(refusal));
   }
 
   #settle(id: number, value: unknown, error: Error | undefined): void {
@@ -257,11 +362,8 @@ export class Lane {
   }
 
   readonly #expire = ({ id, method, options }: Pending): void => {
-    const { deadlineMs, deadlineCode = "call_timeout", onExpired } = options;
-    const message = `${this.#name}: ${method} did not answer within ${deadlineMs} ms.`;
-    const error =
-      onExpired?.() ?? new TroupeError(deadlineCode, message, { retryable: true, details: { method, deadlineMs } });
-    this.#abandon(id, error);
+    this.#abandon(id, missedDeadline(this.#name, method, options));
+    this.#options.onMissed?.(++this.#missed);
   };
 
   /** The pending calls of one signal. One listener serves them all: adding one per call costs as much as the call. */
@@ -295,101 +397,4 @@ export class Lane {
     this.#settle(id, undefined, error);
     if (this.#lost === undefined) this.#post(CANCEL, id, 0, 0);
   }
-}
-
-export interface LaneOptions {
-  /** Names the lane in errors: "plugin acme.budget", "session worker 1". */
-  readonly name: string;
-  readonly clock: Clock;
-  /** Methods both sides know in this order; they cross as numbers, which cost less than names. */
-  readonly methods?: readonly string[];
-  readonly serve?: LaneServer;
-  readonly onNote?: (topic: string, payload: unknown) => void;
-  readonly onLost?: (error: TroupeError) => void;
-  /** The error of calls that the other side did not answer before its end; default `worker_lost`. */
-  readonly whenLost?: () => TroupeError;
-  /** A shared cell in which the serving side keeps the id of the last call it started. */
-  readonly stage?: Int32Array;
-  /** With `stage`, on the calling side: takes over a call that the lost side had not started, instead of rejecting it. */
-  readonly onUnstarted?: (call: UnstartedCall) => void;
-}
-
-/** A call that can still be made elsewhere: whoever has it settles it. */
-export interface UnstartedCall {
-  readonly method: string;
-  readonly payload: unknown;
-  readonly options: LaneCallOptions;
-  readonly resolve: (value: unknown) => void;
-  readonly reject: (error: Error) => void;
-}
-
-export interface LaneCallOptions {
-  readonly deadlineMs?: number;
-  /** The code of the error a missed deadline gives; default `call_timeout`. */
-  readonly deadlineCode?: string;
-  /** Told that the deadline was missed; its error is the call's, instead of one with `deadlineCode`. */
-  readonly onExpired?: () => TroupeError;
-  readonly signal?: AbortSignal | undefined;
-  /** An abort is a request: the other side's signal aborts, and its answer still counts. */
-  readonly cooperative?: boolean;
-  /** The same for so long: after an abort and this time the call rejects. Default 0. */
-  readonly graceMs?: number;
-}
-
-/** Answers one call; may return a promise. `call.signal` aborts when the caller gave up. */
-type LaneServer = (method: string, payload: unknown, call: ServedCall) => unknown;
-
-/** The served side of a call. The signal is made on first use, because most hooks never look at it. */
-export class ServedCall {
-  /** The caller's number for it; 0 when no lane is between. */
-  readonly id: number;
-  #controller: AbortController | undefined;
-  #cancelled = false;
-
-  constructor(id = 0) {
-    this.id = id;
-  }
-
-  get signal(): AbortSignal {
-    if (this.#controller === undefined) {
-      this.#controller = new AbortController();
-      if (this.#cancelled) this.#controller.abort();
-    }
-    return this.#controller.signal;
-  }
-
-  cancel(): void {
-    this.#cancelled = true;
-    this.#controller?.abort();
-  }
-}
-
-const CALL = 0;
-const REPLY = 1;
-const FAIL = 2;
-const CANCEL = 3;
-const NOTE = 4;
-const STOP = 5;
-
-type EntryKind = typeof CALL | typeof REPLY | typeof FAIL | typeof CANCEL | typeof NOTE | typeof STOP;
-const WIDTH = 4;
-/** A full outbox leaves at once, so that the other thread begins while this one is still calling. */
-const FULL = WIDTH * 24;
-
-/** Plain fields and no closures: one of these is made for every call. */
-interface Pending extends UnstartedCall {
-  readonly id: number;
-  deadline: Deadline | undefined;
-  /** The calls of this call's signal, itself among them. */
-  listening: Set<number> | undefined;
-}
-
-const NO_OPTIONS: LaneCallOptions = {};
-
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
-}
-
-function refuseAll(method: string): never {
-  throw new TroupeError("unknown_method", `This side of the lane serves no calls (${method}).`);
 }

@@ -115,11 +115,11 @@ describe("the redaction example", () => {
     expect(eventsOf(activities)).toEqual([]);
   });
 
-  test("puts what it held back at the end into the answer, masked when it is a secret", async () => {
+  test("shows what it held back when the answer ends, masked when it is a secret", async () => {
     const chunks = ["Here: sk-", "abcdefghijklmnop"];
     const troupe = await withExample("redaction", { mask: "***" }, { model: saying(...chunks) });
     const turn = (await troupe.session("s")).turn("hi");
-    expect(streamed(await collect(turn))).toBe("Here: ");
+    expect(streamed(await collect(turn))).toBe("Here: ***");
     expect((await turn).text).toBe("Here: ***");
     const counting = await withExample("redaction", {}, { model: saying("There are ", "12") });
     expect((await (await counting.session("s")).turn("hi")).text).toBe("There are 12");
@@ -154,9 +154,11 @@ describe("the memory example", () => {
     const troupe = await withExample("memory", {}, { model: fixture("models/show-prompt.mjs") });
     const session = await troupe.session("s");
     await session.turn("Hi! Remember that I am allergic to nuts. And remember: my cat is Bo.");
-    expect(JSON.parse((await session.turn("What can I eat?")).text).system).toBe(
-      "## Environment\n\n### What the user asked you to remember\n\n- I am allergic to nuts\n- my cat is Bo",
-    );
+    const facts = "### What the user asked you to remember\n\n- I am allergic to nuts\n- my cat is Bo";
+    expect(JSON.parse((await session.turn("What can I eat?")).text).conversation.slice(-2)).toEqual([
+      ["user", "What can I eat?"],
+      ["user", `<context from="runtime">\n## Environment\n\n${facts}\n</context>`],
+    ]);
   });
 
   test("a fork remembers what its parent did, and what it learns is its own", async () => {
@@ -420,14 +422,20 @@ describe("docs/plugins.md", async () => {
     expect(await promptOf(opened.turn("Hi"))).toBe(terse);
   });
 
-  test("the program beside notes.js prints what the page says", async () => {
+  /** Each program, the plugin beside it, and what it prints to the letter. */
+  const PROGRAMS: Readonly<Record<string, readonly [plugin: string, has: string, prints: string]>> = {
+    "limited.js": ["tenant-limit.js", "looks", "a success\nb success\nc success\nd failure\n{ looks: 4 }\n"],
+    "shopping.js": ["notes.js", '"notes.add"', "[ 'milk', 'eggs' ]\n3 noted\noperation_unknown\n"],
+  };
+
+  test.each(blocksOf("program"))("the program %s prints what the page says, beside its plugin", async (name, code) => {
     const own = await mkdtemp(join(folder, "program-"));
-    const notes = blocks.find(([, code]) => code.includes('"notes.add"'));
-    const [program] = blocksOf("program");
-    await writeFile(join(own, "notes.js"), notes?.[1] ?? "");
-    await writeFile(join(own, "shopping.js"), program?.[1] ?? "");
-    const { stdout, stderr } = await run(process.execPath, [...NODE_ARGS, "shopping.js"], { cwd: own });
-    expect({ stdout, stderr }).toEqual({ stdout: "[ 'milk', 'eggs' ]\n3 noted\noperation_unknown\n", stderr: "" });
+    const [beside, has, prints] = PROGRAMS[name] ?? [];
+    const found = blocks.find(([known, block]) => known === beside && block.includes(has ?? ""));
+    await writeFile(join(own, beside ?? ""), found?.[1] ?? "");
+    await writeFile(join(own, name), code);
+    const { stdout, stderr } = await run(process.execPath, [...NODE_ARGS, name], { cwd: own });
+    expect({ stdout, stderr }).toEqual({ stdout: prints, stderr: "" });
   });
 
   test.each(Object.keys(HOOK_KINDS))("has a row and an example for %s", (hook) => {

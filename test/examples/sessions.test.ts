@@ -29,3 +29,21 @@ test("docs/sessions.md shows inspecting as it stands in the example", async () =
   const [, code = "nothing"] = /```ts\n\/\/ examples\/host\/inspecting\.ts\n([\s\S]*?)```/.exec(guide) ?? [];
   expect(await readFile(join(root, "examples/host/inspecting.ts"), "utf8")).toContain(code);
 });
+
+test("the example of rewinding runs and prints what it should", async () => {
+  const program = join(root, "dist/examples/host/rewinding.js");
+  const { stdout, stderr } = await run(process.execPath, [...NODE_ARGS, program]);
+  expect(stderr).toBe("");
+  expect(stdout).toBe(`4
+[
+  [ { type: 'text', text: 'Find me a hotel.' } ],
+  [ { type: 'text', text: 'You said: Find me a hotel.' } ]
+]
+`);
+});
+
+test("docs/sessions.md shows rewinding as it stands in the example", async () => {
+  const guide = await readFile(join(root, "docs/sessions.md"), "utf8");
+  const [, code = "nothing"] = /```ts\n\/\/ examples\/host\/rewinding\.ts\n([\s\S]*?)```/.exec(guide) ?? [];
+  expect(await readFile(join(root, "examples/host/rewinding.ts"), "utf8")).toContain(code);
+});

@@ -17,12 +17,22 @@ weather {"city":"Oslo"}
 It is sunny in Oslo.
 finished after 2 model calls
 `,
+  progress: `… { asking: 3, of: 'stations' }
+Rain in Oslo, says the airport.
+Rain in Oslo, say three stations.
+Take an umbrella.
+`,
   steering: `The hostel has a bed.
 user: Find me a bed.
 user: Only the cheap ones, please.
 assistant: The hostel has a bed.
 user: And breakfast?
 assistant: You said: And breakfast?
+`,
+  tenants: `a finished
+b finished
+c budget_spent
+It is open. 3000 { maxTokens: 5000, period: 'day' }
 `,
   cancelling: `{
   type: 'stopped',
@@ -33,11 +43,27 @@ assistant: You said: And breakfast?
 { status: 'success', value: 'stopped at two metres' }
 Dry, so far.
 `,
+  stopping: `cancelled
+stopped idle
+[ { type: 'text', text: 'One, two, ' } ] true
+ended unknown
+`,
+  approving: `The answer was: 20 paid back
+Pay 300 back?
+counted
+The answer was: 300 paid back
+Pay 9000 back?
+counted
+The answer was: [Tool execution failed]
+approval_denied: The call of refund was not approved: Refunds end at 1,000.
+`,
   approval: `The answer was: paid
 The answer was: [Tool execution failed]
 declined: 9000 is too much.
 `,
   "structured-result": `{ city: 'Oslo', celsius: 4, text: '4 °C in Oslo', toolName: 'report' }
+`,
+  output: `4 °C in Oslo
 `,
   asking: `A cat. true
 invalid_input: The turn's input cannot be used: attachments from elsewhere.example are not allowed here.
@@ -45,6 +71,11 @@ invalid_input: The turn's input cannot be used: attachments from elsewhere.examp
   spending: `The session has spent 2000 of its 2000 tokens.
 Found it. { tokens: 3000, cost: 0.0126 }
 2700 + 300 tokens
+`,
+  reloading: `t1 1 Let me look. 
+Let me look. There is a bed.
+There is a bed.
+null true false
 `,
   watching: `You said: one
 You said: two
@@ -82,8 +113,10 @@ describe("docs/turns.md", async () => {
   const reasons: Readonly<Record<Extract<TurnOutcome, { type: "stopped" }>["reason"], true>> = {
     budget: true,
     cancelled: true,
+    deadline: true,
     incomplete: true,
     invalid_input: true,
+    invalid_output: true,
     max_turns: true,
     provider_error: true,
     plugin_abort: true,

@@ -11,14 +11,17 @@ describe("TroupeError", () => {
 
 describe("asTroupeError", () => {
   it("leaves a TroupeError as it is", () => {
-    const error = new TroupeError("a", "A.");
-    expect(asTroupeError(error, "b")).toBe(error);
+    const error = new TroupeError("closed", "A.");
+    expect(asTroupeError(error, "turn_failed")).toBe(error);
   });
 
   it("makes anything else the cause of a new one", () => {
     const cause = new RangeError("page 7");
-    expect(asTroupeError(cause, "b")).toMatchObject({ code: "b", message: "page 7", cause });
-    expect(asTroupeError("words", "b", "Better words.")).toMatchObject({ message: "Better words.", cause: "words" });
+    expect(asTroupeError(cause, "turn_failed")).toMatchObject({ code: "turn_failed", message: "page 7", cause });
+    expect(asTroupeError("words", "turn_failed", "Better words.")).toMatchObject({
+      message: "Better words.",
+      cause: "words",
+    });
   });
 });
 
@@ -39,7 +42,7 @@ describe("messageOf", () => {
 describe("aborted", () => {
   it("makes a typed error of any reason, and keeps one that is typed already", () => {
     expect(aborted(AbortSignal.abort("why"))).toMatchObject({ code: "aborted", cause: "why", retryable: false });
-    const reason = new TroupeError("turn_cancelled", "The host cancelled.");
+    const reason = new TroupeError("turn_suspended", "The host cancelled.");
     expect(aborted(AbortSignal.abort(reason))).toBe(reason);
   });
 });

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Json } from "../../src/kernel/index.js";
-import { sameJson } from "../../src/kernel/json.js";
+import { sameJson, wellFormed } from "../../src/kernel/json.js";
 
 describe("sameJson", () => {
   it.each<[Json, Json]>([
@@ -34,5 +34,22 @@ describe("sameJson", () => {
         expect(sameJson(copy, structuredClone(copy))).toBe(true);
       }),
     );
+  });
+});
+
+describe("wellFormed", () => {
+  it("replaces halves of surrogate pairs in texts and keys, however deep", () => {
+    expect(wellFormed({ a: ["x\ud83d", { "\udc00": 1 }], b: "\u{1f600}" })).toEqual({
+      a: ["x\ufffd", { "\ufffd": 1 }],
+      b: "\u{1f600}",
+    });
+  });
+
+  it("gives back the value itself when nothing is to be replaced, or it cannot be read to its end", () => {
+    const whole = { a: ["x", { b: null }], at: new Date(0), bytes: new Uint8Array(1) };
+    const endless: Record<string, unknown> = { text: "\ud83d" };
+    endless.self = endless;
+    expect([wellFormed(whole), wellFormed(endless)]).toEqual([whole, endless]);
+    expect(wellFormed(whole)).toBe(whole);
   });
 });

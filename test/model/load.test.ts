@@ -1,8 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../src/async/index.js";
-import { loadModel, type ModelSource } from "../../src/model/index.js";
+import { loadModel, type Model, type ModelSource } from "../../src/model/index.js";
 import { calm, collect, requestOf, textIn } from "./ai-sdk/requests.js";
 
+/** A module that exports a model, and not what makes models. */
+const plainModel = async (source: ModelSource) => (await loadModel(source, systemClock)) as Model;
 const fixture = (path: string): ModelSource => ({ kind: "module", url: new URL(path, import.meta.url).href });
 
 describe("loading a model module", () => {
@@ -13,13 +15,21 @@ describe("loading a model module", () => {
   });
 
   it("takes an object with id and stream", async () => {
-    const model = await loadModel(fixture("./fixtures/custom-model.mjs"), systemClock);
+    const model = await plainModel(fixture("./fixtures/custom-model.mjs"));
     expect(model.id).toBe("custom");
     expect(textIn(await collect(model.stream(requestOf(), calm())))).toBe("custom");
   });
 
+  it("refuses options for a module that exports a model itself: nothing would read them", async () => {
+    const source = { ...fixture("./fixtures/custom-model.mjs"), options: { region: "eu" } } as ModelSource;
+    await expect(loadModel(source, systemClock)).rejects.toMatchObject({
+      code: "model_module_invalid",
+      message: expect.stringMatching(/it was given options and exports no function that takes them\. .*\.$/),
+    });
+  });
+
   it("takes an AI SDK language model that can only generate", async () => {
-    const model = await loadModel(fixture("./fixtures/generate-only.mjs"), systemClock);
+    const model = await plainModel(fixture("./fixtures/generate-only.mjs"));
     expect(model.id).toBe("test:whole");
     expect(await collect(model.stream(requestOf(), calm()))).toMatchObject([
       { type: "text", blockId: "text-0", text: "generated" },
@@ -28,7 +38,7 @@ describe("loading a model module", () => {
   });
 
   it("asks an AI SDK language model for whole answers when the module says stream: false", async () => {
-    const model = await loadModel(fixture("./fixtures/stream-false.mjs"), systemClock);
+    const model = await plainModel(fixture("./fixtures/stream-false.mjs"));
     expect(model.id).toBe("test:both");
     expect(await collect(model.stream(requestOf(), calm()))).toMatchObject([
       { type: "text", blockId: "text-0", text: "generated" },
@@ -37,7 +47,7 @@ describe("loading a model module", () => {
   });
 
   it("takes what an exported async function returns", async () => {
-    const model = await loadModel(fixture("./fixtures/async-factory.mjs"), systemClock);
+    const model = await plainModel(fixture("./fixtures/async-factory.mjs"));
     expect(textIn(await collect(model.stream(requestOf(), calm())))).toBe("made by a function");
   });
 
@@ -50,7 +60,7 @@ describe("loading a model module", () => {
 
   it.each([
     ["does not parse", "../fixtures/broken/model-syntax-error.mjs", "importing it failed"],
-    ["throws", "./fixtures/throws.mjs", "importing it failed: no config file"],
+    ["throws", "./fixtures/throws.mjs", ": no config file"],
     ["imports what is missing", "./fixtures/missing-import.mjs", "importing it failed"],
     ["has no default export", "./fixtures/no-default.mjs", "no default export. Export the model as default"],
     ["exports something else", "./fixtures/not-a-model.mjs", "default export is no model. Export an AI SDK"],
@@ -72,6 +82,16 @@ describe("loading a model module", () => {
       "wants no stream of a model of another kind",
       "./fixtures/stream-false-custom.mjs",
       "stream: false goes with an AI SDK language model, which its model is not.",
+    ],
+    [
+      "gives tools of a provider to a model of another kind",
+      "./fixtures/provider-tools-custom.mjs",
+      "providerTools goes with an AI SDK language model, which its model is not.",
+    ],
+    [
+      "gives a tool of its own as a provider's",
+      "./fixtures/provider-tools-own.mjs",
+      "providerTools.weather is no tool of a provider",
     ],
   ])("refuses a module that %s", async (_, path, message) => {
     await expect(loadModel(fixture(path), systemClock)).rejects.toMatchObject({

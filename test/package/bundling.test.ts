@@ -44,7 +44,7 @@ test("an application bundled with Troupe left outside runs", async () => {
   expect(await bundled({ external: ["troupe"] })).toBe("You said: hi\n");
 });
 
-test("an application that has Troupe in its bundle is told what to do, and ends", async () => {
+test("22: an application that has Troupe in its bundle, without the files of its threads, is told what to do, and ends", async () => {
   expect(await bundled({ external: [] })).toMatch(
     /^true installation_broken Troupe cannot start its threads: \S+\/dist\/lib\/workers\/\w+\.c?js is not a file of Troupe\. .*--external:troupe.*docs\/bundling\.md\.\n$/,
   );

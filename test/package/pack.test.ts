@@ -40,10 +40,12 @@ export default defineTool({ description: "Doubles", inputSchema: { type: "object
 const TYPES = `
 import { createTroupe, type Activity, TroupeError } from "troupe";
 import { definePlugin } from "troupe/plugin";
+import { httpFetch, type Model } from "troupe/model";
 import { storeConformance } from "troupe/testing";
 export const plugin = definePlugin({ id: "a", version: "1", state: () => ({ n: 0 }), hooks: { beforeTurn: ({ state }) => { state.n++; } } });
 export const seen = (activity: Activity): string => activity.type;
-export { createTroupe, storeConformance, TroupeError };`;
+export const named = ({ id }: Model): string => id;
+export { createTroupe, httpFetch, storeConformance, TroupeError };`;
 
 /** `npm test` has built dist already; the package is what npm would publish, installed into an empty folder. */
 test("the published package runs a session with a plugin, a pool tool and the embedded store from an empty folder", async () => {

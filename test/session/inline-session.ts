@@ -41,7 +41,7 @@ export async function inlineSession(
     ({ manifest }, number) =>
       new PluginSlot("s", { number, component: pluginComponent(manifest.id), captured: captured[number] }),
   );
-  const surfaces = new Surfaces(links, tools, "sequential");
+  const surfaces = new Surfaces(links, tools, { dispatch: "sequential" });
   const registered = links.map((link, index) =>
     link.manifest.registers ? link.register(slots[index] as (typeof slots)[number]) : link.manifest.contributions,
   );

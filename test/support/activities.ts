@@ -12,6 +12,11 @@ export function only<T extends Activity["type"]>(
   return activities.filter((activity): activity is Extract<Activity, { type: T }> => activity.type === type);
 }
 
+/** The same without the time each happened at, or was said. */
+export function untimed<T extends { readonly at?: number }>(timed: readonly T[]): Omit<T, "at">[] {
+  return timed.map(({ at: _at, ...rest }) => rest);
+}
+
 /** What holds for the activities of every turn: plain JSON of a pinned shape, and every model call closed once. */
 export function expectWellFormed(activities: readonly Activity[]): void {
   let open: string | undefined;
@@ -32,6 +37,7 @@ export function expectWellFormed(activities: readonly Activity[]): void {
         break;
       case "text_delta":
       case "reasoning_delta":
+      case "answer_part":
         expect(open).toBeDefined();
         break;
     }

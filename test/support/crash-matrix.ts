@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createTroupe, type Troupe, type TroupeOptions } from "troupe";
 import { onTestFinished } from "vitest";
@@ -25,6 +25,8 @@ export interface CrashOrder {
   readonly line: string;
   readonly kills: "thread" | "process";
   readonly delayMs: number;
+  /** Waits there, and crashes nothing. */
+  readonly holds?: true;
   /** The sessions that are to be at their lines by then, this one among them; without them it crashes alone. */
   readonly group?: readonly string[];
 }
@@ -47,6 +49,11 @@ export class CrashFolder {
   order(sessionId: string, ...orders: readonly CrashOrder[]): void {
     for (const [index, order] of orders.entries())
       writeFileSync(join(this.folder, `${sessionId}.order${index + 1}`), JSON.stringify(order));
+  }
+
+  /** What was ordered and not met is not met any more. */
+  countermand(sessionId: string): void {
+    for (const nth of [1, 2]) rmSync(join(this.folder, `${sessionId}.order${nth}`), { force: true });
   }
 
   lines(sessionId: string): string[] {
@@ -79,14 +86,23 @@ export class CrashFolder {
     for (const id of sessionIds) await until(`${id} is at its line`, () => isAtItsLine(this.folder, id));
   }
 
+  /** Runs the reference turn of these sessions in a process that is killed as soon as each was told that it is cancelled. */
+  runUntilCancelled(sessionIds: readonly string[]): Promise<NodeJS.Signals | number | null> {
+    return this.#run("cancelled-turns.mjs", sessionIds);
+  }
+
   /**
    * Runs the reference turn of a group of sessions in a process of their own, with others beside them; resolves with what
    * ended it.
    */
-  async runUntilKilled(group: readonly string[], others: readonly string[]): Promise<NodeJS.Signals | number | null> {
+  runUntilKilled(group: readonly string[], others: readonly string[]): Promise<NodeJS.Signals | number | null> {
+    return this.#run("reference-turn.mjs", [others.join(","), ...group]);
+  }
+
+  async #run(name: string, args: readonly string[]): Promise<NodeJS.Signals | number | null> {
     const program: ChildProcess = spawn(
       process.execPath,
-      [fixture("programs/reference-turn.mjs").pathname, this.folder, others.join(","), ...group],
+      [fixture(`programs/${name}`).pathname, this.folder, ...args],
       { stdio: ["ignore", "ignore", "inherit"] },
     );
     const [code, signal] = (await once(program, "exit")) as [number | null, NodeJS.Signals | null];

@@ -85,7 +85,7 @@ export async function refusalOf(promise: PromiseLike<unknown>): Promise<TroupeEr
 }
 
 /** Polls until something another thread does has happened; fails loudly instead of hanging. */
-export async function until(what: string, condition: () => boolean | Promise<boolean>): Promise<void> {
+export async function until(what: string, condition: () => unknown): Promise<void> {
   for (let tries = 0; tries < 2_000; tries++) {
     if (await condition()) return;
     await new Promise((resolve) => setTimeout(resolve, 10));

@@ -11,24 +11,28 @@ function hundred(probe: PhaseProbe, name: string): void {
   for (let n = 1; n <= 100; n++) recordMs(probe.phase(name), upTo(n));
 }
 
+const NO_FAILURES = { errors: 0, timeouts: 0 };
+
 describe("PhaseProbe", () => {
   it("counts and gives percentiles in microseconds", () => {
     const probe = new PhaseProbe();
     hundred(probe, "turn");
-    expect(probe.stats()).toEqual({ turn: { count: 100, p50: 12.8, p90: 23.04, p99: 25.34, max: 25.6 } });
+    expect(probe.stats()).toEqual({
+      turn: { count: 100, p50: 12.8, p90: 23.04, p99: 25.34, max: 25.6, ...NO_FAILURES },
+    });
   });
 
   it("gives one value as every percentile", () => {
     const probe = new PhaseProbe();
     recordMs(probe.phase("turn"), upTo(8));
-    expect(probe.stats()).toEqual({ turn: { count: 1, p50: 2.05, p90: 2.05, p99: 2.05, max: 2.05 } });
+    expect(probe.stats()).toEqual({ turn: { count: 1, p50: 2.05, p90: 2.05, p99: 2.05, max: 2.05, ...NO_FAILURES } });
   });
 
   it("gives zeros for a phase that never happened, and nothing for one nobody asked for", () => {
     const probe = new PhaseProbe();
     expect(probe.stats()).toEqual({});
     probe.phase("turn");
-    expect(probe.stats()).toEqual({ turn: { count: 0, p50: 0, p90: 0, p99: 0, max: 0 } });
+    expect(probe.stats()).toEqual({ turn: { count: 0, p50: 0, p90: 0, p99: 0, max: 0, ...NO_FAILURES } });
   });
 
   it("keeps phases apart, the same name being the same histogram, and lists them by name", () => {
@@ -52,10 +56,21 @@ describe("PhaseProbe", () => {
     sum.merge(one.entries());
     sum.merge(other.entries());
     expect(sum.stats()).toEqual({
-      commit: { count: 1, p50: 5.12, p90: 5.12, p99: 5.12, max: 5.12 },
-      turn: { count: 2, p50: 1.02, p90: 3.07, p99: 3.07, max: 3.07 },
+      commit: { count: 1, p50: 5.12, p90: 5.12, p99: 5.12, max: 5.12, ...NO_FAILURES },
+      turn: { count: 2, p50: 1.02, p90: 3.07, p99: 3.07, max: 3.07, ...NO_FAILURES },
     });
-    expect(one.stats()).toEqual({ turn: { count: 1, p50: 1.02, p90: 1.02, p99: 1.02, max: 1.02 } });
+    expect(one.stats()).toEqual({ turn: { count: 1, p50: 1.02, p90: 1.02, p99: 1.02, max: 1.02, ...NO_FAILURES } });
+  });
+
+  it("adds up what failed and what missed its deadline, in all probes", () => {
+    const [one, other, sum] = [new PhaseProbe(), new PhaseProbe(), new PhaseProbe()];
+    for (const probe of [one, other]) recordMs(probe.phase("turn"), upTo(4));
+    one.failed("turn", false);
+    one.failed("turn", true);
+    other.failed("turn", true);
+    for (const probe of [one, other]) sum.merge(probe.entries(), probe.failures());
+    expect(sum.stats().turn).toMatchObject({ count: 2, errors: 3, timeouts: 2 });
+    expect(other.failures()).toEqual([["turn", 1, 1]]);
   });
 
   it("is merged from what came through a port once, which goes on counting there", async () => {

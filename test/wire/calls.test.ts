@@ -35,7 +35,7 @@ describe("a call over Comlink", () => {
     const { call } = startService();
     expect(await rejection(call(method))).toMatchObject({
       code: "unknown_method",
-      message: `There is no method ${method} on this thread.`,
+      message: `This thread does not serve ${method}.`,
     });
   });
 

@@ -292,6 +292,20 @@ describe("encodeState", () => {
     expect(codeOf(() => encodeState(nested(129), "It"))).toBe("unserialisable");
   });
 
+  it("replaces half of a surrogate pair in the value too, so that who goes on with it has what was saved", () => {
+    const state = { text: "a\ud83d", list: ["\udc00"] };
+    expect(decode(encodeState(state, "It"))).toEqual({ text: "a\ufffd", list: ["\ufffd"] });
+    expect(state).toEqual({ text: "a\ufffd", list: ["\ufffd"] });
+    expect(decode(encodeState("\ud83d", "It"))).toBe("\ufffd");
+  });
+
+  it.each([
+    ["text", { a: Object.freeze({ text: "\ud83d" }) }, "a.text is text with half of a surrogate pair"],
+    ["a key", { a: { "\ud83d": 1 } }, "a has a key with half of a surrogate pair"],
+  ])("refuses half of a surrogate pair in %s that cannot be changed", (_, state, why) => {
+    expect(() => encodeState(state, "It")).toThrow(why);
+  });
+
   it("accepts an object without a prototype", () => {
     expect(decode(encodeState(Object.assign(Object.create(null), { a: 1 }), "It"))).toEqual({ a: 1 });
   });

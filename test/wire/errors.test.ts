@@ -43,12 +43,23 @@ describe.each(HOPS)("an error that crosses a thread by %s", (_, start) => {
     expect(error.stack).toContain("throws.mjs");
   });
 
-  it("keeps name, message and cause when it is not ours, and does not become ours", async () => {
+  it("keeps name, message, cause and its own code when it is not ours, and does not become ours", async () => {
     const error = await start()("foreign");
     expect(error).not.toBeInstanceOf(TroupeError);
     expect(error).toMatchObject({ name: "TypeError", message: "x is not a function" });
-    expect(error.code).toBeUndefined();
+    expect(error.code).toBe("E_X");
     expect(error.cause).toMatchObject({ name: "SyntaxError", message: "line 1" });
+  });
+
+  it("keeps what Node says of a permission it refused, and of a file that is not there", async () => {
+    const thrown = start();
+    expect(await thrown("denied")).toMatchObject({
+      name: "Error",
+      code: "ERR_ACCESS_DENIED",
+      permission: "FileSystemWrite",
+      resource: "/var/log/audit.jsonl",
+    });
+    expect(await thrown("missing")).toMatchObject({ code: "ENOENT", syscall: "open", path: "/no/such/file" });
   });
 
   it("is an Error when a string, an object or nothing was thrown", async () => {
@@ -126,8 +137,15 @@ describe("encodeError", () => {
 
   it("does not share details with the error", () => {
     const details = { list: [1] };
-    const data = encodeError(new TroupeError("a", "A.", { details }));
+    const data = encodeError(new TroupeError("closed", "A.", { details }));
     details.list.push(2);
     expect(data.details).toEqual({ list: [1] });
   });
+});
+
+it("An error with a text of many megabytes is cut before it is sent.", () => {
+  const { message, stack = "" } = encodeError(new Error("x".repeat(17_000_000)));
+  expect(message.length).toBeLessThan(70_000);
+  expect(message).toMatch(/characters left out/);
+  expect(stack.length).toBeLessThan(70_000);
 });

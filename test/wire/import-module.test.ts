@@ -15,7 +15,7 @@ describe("importDefault", () => {
     await expect(importDefault(module, what)).rejects.toMatchObject({
       name: "TroupeError",
       code: `${what}_module_not_found`,
-      message: `There is no ${what} module at ${module}. Check the URL.`,
+      message: `There is no ${what} module at ${module}. Check the URL; a build or a bundler may have put the file elsewhere.`,
       details: { module },
     });
   });
@@ -48,18 +48,25 @@ describe("importDefault", () => {
     const module = url("module-throws.mjs");
     await expect(importDefault(module, "model")).rejects.toMatchObject({
       code: "model_module_invalid",
-      message: `The model module ${module} cannot be used: importing it failed: not today.`,
+      message: `The model module ${module} cannot be used: importing it failed at ${module}:1: not today.`,
       cause: expect.objectContaining({ message: "not today" }),
     });
   });
 
-  it("says that a module does not parse", async () => {
-    const module = new URL("../fixtures/broken/model-syntax-error.mjs", import.meta.url).href;
-    await expect(importDefault(module, "model")).rejects.toMatchObject({
-      code: "model_module_invalid",
-      cause: expect.objectContaining({ name: "SyntaxError" }),
-    });
-  });
+  it.each(["model-syntax-error.mjs", "imports-syntax-error.mjs"])(
+    "says in which file and line a module, or one it imports, does not parse (%s)",
+    async (name) => {
+      const module = new URL(`../fixtures/broken/${name}`, import.meta.url).href;
+      const broken = new URL("../fixtures/broken/model-syntax-error.mjs", import.meta.url).href;
+      await expect(importDefault(module, "model")).rejects.toMatchObject({
+        code: "model_module_invalid",
+        message: expect.stringContaining(
+          `The model module ${module} cannot be used: importing it failed at ${broken}:2: Unexpected`,
+        ),
+        cause: expect.objectContaining({ name: "SyntaxError" }),
+      });
+    },
+  );
 
   it("says that a folder or a web address is no module", async () => {
     for (const module of [url(""), "https://example.com/plugin.js"]) {

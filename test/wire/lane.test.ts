@@ -118,7 +118,7 @@ describe("errors of the other side", () => {
       {},
       {
         serve(method) {
-          const error = new TroupeError("no_budget", "None left.", { retryable: true, details: { max: 1 } });
+          const error = new TroupeError("budget_spent", "None left.", { retryable: true, details: { max: 1 } });
           if (method === "throw") throw error;
           return Promise.reject(error);
         },
@@ -126,7 +126,7 @@ describe("errors of the other side", () => {
     );
     for (const method of ["throw", "reject"]) {
       expect(await rejection(left.call(method, 0))).toMatchObject({
-        code: "no_budget",
+        code: "budget_spent",
         retryable: true,
         details: { max: 1 },
       });
@@ -137,7 +137,7 @@ describe("errors of the other side", () => {
     const { left } = lanePair();
     expect(await rejection(left.call("hook", 0))).toMatchObject({
       code: "unknown_method",
-      message: "This side of the lane serves no calls (hook).",
+      message: "This side of the lane does not serve hook.",
     });
   });
 
@@ -248,7 +248,7 @@ describe("an AbortSignal", () => {
   });
 
   it("gives its reason itself when that is a TroupeError", async () => {
-    const reason = new TroupeError("turn_cancelled", "The host cancelled.");
+    const reason = new TroupeError("turn_suspended", "The host cancelled.");
     const { left } = lanePair({}, { serve: () => new Promise(() => {}) });
     const controller = new AbortController();
     const call = rejection(left.call("hook", 0, { signal: controller.signal }));
@@ -496,7 +496,7 @@ describe("a message that cannot be read", () => {
     for (const error of await Promise.all(calls)) {
       expect(error).toMatchObject({
         code: "wire_corrupt",
-        message: "A message on left could not be read.",
+        message: "left sent a message that cannot be read: bad bytes.",
         cause: expect.objectContaining({ message: "bad bytes" }),
       });
     }

@@ -1,6 +1,7 @@
 import type { Json, JsonObject } from "../json.js";
+import { type ModelOptions, mergeModelOptions } from "../model/index.js";
 import type { SessionCreateRequest } from "../session/index.js";
-import type { ToolOutput } from "../tools/index.js";
+import type { ApprovalDemand, ToolOutput } from "../tools/index.js";
 
 /** A message a plugin puts into the conversation. Assistant messages are the model's alone. */
 export interface EnqueuedMessage {
@@ -31,6 +32,21 @@ export interface ShortCircuitTool {
   readonly kind: "short_circuit_tool";
   readonly output: ToolOutput;
 }
+/** Somebody outside must say yes before the tool runs. No later plugin can undo it; a denial needs no asking. */
+export interface RequireApproval {
+  readonly kind: "require_approval";
+  readonly demand: ApprovalDemand;
+}
+/** How the next model call of the turn is made, over everything else that was said of it; the one behind it is not concerned. */
+export interface NextModelCall {
+  readonly kind: "next_model_call";
+  readonly options: ModelOptions;
+}
+/** The turn is asked with this text in the place of its input's. */
+export interface ReplaceInput {
+  readonly kind: "replace_input";
+  readonly text: string;
+}
 export interface EmitEvents {
   readonly kind: "emit_events";
   readonly events: readonly PluginEvent[];
@@ -56,19 +72,30 @@ export interface HandoffSession {
 export type Directive =
   | AbortTurn
   | EnqueueMessages
+  | NextModelCall
+  | ReplaceInput
   | CreateSession
   | HandoffSession
   | ReplaceToolArgs
   | ShortCircuitTool
+  | RequireApproval
   | EmitEvents
   | EmitTrace;
 
 /** Allowed everywhere, and done at once by whoever asked the hook: they are in no fold. */
 type Immediate = CreateSession | EmitTrace;
 
-export type TurnDirective = AbortTurn | EnqueueMessages | EmitEvents | Immediate;
+export type TurnDirective = AbortTurn | EnqueueMessages | NextModelCall | EmitEvents | Immediate;
+/** Of a hook that says beforehand that it may replace the input. */
+export type BeforeTurnDirective = TurnDirective | ReplaceInput;
 export type AfterTurnDirective = EnqueueMessages | EmitEvents | Immediate;
-export type BeforeToolDirective = AbortTurn | ReplaceToolArgs | ShortCircuitTool | EmitEvents | Immediate;
+export type BeforeToolDirective =
+  | AbortTurn
+  | ReplaceToolArgs
+  | ShortCircuitTool
+  | RequireApproval
+  | EmitEvents
+  | Immediate;
 export type AfterToolDirective = AbortTurn | EnqueueMessages | ShortCircuitTool | EmitEvents | Immediate;
 
 /** A value together with the plugin it came from. */
@@ -82,15 +109,21 @@ export interface TurnDirectives {
   readonly abort: Owned<AbortTurn> | undefined;
   readonly messages: readonly Owned<EnqueuedMessage>[];
   readonly events: readonly Owned<PluginEvent>[];
+  /** Of the next model call; of several plugins the later is the stronger. */
+  readonly nextCall?: ModelOptions;
+  /** The text of the turn's input, when hooks made another of it; of several the last one's. */
+  readonly input?: string;
 }
 
 export const NO_DIRECTIVES: TurnDirectives = Object.freeze({ abort: undefined, messages: [], events: [] });
 
-export function foldTurnDirectives(directives: readonly Owned<TurnDirective>[]): TurnDirectives {
+export function foldTurnDirectives(directives: readonly Owned<BeforeTurnDirective>[]): TurnDirectives {
   if (directives.length === 0) return NO_DIRECTIVES;
   let abort: Owned<AbortTurn> | undefined;
   const messages: Owned<EnqueuedMessage>[] = [];
   const events: Owned<PluginEvent>[] = [];
+  let nextCall: ModelOptions | undefined;
+  let input: string | undefined;
   for (const { pluginId, value } of directives) {
     switch (value.kind) {
       case "abort_turn":
@@ -98,6 +131,12 @@ export function foldTurnDirectives(directives: readonly Owned<TurnDirective>[]):
         break;
       case "enqueue_messages":
         for (const message of value.messages) messages.push({ pluginId, value: message });
+        break;
+      case "next_model_call":
+        nextCall = mergeModelOptions([nextCall, value.options]);
+        break;
+      case "replace_input":
+        input = value.text;
         break;
       case "emit_events":
         for (const event of value.events) events.push({ pluginId, value: event });
@@ -107,5 +146,5 @@ export function foldTurnDirectives(directives: readonly Owned<TurnDirective>[]):
         break;
     }
   }
-  return { abort, messages, events };
+  return { abort, messages, events, ...(nextCall && { nextCall }), ...(input !== undefined && { input }) };
 }

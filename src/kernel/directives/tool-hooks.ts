@@ -1,6 +1,6 @@
 import { TroupeError } from "../errors.js";
 import type { Json } from "../json.js";
-import { type ToolOutput, toolFailure } from "../tools/index.js";
+import { type ApprovalDemand, type ToolOutput, toolFailure } from "../tools/index.js";
 import type {
   AbortTurn,
   AfterToolDirective,
@@ -34,22 +34,26 @@ export interface ToolVerdict {
 export interface BeforeVerdict extends ToolVerdict {
   /** The arguments as the hooks left them. */
   readonly args: Json;
+  /** Who wants somebody to be asked before the call runs, in the order of the hooks; each once, with its last word. */
+  readonly demands: readonly Owned<ApprovalDemand>[];
 }
 
 /**
- * Asks hook number `n`; a hook that is at hand answers without a promise. Of a second look only restrictions count, so
- * what a directive would do at once is not done again.
+ * Asks hook number `n`; a hook that is at hand answers without a promise. The hooks behind it up to `end` are asked about
+ * the same subject next, unless one replaces it. Of a second look only restrictions count, so what a directive would do
+ * at once is not done again.
  */
 export type AskHook<S, D> = (
   n: number,
   subject: S,
-  secondLook: boolean,
+  look: { readonly second: boolean; readonly end: number },
 ) => readonly Owned<D>[] | Promise<readonly Owned<D>[]>;
 
 /**
  * The hooks before a call, in order, each with the arguments as they are by then. When one replaces them, every hook
- * before it inspects the new ones once: it can still deny or abort, nothing else of its answer counts, and a second
- * replacement there is a conflict nobody can settle. A later plugin can never undo a denial.
+ * before it inspects the new ones once: it can still deny, abort or demand an approval, nothing else of its answer
+ * counts, and a second replacement there is a conflict nobody can settle. A later plugin can never undo a denial, nor a
+ * demand for an approval.
  */
 export async function composeBeforeToolCall(
   original: Json,
@@ -58,9 +62,11 @@ export async function composeBeforeToolCall(
 ): Promise<BeforeVerdict> {
   const fold = new TerminalFold("smaller_id");
   const effects: Owned<EmitEvents | EnqueueMessages>[] = [];
+  const demands = new Map<string, ApprovalDemand>();
+  const look = { second: false, end: hooks };
   let args = original;
   for (let n = 0; n < hooks; n++) {
-    const asked = ask(n, args, false);
+    const asked = ask(n, args, look);
     for (const owned of asked instanceof Promise ? await asked : asked) {
       const { pluginId, value } = owned;
       switch (value.kind) {
@@ -69,11 +75,15 @@ export async function composeBeforeToolCall(
           break;
         case "replace_tool_args":
           args = value.args;
-          await reinspect(n, args, ask, fold, (again) =>
-            again.value.kind === "replace_tool_args"
+          await reinspect(n, args, ask, fold, (again) => {
+            if (again.value.kind === "require_approval") demands.set(again.pluginId, again.value.demand);
+            return again.value.kind === "replace_tool_args"
               ? replacementConflict("before_tool_call", pluginId, again.pluginId)
-              : undefined,
-          );
+              : undefined;
+          });
+          break;
+        case "require_approval":
+          demands.set(pluginId, value.demand);
           break;
         case "create_session":
         case "emit_trace":
@@ -83,7 +93,12 @@ export async function composeBeforeToolCall(
       }
     }
   }
-  return { args, effects, ...fold.verdict() };
+  return {
+    args,
+    effects,
+    demands: [...demands].map(([pluginId, value]) => ({ pluginId, value })),
+    ...fold.verdict(),
+  };
 }
 
 /**
@@ -97,10 +112,11 @@ export async function composeAfterToolCall(
 ): Promise<ToolVerdict> {
   const fold = new TerminalFold("first");
   const effects: Owned<EmitEvents | EnqueueMessages>[] = [];
+  const look = { second: false, end: hooks };
   let output = original;
   let replaced = false;
   for (let n = 0; n < hooks; n++) {
-    const asked = ask(n, output, false);
+    const asked = ask(n, output, look);
     for (const { pluginId, value } of asked instanceof Promise ? await asked : asked) {
       if (value.kind === "emit_events" || value.kind === "enqueue_messages") {
         effects.push({ pluginId, value });
@@ -129,8 +145,9 @@ async function reinspect<S, D extends BeforeToolDirective | AfterToolDirective>(
   fold: TerminalFold,
   conflictWith: (again: Owned<D>) => TroupeError | undefined,
 ): Promise<void> {
+  const look = { second: true, end: n };
   for (let earlier = 0; earlier < n; earlier++) {
-    const asked = ask(earlier, subject, true);
+    const asked = ask(earlier, subject, look);
     for (const again of asked instanceof Promise ? await asked : asked) {
       const conflict = conflictWith(again);
       if (conflict !== undefined) throw conflict;

@@ -1,41 +1,9 @@
 import { refusal, TroupeError } from "../errors.js";
-import type { Json, JsonObject } from "../json.js";
+import { type Json, wellFormed } from "../json.js";
+import type { Part } from "./parts.js";
 
 /** `record` is not part of the conversation: something a plugin or protocol left in the history for itself. */
 export type Role = "user" | "assistant" | "system" | "tool" | "record";
-
-/** Opaque to Troupe: kept with the part and handed back to the provider that minted it. */
-export type ProviderMetadata = { readonly [provider: string]: JsonObject };
-
-export type Part =
-  | { readonly type: "text"; readonly text: string }
-  | { readonly type: "reasoning"; readonly text: string; readonly metadata?: ProviderMetadata }
-  | {
-      readonly type: "tool_call";
-      readonly callId: string;
-      readonly toolName: string;
-      readonly args: Json;
-      readonly metadata?: ProviderMetadata;
-    }
-  | {
-      readonly type: "tool_result";
-      readonly callId: string;
-      readonly toolName: string;
-      readonly status: "success" | "failure" | "cancelled";
-      /** As the model sees it. */
-      readonly text: string;
-    }
-  | {
-      readonly type: "attachment";
-      readonly mediaType: string;
-      readonly name?: string;
-      readonly source: AttachmentRef;
-    };
-
-/** Names an attachment's bytes, which a message never holds: stored ones by the hash of their content, others by URL. */
-export type AttachmentRef =
-  | { readonly kind: "stored"; readonly hash: string; readonly bytes: number }
-  | { readonly kind: "url"; readonly url: string };
 
 /** The source of a message that no model wrote. */
 export type Origin =
@@ -52,16 +20,13 @@ export interface Message {
   readonly role: Role;
   readonly parts: readonly Part[];
   readonly origin?: Origin;
+  /** When it was said, in milliseconds since 1970. Messages that older releases stored have none. */
+  readonly at?: number;
   /** Of an answer: the model that gave it. Its metadata goes back to no other. */
   readonly route?: string;
+  /** Of an answer: its turn was stopped in the middle of it. What was shown by then is the whole message. */
+  readonly interrupted?: true;
   readonly record?: { readonly type: string; readonly body: Json };
-}
-
-/** The text parts of a message, joined. */
-export function textOf(message: Message): string {
-  let text = "";
-  for (const part of message.parts) if (part.type === "text") text += part.text;
-  return text;
 }
 
 /**
@@ -106,17 +71,33 @@ export interface FrameRecord {
 export const FIRST_FRAME = "main";
 
 /** A node as it is kept in the history. `id` is the message's id. */
-export function messageOfNode(node: AppendNode, id: string, origin: Origin): Message {
+export function messageOfNode(
+  given: AppendNode,
+  id: string,
+  said: { readonly origin: Origin; readonly at: number },
+): Message {
+  const node = wellFormed(given);
   switch (node.kind) {
     case "message": {
       const parts: readonly Part[] = [{ type: "text", text: node.message.text }];
-      return { id, role: node.message.role, parts, origin };
+      return { id, role: node.message.role, parts, ...said };
     }
     case "protocol_event":
-      return { id, role: "record", parts: [], origin, record: { type: "protocol_event", body: node.event } };
+      return { id, role: "record", parts: [], ...said, record: { type: "protocol_event", body: node.event } };
     case "plugin":
-      return { id, role: "record", parts: [], origin, record: { type: node.pluginType, body: node.body } };
+      return { id, role: "record", parts: [], ...said, record: { type: node.pluginType, body: node.body } };
   }
+}
+
+/** What a model reads behind an answer that was cut off: without it, it takes the text for all it wanted to say. */
+const CUT_OFF = "[This answer was cut off here: it was stopped before it was complete.]";
+
+/** Messages as a model reads them: of an answer that was cut off it is told so, in words every provider takes back. */
+export function toldOfCuts(messages: readonly Message[]): readonly Message[] {
+  if (!messages.some(({ interrupted }) => interrupted)) return messages;
+  return messages.map((message) =>
+    message.interrupted ? { ...message, parts: [...message.parts, { type: "text", text: `\n\n${CUT_OFF}` }] } : message,
+  );
 }
 
 /** Records are kept with the history, but are not part of the conversation. */

@@ -19,10 +19,10 @@ export interface PreparedContext {
   readonly includeBaseTools: boolean;
 }
 
-/** The context nobody has transformed: the whole history, the base tools. */
-export function wholeContext(messageCount: number): PreparedContext {
+/** The context nobody has transformed: the history from a place on, the base tools. */
+export function wholeContext(messageCount: number, from = 0): PreparedContext {
   return {
-    messages: messageCount === 0 ? [] : [{ from: 0, to: messageCount }],
+    messages: messageCount === 0 ? [] : [{ from, to: messageCount }],
     promptContributions: [],
     tools: [],
     includeBaseTools: true,
@@ -30,7 +30,7 @@ export function wholeContext(messageCount: number): PreparedContext {
 }
 
 /** The place of the oldest message of the history it has; none when it has no message of it. */
-export function firstPlace({ messages }: PreparedContext): number {
+export function firstPlace({ messages }: Pick<PreparedContext, "messages">): number {
   let first = Number.POSITIVE_INFINITY;
   for (const piece of messages) if ("from" in piece && piece.to > piece.from) first = Math.min(first, piece.from);
   return first;
@@ -47,7 +47,7 @@ export interface HistoryEnd {
  * when nothing was changed.
  */
 export function contextMessages(
-  { messages }: PreparedContext,
+  { messages }: Pick<PreparedContext, "messages">,
   { start, messages: history }: HistoryEnd,
   turnId: string,
 ): readonly Message[] {

@@ -1,2 +1,3 @@
 /** The system prompt, and which messages a model is given. */
 export * from "./prompt.js";
+export * from "./window.js";

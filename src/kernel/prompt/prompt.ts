@@ -20,6 +20,18 @@ export interface PromptContribution {
   readonly priority?: number;
   /** Kept only when at least one of these tools can be called; absent or empty: always. */
   readonly tools?: readonly string[];
+  /**
+   * It changes from turn to turn: it stands behind the history, in a message of its own, so that the provider's cache of
+   * everything before it stays good. Default: true in `runtime_context` and `environment`, false in the other slots.
+   */
+  readonly volatile?: boolean;
+}
+
+const VOLATILE_SLOTS: readonly PromptSlot[] = ["runtime_context", "environment"];
+
+/** Does this stand behind the history, and not in the system text? */
+export function isVolatile({ slot, volatile = VOLATILE_SLOTS.includes(slot) }: PromptContribution): boolean {
+  return volatile;
 }
 
 /** Texts the runtime knows: the host's instructions, how the protocol works, what goes with certain tools. */
@@ -74,19 +86,54 @@ export interface PromptInput {
   readonly tools: readonly string[];
 }
 
-/** The system prompt: contributions gated, said once, ordered by slot and priority, and put where the template says. */
-export function renderPrompt({ instructions, execution = "", contributions, layers = [], tools }: PromptInput): string {
+/** What a model is told beside the conversation. */
+export interface RenderedPrompt {
+  /** Before the history: the same until somebody changes what it is made of. */
+  readonly system: string;
+  /** Behind the history; empty when nothing is volatile. */
+  readonly volatile: string;
+}
+
+/** The prompt: contributions gated, said once, ordered by slot and priority, and put where the template says. */
+export function renderPrompt(input: PromptInput): RenderedPrompt {
+  const { template, kept, fixed } = piecesOf(input);
+  const moving = kept.filter(isVolatile);
+  const standing = moving.length === 0 ? kept : kept.filter((item) => !isVolatile(item));
+  return {
+    system: sectionsOf(template, standing, fixed),
+    volatile: moving.length === 0 ? "" : sectionsOf(template, moving, () => []),
+  };
+}
+
+/** The prompt as releases had it that put what is volatile into the system text as well. */
+export function renderUnsplitPrompt(input: PromptInput): string {
+  const { template, kept, fixed } = piecesOf(input);
+  return sectionsOf(template, kept, fixed);
+}
+
+function piecesOf({ instructions, execution = "", contributions, layers = [], tools }: PromptInput) {
   const callable = new Set(tools);
   const kept = prepare(layered(contributions, layers), callable);
   const template = layers.findLast((layer) => layer.template !== undefined)?.template ?? DEFAULT_TEMPLATE;
   const builtins: Record<PromptBuiltin, string> = { intro: instructions, execution, guidance: guidanceFor(callable) };
+  const fixed = (entry: Exclude<PromptEntry, { slot: PromptSlot }>): string[] => {
+    const text = "text" in entry ? entry.text : builtins[entry.builtin];
+    return text.trim() === "" ? [] : [text];
+  };
+  return { template, kept, fixed };
+}
+
+/** The sections that have something to say, under their titles. */
+function sectionsOf(
+  template: PromptTemplate,
+  contributions: readonly PromptContribution[],
+  fixed: (entry: Exclude<PromptEntry, { slot: PromptSlot }>) => string[],
+): string {
   const sections: string[] = [];
   for (const { title, entries } of template) {
-    const body = entries.flatMap((entry): string[] => {
-      if ("slot" in entry) return kept.filter(({ slot }) => slot === entry.slot).map(render);
-      const text = "text" in entry ? entry.text : builtins[entry.builtin];
-      return text.trim() === "" ? [] : [text];
-    });
+    const body = entries.flatMap((entry) =>
+      "slot" in entry ? contributions.filter(({ slot }) => slot === entry.slot).map(render) : fixed(entry),
+    );
     if (body.length > 0) sections.push((title === undefined ? body : [`## ${title}`, ...body]).join("\n\n"));
   }
   return sections.join("\n\n");
@@ -94,11 +141,11 @@ export function renderPrompt({ instructions, execution = "", contributions, laye
 
 /** Renders a prompt only when something it is made of changed; otherwise the one from before is returned. */
 export class PromptCache {
-  #last: { readonly input: PromptInput; readonly prompt: string } | undefined;
+  #last: { readonly input: PromptInput; readonly prompt: RenderedPrompt } | undefined;
   /** How often a prompt was really rendered. */
   renders = 0;
 
-  prompt(input: PromptInput): string {
+  prompt(input: PromptInput): RenderedPrompt {
     if (this.#last !== undefined && sameInput(this.#last.input, input)) return this.#last.prompt;
     this.renders++;
     const prompt = renderPrompt(input);
@@ -144,7 +191,8 @@ function isEntry(entry: unknown): boolean {
 }
 
 function hasContent(contribution: unknown): boolean {
-  return isRecord(contribution) && typeof contribution.content === "string";
+  if (!isRecord(contribution) || typeof contribution.content !== "string") return false;
+  return contribution.volatile === undefined || typeof contribution.volatile === "boolean";
 }
 
 function isSlot(slot: unknown): slot is PromptSlot {
@@ -180,7 +228,7 @@ function prepare(contributions: readonly PromptContribution[], callable: Readonl
     const content = item.content.trim();
     if (content === "") continue;
     // The gate is part of the key: the same words for other tools are another contribution.
-    const key = JSON.stringify([item.slot, item.priority ?? 0, content, [...tools].sort()]);
+    const key = JSON.stringify([item.slot, item.priority ?? 0, content, [...tools].sort(), isVolatile(item)]);
     if (seen.has(key)) continue;
     seen.add(key);
     kept.push({ ...item, content });

@@ -1,6 +1,7 @@
 import { refusal, TroupeError } from "../errors.js";
 import type { AppendNode } from "../history/index.js";
 import { isRecord, type Json, sameJson } from "../json.js";
+import { authorityWidened } from "../refusals.js";
 import { type ToolSpec, toolIdOf } from "../tools/index.js";
 import type { SessionConfig } from "./config.js";
 
@@ -49,6 +50,8 @@ export interface SessionCreateRequest {
   /** Default `empty`. */
   readonly start?: SessionStart;
   readonly config?: Partial<SessionConfig>;
+  /** Another agent than that of the session it starts from, with no more tools and plugins. Default: the same. */
+  readonly agent?: string;
   /** `fresh`: plugins begin with their initial state. `fork` (default): with copies of the start session's. */
   readonly pluginSource?: "fresh" | "fork";
   readonly initialNodes?: readonly AppendNode[];
@@ -105,6 +108,7 @@ const REQUEST: { readonly [F in keyof Required<SessionCreateRequest>]: Field } =
   relation: [oneOf("child", "root"), '"child" or "root"'],
   start: [isStart, '{ kind: "empty" }, { kind: "current_session" } or { kind: "existing_session", sessionId }'],
   config: [isRecord, "an object"],
+  agent: [isText, "the name of an agent"],
   pluginSource: [oneOf("fresh", "fork"), '"fresh" or "fork"'],
   initialNodes: [Array.isArray, "a list of nodes"],
   firstTurnInput: [isText, "a text"],
@@ -152,6 +156,10 @@ const invalid = refusal("invalid_session_request", "The session cannot be create
 export interface StoredAuthority {
   readonly authority: Authority;
   readonly catalog: CatalogOverlay;
+  /** The tools of the agent of the session it was made by: its own agent has no others, whichever that is. */
+  readonly agentTools?: readonly string[];
+  /** A session made it, so its agent can only narrow, although it is a root of its own. */
+  readonly bound?: true;
 }
 
 export const NO_AUTHORITY: StoredAuthority = Object.freeze({ authority: {}, catalog: { remove: [] } });
@@ -181,12 +189,13 @@ export function narrowAuthority(
     ...((authority.pluginOptions ?? parent.authority.pluginOptions) !== undefined && { pluginOptions }),
   };
   // The overlay is inherited, or replaced as a whole: unlike authority it is no promise.
-  return { authority: merged, catalog: catalog ?? parent.catalog };
+  return { ...parent, authority: merged, catalog: catalog ?? parent.catalog };
 }
 
 /** Nothing is kept from the session: there is nothing to store of it. */
-export function isUnlimited({ authority, catalog }: StoredAuthority): boolean {
-  return Object.keys(authority).length === 0 && catalog.remove.length === 0;
+export function isUnlimited({ authority, catalog, agentTools, bound }: StoredAuthority): boolean {
+  const isFree = agentTools === undefined && bound === undefined;
+  return isFree && Object.keys(authority).length === 0 && catalog.remove.length === 0;
 }
 
 /** No definitions mean no limit, so an empty list must not lift the parent's. */
@@ -194,11 +203,8 @@ function narrowTools(parent: Authority["tools"] = [], asked: Authority["tools"] 
   if (asked.length === 0) return parent.length === 0 ? undefined : parent;
   const stranger = parent.length === 0 ? undefined : asked.find((tool) => !parent.some((own) => sameTool(own, tool)));
   if (stranger === undefined) return asked;
-  throw new TroupeError(
-    "authority_widened",
-    `The parent session has no such tool ${stranger.name} to give to a child: name, id and schema must be its own.`,
-    { details: { tool: stranger.name } },
-  );
+  const why = `The parent session has no such tool ${stranger.name} to give to a child: name, id and schema must be its own`;
+  throw authorityWidened(why, { tool: stranger.name });
 }
 
 /**
@@ -209,11 +215,8 @@ function narrowSubagent(parent: Authority["subagent"], asked = parent): Authorit
   if (parent === undefined || asked === undefined) return asked;
   const { capability, depth, maxDepth } = asked;
   if (capability === parent.capability && depth >= parent.depth && maxDepth <= parent.maxDepth) return asked;
-  throw new TroupeError(
-    "authority_widened",
-    `The parent session is a subagent with capability ${parent.capability}, depth ${parent.depth} of ${parent.maxDepth}; a child keeps the capability, cannot have a lower depth or a higher maxDepth.`,
-    { details: { parent: { ...parent }, asked: { ...asked } } },
-  );
+  const why = `The parent session is a subagent with capability ${parent.capability}, depth ${parent.depth} of ${parent.maxDepth}; a child keeps the capability, cannot have a lower depth or a higher maxDepth`;
+  throw authorityWidened(why, { parent: { ...parent }, asked: { ...asked } });
 }
 
 /** Under another id a name is another tool, and under another schema it may be asked for more. */
@@ -227,10 +230,10 @@ function union(a: readonly string[] = [], b: readonly string[] = []): string[] {
 }
 
 /** What watches over the parent watches over the child, unless the host said that it need not. */
-function notDroppable(pluginId: string): TroupeError {
+export function notDroppable(pluginId: string, details: Readonly<Record<string, unknown>> = {}): TroupeError {
   return new TroupeError(
     "plugin_not_droppable",
     `A child session cannot do without plugin ${pluginId}. Mark its entry optionalInChildren to allow it.`,
-    { details: { pluginId } },
+    { details: { pluginId, ...details } },
   );
 }

@@ -21,9 +21,18 @@ export interface Head {
   readonly lastCall?: string;
   /** Whose session it is: given when it is made, inherited by forks and children, never changed. */
   readonly tenant?: string;
+  /** The agent it has, with its version; left out by a session that has the runtime's own settings. */
+  readonly agent?: string;
+  /** The plugins it was made with, by id, or those of the session it was made of; left out when it may have all. */
+  readonly plugins?: readonly string[];
   /** The host's own words for finding it in a list. */
   readonly metadata?: Readonly<Record<string, string>>;
   readonly parent?: { readonly sessionId: string; readonly leaf: string | null };
+  /**
+   * Of a session that goes on from another one's history: the first of that family. Requests of a family begin alike, and
+   * its name tells a provider so. Absent: its own id.
+   */
+  readonly family?: string;
   /** The frame the session is in, when it has left its first one, and those it left. */
   readonly frameId?: string;
   readonly frames?: readonly FrameRecord[];
@@ -35,3 +44,6 @@ export interface Head {
 export function uncounted({ messageCount: _, ...head }: Head): Head {
   return head;
 }
+
+/** What a session is given when it is made, and keeps: whose it is, what it is found by, which agent it has. */
+export type Identity = Pick<Head, "tenant" | "metadata" | "agent" | "plugins">;

@@ -1,6 +1,6 @@
-import { TroupeError } from "../errors.js";
 import { isStorableName } from "../ids.js";
 import { isRecord } from "../json.js";
+import { invalidOptions } from "../refusals.js";
 
 const MAX_TENANT = 128;
 const MAX_ENTRIES = 32;
@@ -10,10 +10,7 @@ const MAX_VALUE = 256;
 /** Throws `invalid_options` unless it can be the name of a tenant. */
 export function checkTenantName(tenant: unknown): string {
   if (typeof tenant === "string" && isName(tenant, MAX_TENANT)) return tenant;
-  throw new TroupeError(
-    "invalid_options",
-    `tenant is a text of 1 to ${MAX_TENANT} characters without control characters.`,
-  );
+  throw invalidOptions(`tenant is a text of 1 to ${MAX_TENANT} characters without control characters`);
 }
 
 /** Throws `invalid_options` unless it is a small object of texts. */
@@ -23,9 +20,8 @@ export function checkMetadata(metadata: unknown): Readonly<Record<string, string
     isName(name, MAX_NAME) && typeof value === "string" && value.length <= MAX_VALUE && isStorableName(value);
   if (entries !== undefined && entries.length <= MAX_ENTRIES && entries.every(([name, value]) => fits(name, value)))
     return metadata as Readonly<Record<string, string>>;
-  throw new TroupeError(
-    "invalid_options",
-    `metadata is an object of up to ${MAX_ENTRIES} texts of up to ${MAX_VALUE} characters, under names of up to ${MAX_NAME}.`,
+  throw invalidOptions(
+    `metadata is an object of up to ${MAX_ENTRIES} texts of up to ${MAX_VALUE} characters, under names of up to ${MAX_NAME}`,
   );
 }
 

@@ -1,5 +1,6 @@
-import { refusal, TroupeError } from "../errors.js";
+import { refusal } from "../errors.js";
 import { isRecord } from "../json.js";
+import { toolsUnknown } from "../refusals.js";
 import { type ToolSpec, toolIdOf } from "./tools.js";
 
 /**
@@ -106,9 +107,7 @@ function edit(
   const named = idsByName(state);
   const unknown = names.filter((name) => !named.has(name));
   if (unknown.length > 0) {
-    throw new TroupeError("tool_unknown", `There is no tool called ${unknown.join(", ")}.`, {
-      details: { names: unknown },
-    });
+    throw toolsUnknown(`called ${unknown.join(", ")}`, { names: unknown });
   }
   const ids = new Set(names.flatMap((name) => named.get(name) ?? []));
   const tools = Object.entries(state.tools).map(([id, entry]) => [id, ids.has(id) ? change(entry) : entry] as const);

@@ -1,6 +1,9 @@
-import { TroupeError } from "../errors.js";
+import type { AnyErrorCode } from "../codes/index.js";
 import type { AppendNode } from "../history/index.js";
 import { isRecord, type Json, type JsonObject } from "../json.js";
+import { invalidTool } from "../refusals.js";
+import { problemWithContent, type ToolContentPart, wordsOfContent } from "./tool-content.js";
+import { wordsOf } from "./words.js";
 
 /** What the model is told about a tool. */
 export interface ToolSpec {
@@ -44,7 +47,7 @@ export type ToolFailureKind =
 export interface ToolFailure {
   readonly kind: ToolFailureKind;
   /** Stable, snake_case: `tool_unavailable`, `invalid_tool_args`, `tool_timeout`, `tool_failed`, … */
-  readonly code: string;
+  readonly code: AnyErrorCode;
   readonly message: string;
   /** `safe`: nothing was done, it may be tried again. `exhausted`: it was, as often as allowed. */
   readonly retry?:
@@ -58,7 +61,7 @@ export interface ToolFailure {
 export type ToolControl =
   /** `text`: the turn's answer in words; without one the value's own. */
   | { readonly kind: "finish"; readonly value: Json; readonly text?: string }
-  | { readonly kind: "fail"; readonly code: string; readonly message: string; readonly value?: Json }
+  | { readonly kind: "fail"; readonly code: AnyErrorCode; readonly message: string; readonly value?: Json }
   | {
       readonly kind: "switch_agent_frame";
       readonly frameId: string;
@@ -68,7 +71,13 @@ export type ToolControl =
 
 /** How a call ended. The model sees all three; only the turn's machine decides what follows. */
 export type ToolOutput =
-  | { readonly status: "success"; readonly value: Json; readonly control?: ToolControl }
+  | {
+      readonly status: "success";
+      readonly value: Json;
+      /** What the model is given instead of the value, when the result has parts: texts, JSON, images, files. */
+      readonly content?: readonly ToolContentPart[];
+      readonly control?: ToolControl;
+    }
   | { readonly status: "failure"; readonly failure: ToolFailure }
   | { readonly status: "cancelled"; readonly message: string };
 
@@ -80,15 +89,12 @@ export interface ToolRecord extends ToolCall {
   readonly completed: number;
   /** What the model reads, when a plugin projects results; otherwise the output as {@link renderToolOutput} words it. */
   readonly modelText?: string;
+  /** The same, when a plugin projects a result to parts. */
+  readonly modelContent?: readonly ToolContentPart[];
 }
 
-export function toolFailure(kind: ToolFailureKind, code: string, message: string): ToolOutput {
+export function toolFailure(kind: ToolFailureKind, code: AnyErrorCode, message: string): ToolOutput {
   return { status: "failure", failure: { kind, code, message } };
-}
-
-/** A value in words: a string is its own, anything else is compact JSON. */
-export function wordsOf(value: Json): string {
-  return typeof value === "string" ? value : JSON.stringify(value ?? null);
 }
 
 /** The first call, in call order, whose result ends the turn, and how. */
@@ -105,11 +111,11 @@ export function turnEndOf(
   return undefined;
 }
 
-/** What the model reads: strings as they are, other values as compact JSON, failures and cancellations in words. */
+/** What the model reads: strings as they are, other values as compact JSON, parts, failures and cancellations in words. */
 export function renderToolOutput(output: ToolOutput): string {
   switch (output.status) {
     case "success":
-      return wordsOf(output.value);
+      return output.content === undefined ? wordsOf(output.value) : wordsOfContent(output.content);
     case "failure":
       return `[Tool execution failed]\n${output.failure.code}: ${output.failure.message}`;
     case "cancelled":
@@ -120,7 +126,8 @@ export function renderToolOutput(output: ToolOutput): string {
 /** Is what came from outside a tool's output? */
 export function isToolOutput(output: unknown): output is ToolOutput {
   if (!isRecord(output)) return false;
-  if (output.status === "success") return "value" in output;
+  if (output.status === "success")
+    return "value" in output && (output.content === undefined || problemWithContent(output.content) === undefined);
   if (output.status === "cancelled") return typeof output.message === "string";
   const { failure } = output;
   return (
@@ -191,8 +198,8 @@ export function checkRetryPolicy(what: string, given: unknown): ToolRetryPolicy 
   const numbers = [whole.maxAttempts, whole.baseDelayMs, whole.maxDelayMs];
   const usable = numbers.every((number) => Number.isSafeInteger(number) && number >= 0) && whole.maxAttempts >= 1;
   if ((policy === "safe" || policy === "idempotent") && usable) return { policy, ...whole };
-  throw new TroupeError(
-    "invalid_tool",
-    `${what}: retry must be "never", "safe", "idempotent", or { policy, maxAttempts?, baseDelayMs?, maxDelayMs? }.`,
+  throw invalidTool(
+    what,
+    'retry must be "never", "safe", "idempotent", or { policy, maxAttempts?, baseDelayMs?, maxDelayMs? }',
   );
 }

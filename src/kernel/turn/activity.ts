@@ -1,15 +1,21 @@
+import type { AnyErrorCode } from "../codes/index.js";
 import type { PluginEvent } from "../directives/index.js";
+import type { AnswerPart } from "../history/index.js";
 import type { Json } from "../json.js";
 import type { FinishReason, ModelCallRecord } from "../model/index.js";
-import type { ToolOutput, ToolRecord } from "../tools/index.js";
+import type { Announcement, ToolOutput, ToolRecord } from "../tools/index.js";
 import type { Usage } from "../usage/index.js";
 
 export type StopReason =
   /** The session's budget is spent. */
   | "budget"
   | "cancelled"
+  /** It took longer than its `deadlineMs`. */
+  | "deadline"
   | "incomplete"
   | "invalid_input"
+  /** The answer does not have the form that was asked for. */
+  | "invalid_output"
   | "max_turns"
   | "provider_error"
   | "plugin_abort"
@@ -28,7 +34,7 @@ export type TurnOutcome =
   | {
       readonly type: "stopped";
       readonly reason: StopReason;
-      readonly code: string;
+      readonly code: AnyErrorCode;
       readonly message: string;
       readonly toolName?: string;
       readonly value?: Json;
@@ -37,7 +43,7 @@ export type TurnOutcome =
 /** Something that went wrong on the way without deciding the outcome alone. */
 export interface TurnIssue {
   readonly kind: "input" | "model" | "plugin" | "runtime" | "tool";
-  readonly code: string;
+  readonly code: AnyErrorCode;
   readonly message: string;
   readonly pluginId?: string;
 }
@@ -85,7 +91,13 @@ export const ACTIVITY_VERSION = 1;
  * an attempt of which anything came is never repeated, so a `model_retry` has no deltas before it and there is no
  * activity to retract some. Only `turn_finished` proves that the turn is stored.
  */
-export type Activity =
+export type Activity = UntimedActivity & {
+  /** When it happened, in milliseconds since 1970 by the clock of the session's worker. Of joined deltas, the first. */
+  readonly at: number;
+};
+
+/** What happened in a turn, before it is told. */
+export type UntimedActivity =
   | {
       readonly type: "turn_started";
       readonly version: typeof ACTIVITY_VERSION;
@@ -95,14 +107,25 @@ export type Activity =
   | { readonly type: "model_call_started"; readonly modelCallId: string; readonly step: number }
   | { readonly type: "text_delta"; readonly blockId: string; readonly text: string }
   | { readonly type: "reasoning_delta"; readonly blockId: string; readonly text: string }
+  /** Something of the answer that is no text: a source, a file, what the provider did itself. Files are told by their hash. */
+  | { readonly type: "answer_part"; readonly part: AnswerPart }
   /** An attempt failed before anything of its answer came, and is repeated. */
   | {
       readonly type: "model_retry";
       readonly modelCallId: string;
       readonly step: number;
       readonly attempt: number;
-      readonly code: string;
+      readonly code: AnyErrorCode;
       readonly delayMs: number;
+    }
+  /** A model gave no answer and has no attempts left; the next of the `fallbackModels` is asked. `from` and `to` are models' ids. */
+  | {
+      readonly type: "model_fallback";
+      readonly modelCallId: string;
+      readonly step: number;
+      readonly from: string;
+      readonly to: string;
+      readonly code: string;
     }
   | {
       readonly type: "model_call_finished";
@@ -117,10 +140,31 @@ export type Activity =
       readonly type: "model_call_failed";
       readonly modelCallId: string;
       readonly step: number;
-      readonly code: string;
+      readonly code: AnyErrorCode;
       readonly usage?: Usage;
       /** Absent when it did not come to an attempt. */
       readonly record?: ModelCallRecord;
+    }
+  /**
+   * More of the arguments of a call that the model is writing; its whole is in `tool_call_started`, which does not come
+   * when the answer breaks off. Only whoever looks by then is told.
+   */
+  | { readonly type: "tool_input_delta"; readonly callId: string; readonly toolName: string; readonly text: string }
+  /** How far a call is, as its tool says. Only whoever looks by then is told. `missed`: what was left out before it, when it was more than nothing. */
+  | {
+      readonly type: "tool_progress";
+      readonly callId: string;
+      readonly toolName: string;
+      readonly value: Json;
+      readonly missed?: number;
+    }
+  /** What the result of a call is so far. Only whoever looks by then is told. */
+  | {
+      readonly type: "tool_preliminary";
+      readonly callId: string;
+      readonly toolName: string;
+      readonly output: Json;
+      readonly missed?: number;
     }
   | { readonly type: "tool_call_started"; readonly callId: string; readonly toolName: string; readonly args: Json }
   | {
@@ -136,7 +180,7 @@ export type Activity =
       readonly callId: string;
       readonly toolName: string;
       readonly attempt: number;
-      readonly code: string;
+      readonly code: AnyErrorCode;
       readonly delayMs: number;
     }
   /** The answer of a call comes from outside, under this key. */
@@ -145,14 +189,22 @@ export type Activity =
       readonly callId: string;
       readonly toolName: string;
       readonly key: string;
-      readonly announcement: Json;
+      readonly announcement: Announcement;
+      /** As the tool has them, or would with a yes. */
+      readonly args: Json;
+      /** A yes may come with other arguments. */
+      readonly allowEdit?: true;
+      /** When the waiting ends by itself, in milliseconds since 1970. */
+      readonly deadline?: number;
     }
+  /** Somebody said yes to a call: it runs, with these arguments. */
+  | { readonly type: "tool_call_approved"; readonly callId: string; readonly toolName: string; readonly args: Json }
   /** Inputs that waited are in the turn now; each is told once. */
   | { readonly type: "inputs_accepted"; readonly inputIds: readonly string[] }
   | { readonly type: "messages_injected"; readonly pluginIds: readonly string[] }
   | { readonly type: "plugin_event"; readonly pluginId: string; readonly event: PluginEvent }
   /** The session's budget is spent, and the turn waits until it is raised. */
-  | { readonly type: "turn_paused"; readonly code: string; readonly message: string }
+  | { readonly type: "turn_paused"; readonly code: AnyErrorCode; readonly message: string }
   | { readonly type: "turn_resumed" }
   /** Tokens spent beside the turn's own model calls: a direct completion, a child session. */
   | { readonly type: "usage"; readonly source: string; readonly model: string; readonly usage: Usage }
@@ -166,13 +218,19 @@ const TYPES: Readonly<Record<Activity["type"], true>> = {
   model_call_started: true,
   text_delta: true,
   reasoning_delta: true,
+  answer_part: true,
   model_retry: true,
+  model_fallback: true,
   model_call_finished: true,
   model_call_failed: true,
+  tool_input_delta: true,
   tool_call_started: true,
+  tool_progress: true,
+  tool_preliminary: true,
   tool_call_finished: true,
   tool_call_retry: true,
   tool_call_pending: true,
+  tool_call_approved: true,
   inputs_accepted: true,
   messages_injected: true,
   plugin_event: true,
@@ -187,8 +245,16 @@ const TYPES: Readonly<Record<Activity["type"], true>> = {
 /** Every type an activity of this version can have. */
 export const ACTIVITY_TYPES = Object.keys(TYPES) as readonly Activity["type"][];
 
-/** Two neighbouring deltas of one block are one longer delta. */
+/** Two neighbouring deltas of one block are one longer delta. Of what a call says of itself the later one stands. */
 export function joinDeltas(first: Activity, second: Activity): Activity | undefined {
+  if (first.type === "tool_progress" || first.type === "tool_preliminary")
+    return second.type === first.type && second.callId === first.callId
+      ? { ...second, missed: (first.missed ?? 0) + 1 + (second.missed ?? 0) }
+      : undefined;
+  if (first.type === "tool_input_delta")
+    return second.type === first.type && second.callId === first.callId
+      ? { ...first, text: first.text + second.text }
+      : undefined;
   if (first.type !== "text_delta" && first.type !== "reasoning_delta") return undefined;
   if (second.type !== first.type || second.blockId !== first.blockId) return undefined;
   return { ...first, text: first.text + second.text };
@@ -207,7 +273,7 @@ export interface BufferRules<T> {
 
 /** For a reader of a turn's activities: it is told how many it missed. */
 export function activitiesUpTo(limit: number): BufferRules<Activity> {
-  return { join: joinDeltas, limit, gap: (missed) => ({ type: "gap", missed }) };
+  return { join: joinDeltas, limit, gap: (missed, { at }) => ({ type: "gap", missed, at }) };
 }
 
 /** Entries nobody has read yet. Writing never waits for a reader: neighbours join, and past a limit the oldest go. */

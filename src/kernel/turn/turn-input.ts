@@ -1,18 +1,7 @@
-import { refusal, TroupeError } from "../errors.js";
-import type { Part } from "../history/index.js";
-import { sameJson } from "../json.js";
-
-/** A file that goes with a turn: its bytes, something stored before, or an address. */
-export type AttachmentSource =
-  | { readonly kind: "inline"; readonly mediaType: string; readonly bytes: Uint8Array; readonly name?: string }
-  | {
-      readonly kind: "stored";
-      readonly mediaType: string;
-      readonly hash: string;
-      readonly bytes: number;
-      readonly name?: string;
-    }
-  | { readonly kind: "url"; readonly mediaType: string; readonly url: string; readonly name?: string };
+import { TroupeError } from "../errors.js";
+import { type AttachmentPolicy, type AttachmentSource, admitAttachment, type Part } from "../history/index.js";
+import { sameJson, wellFormed } from "../json.js";
+import { invalidTurnInput } from "../refusals.js";
 
 export type InputItem =
   | { readonly type: "text"; readonly text: string }
@@ -21,19 +10,8 @@ export type InputItem =
 /** What a turn is asked with: a text, or texts and attachments in their order. */
 export type TurnInput = string | { readonly items: readonly InputItem[] };
 
-/** Which attachments a host lets in. */
-export interface AttachmentPolicy {
-  /** Addresses pass to the provider unread: all, none, or those of these hosts. Default none. */
-  readonly urls: boolean | readonly string[];
-  /** Of one attachment. */
-  readonly maxBytes: number;
-}
-
-export const DEFAULT_ATTACHMENTS: AttachmentPolicy = { urls: false, maxBytes: 20 * 1024 * 1024 };
 export const MAX_INPUT_LENGTH = 4 * 1024 * 1024;
 const MAX_ITEMS = 256;
-const MEDIA_TYPE = /^[a-z]+\/[a-z0-9.+-]+$/i;
-const HASH = /^[A-Za-z0-9_-]{43}$/;
 
 /**
  * The items of an input as a turn keeps them: empty text dropped, neighbouring text joined, attachments let in by the
@@ -41,22 +19,22 @@ const HASH = /^[A-Za-z0-9_-]{43}$/;
  */
 export function normaliseInput(input: TurnInput, policy: AttachmentPolicy): readonly InputItem[] {
   const items = typeof input === "string" ? [{ type: "text", text: input } as const] : input.items;
-  if (items.length > MAX_ITEMS) throw invalid(`it has ${items.length} items; ${MAX_ITEMS} are allowed`);
+  if (items.length > MAX_ITEMS) throw invalidTurnInput(`it has ${items.length} items; ${MAX_ITEMS} are allowed`);
   const kept: InputItem[] = [];
   let length = 0;
   for (const item of items) {
     if (item.type === "attachment") {
-      kept.push({ type: "attachment", source: admit(item.source, policy) });
+      kept.push({ type: "attachment", source: admitAttachment(item.source, policy, invalidTurnInput) });
       continue;
     }
     length += item.text.length;
-    if (length > MAX_INPUT_LENGTH) throw invalid(`it has more than ${MAX_INPUT_LENGTH} characters`);
+    if (length > MAX_INPUT_LENGTH) throw invalidTurnInput(`it has more than ${MAX_INPUT_LENGTH} characters`);
     const last = kept[kept.length - 1];
     if (last?.type === "text") kept[kept.length - 1] = { type: "text", text: last.text + item.text };
     else if (item.text !== "") kept.push(item);
   }
   // An empty turn is legal; it is an empty text.
-  return kept.length === 0 ? [{ type: "text", text: "" }] : kept;
+  return kept.length === 0 ? [{ type: "text", text: "" }] : wellFormed(kept);
 }
 
 /** An input let in: its text, and its items when it is more than that. */
@@ -77,31 +55,18 @@ export function inputText(items: readonly InputItem[]): string {
   return items.reduce((text, item) => (item.type === "text" ? text + item.text : text), "");
 }
 
-function admit(source: AttachmentSource, policy: AttachmentPolicy): AttachmentSource {
-  if (!MEDIA_TYPE.test(source.mediaType)) throw invalid(`${JSON.stringify(source.mediaType)} is no media type`);
-  switch (source.kind) {
-    case "inline":
-      if (source.bytes.byteLength > policy.maxBytes)
-        throw invalid(`an attachment has ${source.bytes.byteLength} bytes; ${policy.maxBytes} are allowed`);
-      return source;
-    case "stored":
-      if (!HASH.test(source.hash)) throw invalid("a stored attachment needs the hash it was stored under");
-      return source;
-    case "url":
-      return { ...source, url: admitUrl(source.url, policy.urls) };
-  }
+/** An input with another text, where its first text stood; what else it has stays. */
+export function withText<T extends InputItem | Part>(
+  list: readonly T[],
+  text: string,
+): readonly (T | { readonly type: "text"; readonly text: string })[] {
+  const first = Math.max(
+    0,
+    list.findIndex(({ type }) => type === "text"),
+  );
+  const before = list.slice(0, first);
+  return [...before, { type: "text", text }, ...list.slice(first).filter(({ type }) => type !== "text")];
 }
-
-function admitUrl(text: string, allowed: AttachmentPolicy["urls"]): string {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || (url.protocol !== "https:" && url.protocol !== "http:"))
-    throw invalid("an attachment's address must be an http(s) URL");
-  const passes = typeof allowed === "boolean" ? allowed : allowed.includes(url.hostname);
-  if (!passes) throw invalid(`attachments from ${url.hostname} are not allowed here`);
-  return url.href;
-}
-
-const invalid = refusal("invalid_turn_input", "The turn's input cannot be used");
 
 /** Is this an input at all? What a program got wrong is refused at the call; what a user sent is a recorded turn. */
 export function checkTurnInput(input: unknown): TurnInput {
@@ -109,7 +74,7 @@ export function checkTurnInput(input: unknown): TurnInput {
   const items = typeof input === "object" && input !== null ? (input as { items?: unknown }).items : undefined;
   if (!Array.isArray(items)) {
     const given = input === null ? "null" : typeof input;
-    throw new TroupeError("invalid_turn_input", `A turn's input is a string or { items }, not ${given}.`);
+    throw invalidTurnInput(`it is a string or { items }, not ${given}`);
   }
   for (const item of items as readonly Partial<Record<string, unknown>>[]) checkItem(item);
   return input as TurnInput;
@@ -124,9 +89,8 @@ function checkItem(item: Partial<Record<string, unknown>> | null): void {
     (source?.kind === "stored" && typeof source.hash === "string") ||
     (source?.kind === "url" && typeof source.url === "string");
   if (named && whole) return;
-  throw new TroupeError(
-    "invalid_turn_input",
-    'An item is { type: "text", text } or { type: "attachment", source } with a mediaType and bytes, a hash or a url.',
+  throw invalidTurnInput(
+    'an item is { type: "text", text } or { type: "attachment", source } with a mediaType and bytes, a hash or a url',
   );
 }
 

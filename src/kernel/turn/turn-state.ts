@@ -1,9 +1,9 @@
 import type { TurnDirectives } from "../directives/index.js";
 import type { AppendNode, Message, Part } from "../history/index.js";
-import type { CodeResult, ModelCallRecord, ModelResponse, ProtocolStep } from "../model/index.js";
+import type { CodeResult, ModelCallRecord, ModelOptions, ModelResponse, ProtocolStep } from "../model/index.js";
 import type { ToolCall, ToolRecord } from "../tools/index.js";
 import type { Ledger, Usage } from "../usage/index.js";
-import type { Activity, StopReason, TurnIssue, TurnOutcome, TurnSummary } from "./activity.js";
+import type { StopReason, TurnIssue, TurnOutcome, TurnSummary, UntimedActivity } from "./activity.js";
 import type { CheckpointKind, PendingInput } from "./turn-input.js";
 
 /**
@@ -29,6 +29,8 @@ export interface TurnConfig {
   readonly asksBeforeModel?: boolean;
   /** How much the model can read, when somebody said. */
   readonly maxContextTokens?: number | null;
+  /** When it begins: what its first message is stamped with. */
+  readonly at?: number;
 }
 
 export type TurnPhase =
@@ -71,20 +73,26 @@ export interface TurnState {
   readonly reopened: number;
   /** What the model asked for and nobody has answered yet. */
   readonly work: Extract<TurnEffect, { type: "tools" | "code" }> | undefined;
+  /** What plugins said of the next model call alone. */
+  readonly nextCall: ModelOptions | undefined;
+  /** The model was told once that its answer does not have the form that was asked for. */
+  readonly repaired: boolean;
   /** The prompt is made anew for every model call. */
   readonly syncsPrompt: boolean;
   /** A cancellation that has not been acted on yet. */
-  readonly cancel: string | undefined;
+  readonly cancel: Cancellation | undefined;
   /** What may be told to the host only once the turn is stored. */
   readonly deferred: readonly TurnEffect[];
+  /** When the last answer came: what is said because of it is stamped with this. */
+  readonly at: number | undefined;
 }
 
 export type TurnEffect =
-  | { readonly type: "emit"; readonly activity: Activity }
+  | { readonly type: "emit"; readonly activity: UntimedActivity }
   | { readonly type: "before_turn" }
   | { readonly type: "prompt" }
   | { readonly type: "before_model"; readonly step: number }
-  | { readonly type: "model"; readonly step: number }
+  | { readonly type: "model"; readonly step: number; readonly options?: ModelOptions }
   | { readonly type: "code"; readonly language: string; readonly code: string }
   | {
       readonly type: "tools";
@@ -104,10 +112,19 @@ export interface StorableTurn extends Pick<TurnState, "messages" | "spent" | "mo
 }
 
 export type TurnEvent =
-  /** `issues`: what went wrong meanwhile without ending the turn. */
-  | (TurnAnswer & { readonly issues?: readonly TurnIssue[] })
+  /** `issues`: what went wrong meanwhile without ending the turn. `at`: when the answer came. */
+  | (TurnAnswer & { readonly issues?: readonly TurnIssue[]; readonly at?: number })
   /** The host or the runtime wants the turn to stop; acted on when the outstanding effect is answered. */
-  | { readonly type: "cancel"; readonly reason: string };
+  | ({ readonly type: "cancel" } & Cancellation);
+
+/** Why a turn is to stop, and what is kept of an answer it stops in. The first one counts. */
+export interface Cancellation {
+  readonly reason: string;
+  /** Its time is up: it ends with `turn_deadline`. */
+  readonly deadline?: true;
+  /** The text of the answer that was shown by then is kept, as a message marked `interrupted`. */
+  readonly keepPartial?: true;
+}
 
 type TurnAnswer =
   | { readonly type: "before_turn_done"; readonly directives: TurnDirectives }
@@ -121,12 +138,16 @@ type TurnAnswer =
       readonly task: string;
       readonly initialNodes?: readonly AppendNode[];
     }
-  /** `next`: what the protocol makes of the answer; without one it is native tool calling. `issue`: it made nothing of it. */
+  /**
+   * `next`: what the protocol makes of the answer; without one it is native tool calling. `issue`: it made nothing of it.
+   * `misfit`: it is the end, and does not have the form that was asked for.
+   */
   | {
       readonly type: "model_done";
       readonly response: ModelResponse;
       readonly next?: ProtocolStep;
       readonly issue?: TurnIssue;
+      readonly misfit?: string;
       readonly record?: ModelCallRecord;
     }
   /** `usage`: the model did answer, and something spoiled the answer afterwards. */
@@ -135,6 +156,8 @@ type TurnAnswer =
       readonly issue: TurnIssue;
       readonly usage?: Usage;
       readonly record?: ModelCallRecord;
+      /** The text that was shown of an answer the turn was cancelled in, as response hooks leave it. */
+      readonly shown?: readonly Part[];
     }
   /** There is nothing left to pay another call with. */
   | { readonly type: "budget_spent"; readonly issue: TurnIssue }

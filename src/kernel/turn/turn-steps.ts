@@ -1,10 +1,12 @@
+import type { TroupeErrorCode } from "../codes/index.js";
 /** The steps a turn is made of: what it asks for, what is said in it, how it ends. Decided in `turn.ts`. */
 
 import { NO_DIRECTIVES, type TurnDirectives } from "../directives/index.js";
 import type { Message, Origin, Part, Role } from "../history/index.js";
+import { wellFormed } from "../json.js";
 import type { FinishReason, ModelResponse } from "../model/index.js";
-import type { Activity, StopReason, TurnIssue, TurnOutcome, TurnResult, TurnSummary } from "./activity.js";
-import { type CheckpointKind, partsOfInput } from "./turn-input.js";
+import type { StopReason, TurnIssue, TurnOutcome, TurnResult, TurnSummary, UntimedActivity } from "./activity.js";
+import { type CheckpointKind, partsOfInput, withText } from "./turn-input.js";
 import type { CheckpointInput, TurnEffect, TurnEvent, TurnState, TurnStep } from "./turn-state.js";
 
 // What a turn asks for follows from its state alone.
@@ -17,8 +19,9 @@ export function outstanding(state: TurnState): Exclude<TurnEffect, { type: "emit
     case "capture":
       return { type: state.phase };
     case "before_model":
+      return { type: "before_model", step: state.step };
     case "model":
-      return { type: state.phase, step: state.step };
+      return { type: "model", step: state.step, ...(state.nextCall && { options: state.nextCall }) };
     case "tools":
     case "code":
       return state.work;
@@ -63,9 +66,12 @@ function copyOf(state: TurnState): TurnState {
     fruitless: state.fruitless,
     reopened: state.reopened,
     work: state.work,
+    nextCall: state.nextCall,
+    repaired: state.repaired,
     syncsPrompt: state.syncsPrompt,
     cancel: state.cancel,
     deferred: state.deferred,
+    at: state.at,
   };
 }
 
@@ -77,8 +83,12 @@ export function ask(step: TurnStep, changed: Partial<TurnState>): TurnStep {
 }
 
 /** Tells whoever listens; nobody answers it. */
-export function tell({ state, effects }: TurnStep, activity: Activity): TurnStep {
-  return { state, effects: [...effects, { type: "emit", activity }] };
+export function tell(step: TurnStep, activity: UntimedActivity): TurnStep {
+  return tellAll(step, [activity]);
+}
+
+function tellAll({ state, effects }: TurnStep, activities: readonly UntimedActivity[]): TurnStep {
+  return { state, effects: effects.concat(activities.map((activity) => ({ type: "emit", activity }))) };
 }
 
 export function summarise(state: TurnState): TurnSummary {
@@ -112,47 +122,78 @@ export function append(
   step: TurnStep,
   role: Role,
   parts: readonly Part[],
-  from: { readonly origin?: Origin; readonly route?: string } = {},
+  from: Pick<Message, "origin" | "route" | "interrupted"> = {},
 ): TurnStep {
-  const { config, messages } = step.state;
-  const message: Message = { id: `${config.turnId}.${messages.length}`, role, parts, ...from };
-  return change(step, { messages: [...messages, message] });
+  return appendAll(step, [{ role, parts, ...from }]);
+}
+
+/** Many at once: the list is copied once, however many there are. */
+function appendAll(step: TurnStep, said: readonly Omit<Message, "id">[]): TurnStep {
+  const { config, messages, at } = step.state;
+  const time = at === undefined ? undefined : { at };
+  const added = said.map(
+    (message, nth): Message => wellFormed({ id: `${config.turnId}.${messages.length + nth}`, ...message, ...time }),
+  );
+  return change(step, { messages: messages.concat(added) });
 }
 
 /** What the host put into the running turn: plain user messages, before what plugins say to it. */
 export function acceptInputs(before: TurnStep, inputs: readonly CheckpointInput[]): TurnStep {
   if (inputs.length === 0) return before;
   const { turnId } = before.state.config;
-  const said = inputs.reduce((step, input) => {
-    const origin: Origin = { kind: "turn_input", turnId, inputId: input.id };
-    return append(step, "user", partsOfInput(input), { origin });
-  }, before);
+  const said = appendAll(
+    before,
+    inputs.map((input) => {
+      const origin: Origin = { kind: "turn_input", turnId, inputId: input.id };
+      return { role: "user", parts: partsOfInput(input), origin };
+    }),
+  );
   return tell(said, { type: "inputs_accepted", inputIds: inputs.map(({ id }) => id) });
 }
 
-export function applyDirectives(before: TurnStep, { messages, events }: TurnDirectives): TurnStep {
-  const told = events.reduce(
-    (step, { pluginId, value }) => tell(step, { type: "plugin_event", pluginId, event: value }),
-    before,
-  );
+export function applyDirectives(given: TurnStep, { messages, events, nextCall, input }: TurnDirectives): TurnStep {
+  const asked = input === undefined ? given : withInput(given, input);
+  const before = nextCall === undefined ? asked : change(asked, { nextCall });
+  const told =
+    events.length === 0
+      ? before
+      : tellAll(
+          before,
+          events.map(({ pluginId, value }) => ({ type: "plugin_event", pluginId, event: value })),
+        );
   if (messages.length === 0) return told;
-  const said = messages.reduce((step, { pluginId, value: { role, text } }) => {
-    return append(step, role, [{ type: "text", text }], { origin: { kind: "plugin", pluginId } });
-  }, told);
+  const said = appendAll(
+    told,
+    messages.map(({ pluginId, value: { role, text } }) => {
+      return { role, parts: [{ type: "text", text }], origin: { kind: "plugin", pluginId } };
+    }),
+  );
   return tell(said, { type: "messages_injected", pluginIds: messages.map(({ pluginId }) => pluginId) });
+}
+
+/** The turn's first message with another text. */
+function withInput(step: TurnStep, text: string): TurnStep {
+  const [asked, ...rest] = step.state.messages;
+  if (asked === undefined) return step;
+  return change(step, { messages: [wellFormed({ ...asked, parts: withText(asked.parts, text) }), ...rest] });
 }
 
 // How turns end: each of these leads to `after_turn`, and from there to the commit.
 
-/** The end of a turn that a plugin aborts here or that was cancelled; undefined when it goes on. */
+/**
+ * The end of a turn that was cancelled or that a plugin aborts here; undefined when it goes on. The cancellation first:
+ * whoever asked for it was told that it counts.
+ */
 export function interrupted(step: TurnStep, { abort }: TurnDirectives = NO_DIRECTIVES): TurnStep | undefined {
-  if (abort !== undefined) {
-    const { code, message } = abort.value;
-    return stop(step, "plugin_abort", { kind: "plugin", pluginId: abort.pluginId, code, message });
+  const { cancel } = step.state;
+  if (cancel !== undefined) {
+    const { reason: message, deadline } = cancel;
+    if (deadline) return stop(step, "deadline", { kind: "runtime", code: "turn_deadline", message });
+    return finish(step, { type: "stopped", reason: "cancelled", code: "cancelled", message });
   }
-  const { cancel: message } = step.state;
-  if (message === undefined) return undefined;
-  return finish(step, { type: "stopped", reason: "cancelled", code: "cancelled", message });
+  if (abort === undefined) return undefined;
+  const { code, message } = abort.value;
+  return stop(step, "plugin_abort", { kind: "plugin", pluginId: abort.pluginId, code, message });
 }
 
 export function isAtLimit({ step, config: { maxSteps } }: TurnState): boolean {
@@ -198,7 +239,7 @@ export interface ModelEnd {
   readonly issue: TurnIssue;
 }
 
-export const modelIssue = (code: string, message: string): TurnIssue => ({ kind: "model", code, message });
+export const modelIssue = (code: TroupeErrorCode, message: string): TurnIssue => ({ kind: "model", code, message });
 
 /** Finish reasons after which there is nothing to go on with. */
 const ENDS_THE_TURN: { readonly [R in FinishReason]?: ModelEnd } = {

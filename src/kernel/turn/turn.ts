@@ -1,5 +1,5 @@
 import { asTroupeError } from "../errors.js";
-import type { Part } from "../history/index.js";
+import { type Part, shownTexts } from "../history/index.js";
 import {
   type ModelCallRecord,
   type ModelResponse,
@@ -9,7 +9,14 @@ import {
   partsWithCalls,
   renderCodeResult,
 } from "../model/index.js";
-import { renderToolOutput, type ToolRecord, turnEndOf, wordsOf } from "../tools/index.js";
+import {
+  renderToolOutput,
+  storedContent,
+  type ToolRecord,
+  turnEndOf,
+  wordsOf,
+  wordsOfContent,
+} from "../tools/index.js";
 import { addEntry, addUsage, NO_USAGE, OWN_SOURCE, UNKNOWN_MODEL, type Usage } from "../usage/index.js";
 import { ACTIVITY_VERSION, type StopReason, type TurnIssue, type TurnOutcome } from "./activity.js";
 import type { TurnConfig, TurnEvent, TurnPhase, TurnState, TurnStep } from "./turn-state.js";
@@ -50,9 +57,12 @@ export function startTurn(config: TurnConfig): TurnStep {
     fruitless: 0,
     reopened: 0,
     work: undefined,
+    nextCall: undefined,
+    repaired: false,
     syncsPrompt: false,
     cancel: undefined,
     deferred: [],
+    at: config.at,
   };
   const { turnId, turnIndex, input, stopped } = config;
   const version = ACTIVITY_VERSION;
@@ -82,10 +92,11 @@ const ANSWERS: Readonly<Record<TurnPhase, readonly TurnEvent["type"][]>> = {
 /** An event that does not answer the outstanding effect changes nothing: late and repeated answers are harmless. */
 export function stepTurn(state: TurnState, event: TurnEvent): TurnStep {
   const unchanged: TurnStep = { state, effects: [] };
-  if (event.type === "cancel") return onCancel(unchanged, event.reason);
+  if (event.type === "cancel") return onCancel(unchanged, event);
   if (!ANSWERS[state.phase].includes(event.type)) return unchanged;
-  const { issues = [] } = event;
-  const step = issues.length === 0 ? unchanged : change(unchanged, { issues: [...state.issues, ...issues] });
+  const { issues = [], at = state.at } = event;
+  const hasNews = issues.length > 0 || at !== state.at;
+  const step = hasNews ? change(unchanged, { issues: [...state.issues, ...issues], at }) : unchanged;
   switch (event.type) {
     case "before_turn_done": {
       const begun = applyDirectives(step, event.directives);
@@ -149,7 +160,7 @@ function onResponse(before: TurnStep, event: Extract<TurnEvent, { type: "model_d
   const { counted, uncounted } = answered(before, usage, record);
   const told = { type: "model_call_finished", ...callOf(before), reason, usage, ...(record && { record }) } as const;
   const step = tell(counted, told);
-  const ended = interrupted(step);
+  const ended = interrupted(keepShown(step, response.parts));
   if (ended !== undefined) return ended;
   if (uncounted !== undefined) return stop(step, "runtime_error", uncounted);
   const end = endOf(response, step.state.config.maxContextTokens);
@@ -166,8 +177,18 @@ function onResponse(before: TurnStep, event: Extract<TurnEvent, { type: "model_d
     case "code":
       return startWork(said, { type: "code", language: next.language, code: next.code });
     case "finish":
-      return complete(said, next);
+      return event.misfit === undefined ? complete(said, next) : repair(said, event.misfit);
   }
+}
+
+/** The model is told once what is wrong with the form of its answer. */
+function repair(step: TurnStep, misfit: string): TurnStep {
+  if (step.state.repaired || isAtLimit(step.state))
+    return stop(step, "invalid_output", modelIssue("output_invalid", misfit));
+  const text = `${misfit} Answer again, completely, in the form that was asked for.`;
+  const told = append(step, "user", [{ type: "text", text }], { origin: { kind: "protocol" } });
+  const again = change(told, { repaired: true });
+  return again.state.syncsPrompt ? ask(again, { phase: "prompt" }) : nextModelCall(again);
 }
 
 /** A call that was answered is counted, whatever becomes of the answer; `uncounted` says why its usage could not be. */
@@ -176,7 +197,7 @@ function answered(
   usage: Usage,
   record: ModelCallRecord | undefined,
 ): { readonly counted: TurnStep; readonly uncounted?: TurnIssue } {
-  const counted = change(withRecord(before, record), { step: before.state.step + 1 });
+  const counted = change(withRecord(before, record), { step: before.state.step + 1, nextCall: undefined });
   try {
     const model = record?.model ?? UNKNOWN_MODEL;
     const spent = addEntry(before.state.spent, { source: OWN_SOURCE, model, usage });
@@ -194,16 +215,23 @@ function withRecord(step: TurnStep, record: ModelCallRecord | undefined): TurnSt
 /** An answer that nobody can use any more was still given, and is paid for. */
 function onModelFailed(
   before: TurnStep,
-  { issue, usage, record }: Omit<Extract<TurnEvent, { type: "model_failed" }>, "type">,
+  { issue, usage, record, shown = [] }: Omit<Extract<TurnEvent, { type: "model_failed" }>, "type">,
   reason: StopReason,
 ): TurnStep {
   const step = usage === undefined ? withRecord(before, record) : answered(before, usage, record).counted;
   const more = { ...(usage && { usage }), ...(record && { record }) };
-  return stopWith(
-    tell(step, { type: "model_call_failed", ...callOf(before), code: issue.code, ...more }),
-    reason,
-    issue,
-  );
+  const told = tell(step, { type: "model_call_failed", ...callOf(before), code: issue.code, ...more });
+  return stopWith(keepShown(told, shown), reason, issue);
+}
+
+/**
+ * What somebody has read of an answer its turn was cancelled in, when whoever cancelled wants it kept: text alone, because
+ * reasoning that was cut off and calls nobody makes are refused by providers.
+ */
+function keepShown(step: TurnStep, shown: readonly Part[]): TurnStep {
+  if (step.state.cancel?.keepPartial !== true) return step;
+  const texts = shownTexts(shown);
+  return texts.length === 0 ? step : append(step, "assistant", texts, { interrupted: true });
 }
 
 function callOf({ state: { config, step } }: TurnStep): { readonly modelCallId: string; readonly step: number } {
@@ -212,8 +240,11 @@ function callOf({ state: { config, step } }: TurnStep): { readonly modelCallId: 
 
 function isEmpty(response: ModelResponse, next: ProtocolStep): boolean {
   if (next.kind !== "finish" || next.text !== "" || next.value !== undefined) return false;
-  return !response.parts.some((part) => part.type === "reasoning");
+  return response.parts.every(({ type }) => SAYS_NOTHING.includes(type));
 }
+
+/** Of what else an answer may have, each is something: reasoning, a file, what the provider did itself. */
+const SAYS_NOTHING: readonly Part["type"][] = ["text", "tool_call", "source"];
 
 /** The last thing that happened was work the model asked for: an answer with nothing in it is then an end. */
 function hasWorked({ messages }: TurnState): boolean {
@@ -246,9 +277,13 @@ function onCheckpoint(before: TurnStep, event: Extract<TurnEvent, { type: "check
 
 const DECIDED: readonly TurnPhase[] = ["after_turn", "capture", "commit", "deliver", "done", "failed"];
 
-function onCancel(step: TurnStep, reason: string): TurnStep {
-  const ignored = DECIDED.includes(step.state.phase) || step.state.cancel !== undefined;
-  return ignored ? step : change(step, { cancel: reason });
+/** Nothing can stop the turn any more: how it ends is decided. */
+export function isDecided({ phase }: Pick<TurnState, "phase">): boolean {
+  return DECIDED.includes(phase);
+}
+
+function onCancel(step: TurnStep, { type: _, ...cancel }: Extract<TurnEvent, { type: "cancel" }>): TurnStep {
+  return isDecided(step.state) || step.state.cancel !== undefined ? step : change(step, { cancel });
 }
 
 // What a turn makes of work: the tools and the code the model asked for, and what they came to.
@@ -259,13 +294,7 @@ export function startWork(step: TurnStep, work: NonNullable<TurnState["work"]>):
 
 export function onTools(before: TurnStep, event: Extract<TurnEvent, { type: "tools_done" }>): TurnStep {
   const { records, directives, issue } = event;
-  const parts: Part[] = records.map(({ callId, toolName, output, modelText }) => ({
-    type: "tool_result",
-    callId,
-    toolName,
-    status: output.status,
-    text: modelText ?? renderToolOutput(output),
-  }));
+  const parts: Part[] = records.map(resultPart);
   // Every call has its result before anything else happens, so the history stays acceptable to every provider.
   const worked = withCalls(before, records);
   const step = applyDirectives(parts.length === 0 ? worked : append(worked, "tool", parts), directives);
@@ -274,6 +303,16 @@ export function onTools(before: TurnStep, event: Extract<TurnEvent, { type: "too
   if (issue !== undefined) return stop(step, "runtime_error", issue);
   const fruitful = records.some(({ output }) => output.status === "success");
   return endByTool(step, records) ?? afterWork(step, fruitful);
+}
+
+/** A result as the history keeps it: as the projector left it, or as the tool gave it. */
+function resultPart({ callId, toolName, output, modelText, modelContent }: ToolRecord): Part {
+  const result = { type: "tool_result", callId, toolName, status: output.status } as const;
+  if (modelText !== undefined) return { ...result, text: modelText };
+  const content = modelContent ?? (output.status === "success" ? output.content : undefined);
+  if (content !== undefined) return { ...result, text: wordsOfContent(content), content: storedContent(content) };
+  const isJson = output.status === "success" && typeof output.value !== "string";
+  return { ...result, text: renderToolOutput(output), ...(isJson && { json: true }) };
 }
 
 /** What the code printed is the model's next reading, unless the code itself gave the answer. */

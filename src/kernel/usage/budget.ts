@@ -1,6 +1,7 @@
-import { refusal } from "../errors.js";
+import { refusal, TroupeError } from "../errors.js";
 import { isRecord } from "../json.js";
-import type { Usage } from "./usage.js";
+import { type FieldsOf, unknownField } from "../known-names.js";
+import type { Usage, UsageReport } from "./usage.js";
 
 /** What a session may spend, in all its turns, its children and direct completions together. */
 export interface SessionBudget {
@@ -35,6 +36,8 @@ export interface Spent {
 /** What a session has spent, and what it may. */
 export interface SpendingReport extends Spent {
   readonly budget: SessionBudget | null;
+  /** How much of what its models read came from a cache, at the price of `cacheRead`. */
+  readonly cache: UsageReport["cache"];
 }
 
 /**
@@ -76,28 +79,56 @@ export function whySpent({ maxTokens, maxCost }: SessionBudget, { tokens, cost }
   return undefined;
 }
 
+/** There is nothing left to pay a call with. */
+export function budgetSpent(why: string): TroupeError {
+  return new TroupeError("budget_spent", why);
+}
+
+/** What is left of a budget, as a budget of its own. */
+export function remainingBudget(budget: SessionBudget, { tokens, cost }: Spent): SessionBudget {
+  const { maxTokens, maxCost } = budget;
+  return {
+    ...budget,
+    ...(maxTokens !== undefined && { maxTokens: Math.max(0, maxTokens - tokens) }),
+    ...(maxCost !== undefined && { maxCost: Math.max(0, maxCost - cost) }),
+  };
+}
+
+/** The narrower of two budgets, limit by limit; no budget (null) limits nothing. */
+export function narrowBudget(own: SessionBudget | null, cap: SessionBudget): SessionBudget {
+  const maxTokens = Math.min(own?.maxTokens ?? Number.POSITIVE_INFINITY, cap.maxTokens ?? Number.POSITIVE_INFINITY);
+  const maxCost = Math.min(own?.maxCost ?? Number.POSITIVE_INFINITY, cap.maxCost ?? Number.POSITIVE_INFINITY);
+  return {
+    ...cap,
+    ...(Number.isFinite(maxTokens) && { maxTokens }),
+    ...(Number.isFinite(maxCost) && { maxCost }),
+  };
+}
+
+const BUDGET_FIELDS: FieldsOf<SessionBudget> = { maxTokens: true, maxCost: true, whenSpent: true };
+
 /** A budget from outside, checked: `invalid_budget` says what is wrong. */
 export function checkBudget(budget: unknown): SessionBudget {
-  if (!isRecord(budget)) throw invalid("it is an object with maxTokens or maxCost");
-  const { maxTokens, maxCost, whenSpent, ...unknown } = budget;
-  const [stranger] = Object.keys(unknown);
-  if (stranger !== undefined) throw invalid(`there is no ${stranger} in it`);
-  if (maxTokens === undefined && maxCost === undefined) throw invalid("it needs maxTokens or maxCost");
+  if (!isRecord(budget)) throw invalidBudget("it is an object with maxTokens or maxCost");
+  const unknown = unknownField(budget, BUDGET_FIELDS, "budget", "option");
+  if (unknown !== undefined) throw invalidBudget(unknown);
+  const { maxTokens, maxCost, whenSpent } = budget;
+  if (maxTokens === undefined && maxCost === undefined) throw invalidBudget("it needs maxTokens or maxCost");
   if (maxTokens !== undefined && !(Number.isSafeInteger(maxTokens) && (maxTokens as number) >= 0))
-    throw invalid("maxTokens is a whole number from 0");
-  if (maxCost !== undefined && !isAmount(maxCost)) throw invalid("maxCost is a number from 0");
+    throw invalidBudget("maxTokens is a whole number from 0");
+  if (maxCost !== undefined && !isAmount(maxCost)) throw invalidBudget("maxCost is a number from 0");
   if (whenSpent !== undefined && whenSpent !== "stop" && whenSpent !== "pause")
-    throw invalid('whenSpent is "stop" or "pause"');
+    throw invalidBudget('whenSpent is "stop" or "pause"');
   return budget as SessionBudget;
 }
 
 /** Prices from outside, checked. */
 export function checkPrices(prices: unknown): ModelPrices {
-  if (!isRecord(prices)) throw invalid("prices are an object by model id");
+  if (!isRecord(prices)) throw invalidBudget("prices are an object by model id");
   for (const [model, price] of Object.entries(prices)) {
     const { input, output, cacheRead = 0, cacheWrite = 0 } = isRecord(price) ? price : {};
     if (![input, output, cacheRead, cacheWrite].every(isAmount))
-      throw invalid(`the price of ${model} needs numbers from 0 for input and output`);
+      throw invalidBudget(`the price of ${model} needs numbers from 0 for input and output`);
   }
   return prices as ModelPrices;
 }
@@ -106,4 +137,4 @@ function isAmount(value: unknown): boolean {
   return typeof value === "number" && Number.isFinite(value) && value >= 0;
 }
 
-const invalid = refusal("invalid_budget", "The budget cannot be used");
+export const invalidBudget = refusal("invalid_budget", "The budget cannot be used");

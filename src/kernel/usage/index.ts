@@ -1,2 +1,5 @@
 /** Tokens, what they cost, and what may be spent. */
+
+export type { SessionBudget } from "./budget.js";
+export * from "./tenant-budget.js";
 export * from "./usage.js";

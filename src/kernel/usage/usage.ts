@@ -64,6 +64,24 @@ export function checkUsage(usage: Usage): void {
   if (inputTokens + outputTokens > Number.MAX_SAFE_INTEGER) throw overflow("outputTokens");
 }
 
+/** How much of what models read came from their providers' caches. */
+export interface CacheUse {
+  readonly inputTokens: number;
+  /** Of `inputTokens`, those read from a cache: `cacheReadTokens` of a {@link Usage}. */
+  readonly cachedInputTokens: number;
+  /** `cachedInputTokens` of `inputTokens`, from 0 to 1; 0 when nothing was read. */
+  readonly cacheReadShare: number;
+}
+
+/**
+ * @example
+ * cacheUse({ ...NO_USAGE, inputTokens: 1_000, cacheReadTokens: 900 }).cacheReadShare; // 0.9
+ */
+export function cacheUse({ inputTokens, cacheReadTokens }: Usage): CacheUse {
+  const cacheReadShare = inputTokens === 0 ? 0 : Math.min(1, cacheReadTokens / inputTokens);
+  return { inputTokens, cachedInputTokens: cacheReadTokens, cacheReadShare };
+}
+
 function sumOf(a: Usage, b: Usage, sign = 1): Usage {
   return {
     inputTokens: a.inputTokens + sign * b.inputTokens,
@@ -151,6 +169,8 @@ export interface UsageReport {
   readonly bySource: Readonly<Record<string, Usage>>;
   readonly byModel: Readonly<Record<string, Usage>>;
   readonly bySourceModel: Ledger;
+  /** What came from providers' caches, in total and by model. */
+  readonly cache: CacheUse & { readonly byModel: Readonly<Record<string, CacheUse>> };
   /** A sum was too much to be counted exactly and stands at the most there is. */
   readonly saturated: boolean;
 }
@@ -177,5 +197,7 @@ export function usageReport(ledger: Ledger): UsageReport {
   // Not by assignment: a source may be named as it likes, `__proto__` included.
   const bySource = Object.fromEntries(sumBy(({ source }) => source));
   const byModel = Object.fromEntries(sumBy(({ model }) => model));
-  return { total, bySource, byModel, bySourceModel: ledger, saturated };
+  const cachedByModel = Object.fromEntries(Object.entries(byModel).map(([model, usage]) => [model, cacheUse(usage)]));
+  const cache = { ...cacheUse(total), byModel: cachedByModel };
+  return { total, bySource, byModel, bySourceModel: ledger, cache, saturated };
 }

@@ -1,8 +1,9 @@
 import { TroupeError } from "../errors.js";
 import { parseNodeId, type SegmentOutline, segmentId } from "../history/index.js";
 import { fingerprint } from "../ids.js";
+import { commitTooLarge, componentMissing } from "../refusals.js";
 import type { Head } from "../session/index.js";
-import type { RowChange } from "./rows.js";
+import type { RowWrite } from "./rows.js";
 
 /** One atomic write: everything a turn (or a fork) changed. */
 export interface Commit {
@@ -25,7 +26,7 @@ export interface Commit {
   /** Turns that were asked for wait in the session: it stays among the unfinished ones, also when its journal is cleared. */
   readonly turnsWait?: boolean;
   /** Rows of named tables that change in the same write, or not at all. */
-  readonly rows?: readonly RowChange[];
+  readonly rows?: readonly RowWrite[];
 }
 
 /** How large one commit may be. A breach is refused before anything is written. */
@@ -130,11 +131,8 @@ function checkBudget(commit: Commit, outline: SegmentOutline | undefined, budget
   for (const component of components) bytes += component.bytes.length;
   const nodes = outline?.count ?? 0;
   if (bytes <= budget.bytes && nodes <= budget.nodes) return;
-  throw new TroupeError(
-    "commit_too_large",
-    `A commit of session ${head.sessionId} has ${bytes} bytes and ${nodes} messages; allowed are ${budget.bytes} and ${budget.nodes}.`,
-    { details: { sessionId: head.sessionId, bytes, nodes, budget: { ...budget } } },
-  );
+  const what = `A commit of session ${head.sessionId} has ${bytes} bytes and ${nodes} messages`;
+  throw commitTooLarge(what, { sessionId: head.sessionId, bytes, nodes }, budget);
 }
 
 type Receipt = readonly [operation: number, intent: number];
@@ -181,11 +179,8 @@ function checkComponents(facts: CommitFacts, { head, components }: Commit, previ
   for (const [name, hash] of Object.entries(head.components)) {
     if (previous?.components[name] === hash) continue;
     if (components.some((component) => component.hash === hash) || facts.hasComponent(hash)) continue;
-    throw new TroupeError(
-      "component_missing",
-      `Session ${head.sessionId} refers to a ${name} that is not stored and does not bring it.`,
-      { retryable: true, details: { sessionId: head.sessionId, name, hash } },
-    );
+    const details = { sessionId: head.sessionId, name, hash };
+    throw componentMissing(`The ${name} of session ${head.sessionId}`, { retryable: true, details });
   }
 }
 

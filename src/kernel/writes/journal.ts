@@ -1,6 +1,6 @@
 import { fingerprint } from "../ids.js";
 import { isRecord, type Json, type JsonObject } from "../json.js";
-import type { RowChange } from "./rows.js";
+import type { RowWrite } from "./rows.js";
 
 /**
  * What a turn has already done, so that after a crash it is not done again. A row is the recorded outcome of one effect
@@ -22,7 +22,7 @@ export interface JournalEntry {
   /** The number the writer's claim of the session gave it. */
   readonly epoch: number;
   /** Rows of named tables that change in the same write. When the outcome was recorded before, they did then. */
-  readonly rows?: readonly RowChange[];
+  readonly rows?: readonly RowWrite[];
 }
 
 /** A recorded outcome, as the store keeps it. */

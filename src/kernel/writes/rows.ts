@@ -34,6 +34,44 @@ export interface RowChange extends RowName {
   readonly order?: RowOrder;
 }
 
+/**
+ * Numbers to be added to those a row has, or to none: by whoever, in whatever order, nothing is counted twice or lost. The
+ * row's value is these numbers (see {@link numbersIn}); one with another value is refused as `invalid_row`.
+ */
+export interface RowAddition extends RowName {
+  readonly add: readonly number[];
+  readonly order?: RowOrder;
+}
+
+/** What a write does to one row. */
+export type RowWrite = RowChange | RowAddition;
+
+const NUMBER_BYTES = 8;
+const MAX_NUMBERS = 16;
+
+/**
+ * The numbers of a row that is counted up.
+ *
+ * @example
+ * const row = await backend.row({ table: "tenant_spending", key: "day:2026-11-18:acme" });
+ * const [tokens = 0, cost = 0] = row === undefined ? [] : numbersIn(row);
+ */
+export function numbersIn({ table, key, value }: Pick<Row, "table" | "key" | "value">): number[] {
+  if (value.length % NUMBER_BYTES !== 0 || value.length > MAX_NUMBERS * NUMBER_BYTES)
+    throw invalidRow(`row ${key} of ${table} has no numbers`);
+  const view = new DataView(value.buffer, value.byteOffset, value.length);
+  return Array.from({ length: value.length / NUMBER_BYTES }, (_, at) => view.getFloat64(at * NUMBER_BYTES));
+}
+
+/** The value of a row after an addition. Numbers it did not have count from 0. */
+export function addedTo(row: Row | undefined, { add }: Pick<RowAddition, "add">): Uint8Array {
+  const before = row === undefined ? [] : numbersIn(row);
+  const length = Math.max(before.length, add.length);
+  const view = new DataView(new ArrayBuffer(length * NUMBER_BYTES));
+  for (let at = 0; at < length; at++) view.setFloat64(at * NUMBER_BYTES, (before[at] ?? 0) + (add[at] ?? 0));
+  return new Uint8Array(view.buffer);
+}
+
 // No name may have control characters, so no row's key runs into another's.
 const SEPARATOR = "\u007f";
 const AFTER_SEPARATOR = "\u0080";
@@ -89,13 +127,24 @@ function timeKey(at: number): string {
 /** The table whose places are those of the sessions themselves: by tenant, then by when each was last written. */
 export const SESSION_INDEX = "sessions";
 
+/** Calls that wait for an answer, each by the session's journal: who removes a journal by itself removes them too. */
+export const WAITING_CALLS = "waiting_calls";
+/** Where those of the sessions of a tenant stand, by tenant and time. */
+export const WAITING_OF_TENANTS = "waiting_of_tenants";
+
+/** A row of these stands for something in the session's journal. */
+export function isOfJournal({ table }: Pick<RowName, "table">): boolean {
+  return table === WAITING_CALLS || table === WAITING_OF_TENANTS;
+}
+
 const MAX_TABLE = 64;
 const MAX_KEY_BYTES = 400;
 const MAX_OWNER_BYTES = 256;
 const MAX_SESSION_BYTES = 3 * 256;
 
 /** Refuses a change no store could keep. */
-export function checkRowChange({ table, key, session, order, expectedVersion, value }: RowChange): void {
+export function checkRowChange(change: RowWrite): void {
+  const { table, key, session, order } = change;
   if (typeof table !== "string" || !/^[a-z][a-z0-9_.:-]*$/.test(table) || table.length > MAX_TABLE)
     throw invalidRow(
       `a table's name is up to ${MAX_TABLE} small letters, digits, and _ . : -, and begins with a letter`,
@@ -107,6 +156,13 @@ export function checkRowChange({ table, key, session, order, expectedVersion, va
   if (session === "") throw invalidRow("its session has a name");
   if (order?.owner !== undefined) checkName("owner", order.owner, MAX_OWNER_BYTES);
   if (order !== undefined && !isCount(order.at)) throw invalidRow("its time is a whole number of milliseconds from 0");
+  if ("add" in change) {
+    const { add } = change;
+    if (!Array.isArray(add) || add.length === 0 || add.length > MAX_NUMBERS || !add.every(Number.isFinite))
+      throw invalidRow(`what is added is 1 to ${MAX_NUMBERS} numbers`);
+    return;
+  }
+  const { expectedVersion, value } = change;
   if (expectedVersion !== undefined && !isCount(expectedVersion))
     throw invalidRow("its expected version is a whole number from 0");
   if (value !== null && !(value instanceof Uint8Array)) throw invalidRow("its value is bytes, or null");
@@ -130,7 +186,7 @@ function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
-function invalidRow(why: string): TroupeError {
+export function invalidRow(why: string): TroupeError {
   return new TroupeError("invalid_row", `A row cannot be stored: ${why}.`);
 }
 

@@ -1,6 +1,7 @@
 import { TroupeError } from "../errors.js";
 import { parseNodeId } from "../history/index.js";
 import type { Json } from "../json.js";
+import { commitTooLarge, replayMismatched } from "../refusals.js";
 import type { Head } from "../session/index.js";
 import {
   COMMIT_BUDGET,
@@ -16,7 +17,17 @@ import {
 } from "./commit.js";
 import { differingPaths, type JournalEntry, type JournalRow, TURNS_WAIT } from "./journal.js";
 import { PlannedFacts } from "./planned-facts.js";
-import { checkRowChange, type Row, type RowChange, type RowName, rowConflict, rowKey } from "./rows.js";
+import {
+  addedTo,
+  checkRowChange,
+  invalidRow,
+  isOfJournal,
+  type Row,
+  type RowName,
+  type RowWrite,
+  rowConflict,
+  rowKey,
+} from "./rows.js";
 import type {
   Change,
   DeleteWrite,
@@ -143,18 +154,19 @@ function planRows(facts: WriteFacts, { changes, owner }: RowsWrite, budget: Comm
 }
 
 /** Each over the rows as they are before; one that is not as expected refuses all. */
-function changingRows(facts: WriteFacts, changes: readonly RowChange[], budget: CommitBudget): Change[] {
+function changingRows(facts: WriteFacts, changes: readonly RowWrite[], budget: CommitBudget): Change[] {
   const seen = new Set<string>();
   return changes.map((change) => {
     checkRowChange(change);
-    const { table, key, session, value, expectedVersion, order } = change;
+    const { table, key, session, order } = change;
     const name: RowName = { table, key, ...(session !== undefined && { session }) };
     const place = rowKey(name);
-    if (seen.has(place)) throw new TroupeError("invalid_row", `Row ${key} of ${table} is changed twice in one write.`);
+    if (seen.has(place)) throw invalidRow(`row ${key} of ${table} is changed twice in one write`);
     seen.add(place);
     if (session !== undefined && facts.isDeleted(session)) throw sessionDeleted(session);
-    if (value !== null && value.length > budget.bytes) throw rowTooLarge(name, value.length, budget);
     const before = facts.row(name);
+    const { value, expectedVersion } = "add" in change ? { value: addedTo(before, change) } : change;
+    if (value !== null && value.length > budget.bytes) throw rowTooLarge(name, value.length, budget);
     const version = before?.version ?? 0;
     if (expectedVersion !== undefined && expectedVersion !== version) throw rowConflict(name, expectedVersion, version);
     if (value === null) return { kind: "delete_row", name, before: before?.order };
@@ -164,11 +176,7 @@ function changingRows(facts: WriteFacts, changes: readonly RowChange[], budget: 
 }
 
 function rowTooLarge({ table, key }: RowName, bytes: number, budget: CommitBudget): TroupeError {
-  return new TroupeError(
-    "commit_too_large",
-    `Row ${key} of ${table} has ${bytes} bytes; allowed are ${budget.bytes}.`,
-    { details: { table, key, bytes, budget: { ...budget } } },
-  );
+  return commitTooLarge(`Row ${key} of ${table} has ${bytes} bytes`, { table, key, bytes }, budget);
 }
 
 function clearing(facts: WriteFacts, sessionId: string): Change[] {
@@ -215,7 +223,16 @@ function planSweep(facts: WriteFacts, { segments, components, journals, quietFor
     ...components.map((hash): Change => ({ kind: "delete_component", hash })),
     ...over.flatMap((sessionId) => clearingTurn(facts, sessionId)),
   ];
-  return { receipt: { changed: changes.length }, changes };
+  return { receipt: { changed: changes.length }, changes: [...changes, ...over.flatMap(withoutWaiting(facts))] };
+}
+
+/** Calls that waited in a journal that goes can be answered no more. Whoever clears a journal itself says which rows go. */
+function withoutWaiting(facts: WriteFacts): (sessionId: string) => Change[] {
+  return (sessionId) =>
+    facts
+      .rowsOf(sessionId)
+      .filter(isOfJournal)
+      .map((name): Change => ({ kind: "delete_row", name, before: facts.row(name)?.order }));
 }
 
 /** Parts of a session that is not there yet; nobody sees them before its head, which is refused while one is missing. */
@@ -289,11 +306,8 @@ function replay(facts: WriteFacts, entry: JournalEntry, sequence: number): Journ
 }
 
 function recordTooLarge({ sessionId, key }: JournalEntry, bytes: number, budget: CommitBudget): TroupeError {
-  return new TroupeError(
-    "commit_too_large",
-    `The outcome of ${key} in session ${sessionId} has ${bytes} bytes; allowed are ${budget.bytes}.`,
-    { details: { sessionId, key, bytes, budget: { ...budget } } },
-  );
+  const what = `The outcome of ${key} in session ${sessionId} has ${bytes} bytes`;
+  return commitTooLarge(what, { sessionId, key, bytes }, budget);
 }
 
 /** Another request under the key of one that was recorded, and where the two differ. */
@@ -303,10 +317,9 @@ export function replayMismatch(
 ): TroupeError {
   const paths = row.envelope === undefined || envelope === undefined ? [] : pathsBetween(row.envelope, envelope);
   const where = paths.length === 0 ? "" : ` They differ at ${paths.join(", ")}.`;
-  return new TroupeError(
-    "replay_mismatch",
+  return replayMismatched(
     `${key} of turn ${turnId} in session ${sessionId} was recorded for another request: the turn is not repeating itself.${where}`,
-    { details: { sessionId, turnId, key, recorded: row.hash, given: hash, paths } },
+    { sessionId, turnId, key, recorded: row.hash, given: hash, paths },
   );
 }
 

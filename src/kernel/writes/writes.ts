@@ -2,7 +2,7 @@ import type { TroupeError } from "../errors.js";
 import type { Head } from "../session/index.js";
 import type { Commit, CommitFacts, StoredHead } from "./commit.js";
 import type { JournalEntry, JournalRow } from "./journal.js";
-import type { Row, RowChange, RowName, RowOrder } from "./rows.js";
+import type { Row, RowName, RowOrder, RowWrite } from "./rows.js";
 
 /** One thing to write. A batch of them is one transaction. */
 export type StoreWrite =
@@ -19,13 +19,13 @@ export interface JournalClearing {
   readonly sessionId: string;
   readonly expectedRevision: number;
   readonly epoch: number;
-  readonly rows?: readonly RowChange[];
+  readonly rows?: readonly RowWrite[];
 }
 
 /** Changes rows of named tables, all of them or none. */
 export interface RowsWrite {
   readonly kind: "rows";
-  readonly changes: readonly RowChange[];
+  readonly changes: readonly RowWrite[];
   /** Only for the owner of a session, when given. */
   readonly owner?: { readonly sessionId: string; readonly epoch: number };
 }

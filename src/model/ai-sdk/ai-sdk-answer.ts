@@ -5,15 +5,9 @@ import type {
   LanguageModelV3ToolCall,
 } from "@ai-sdk/provider";
 import type { Clock } from "../../async/index.js";
-import {
-  type FinishReason,
-  type ModelEvent,
-  type ModelEvidence,
-  type ProviderMetadata,
-  TroupeError,
-  type Usage,
-} from "../../kernel/index.js";
-import { modelError, streamCut } from "../boundary/index.js";
+import type { FinishReason, ModelEvent, ModelEvidence, ProviderMetadata, Usage } from "../../kernel/index.js";
+import { malformed, modelError, streamCut } from "../boundary/index.js";
+import { keptMetadata, providerCallEvent, wholePartEvent } from "./ai-sdk-parts.js";
 
 /** What streamed and whole answers of an AI SDK model have in common. */
 const REASONS: Readonly<Record<string, FinishReason>> = {
@@ -36,10 +30,12 @@ export function finishEvent(
   response: ResponseMetadata | undefined,
 ): ModelEvent {
   const evidence = evidenceOf(response, finishReason);
+  const unsaid = unsaidOf(usage);
   return {
     type: "finish",
     reason: reasonOf(finishReason),
     usage: usageOf(usage),
+    ...(unsaid.length > 0 && { unsaid }),
     ...(Object.keys(evidence).length > 0 && { evidence }),
   };
 }
@@ -53,16 +49,14 @@ function evidenceOf({ id, modelId }: ResponseMetadata = {}, reason: unknown): Mo
   };
 }
 
-/** Nothing for a call the provider runs itself. */
-export function toolCallEvent(call: LanguageModelV3ToolCall): ModelEvent | undefined {
-  if (call.providerExecuted) return undefined;
-  const metadata = call.providerMetadata as ProviderMetadata | undefined; // the same JSON, readonly
+export function toolCallEvent(call: LanguageModelV3ToolCall): ModelEvent {
+  if (call.providerExecuted) return providerCallEvent(call);
   return {
     type: "tool_call",
     callId: call.toolCallId,
     toolName: call.toolName,
     argsText: call.input.trim() === "" ? "{}" : call.input,
-    ...(metadata && { metadata }),
+    ...keptMetadata(call.providerMetadata),
   };
 }
 
@@ -73,8 +67,8 @@ function reasonOf(reason: unknown): FinishReason {
 }
 
 /**
- * Flat numbers in version 2, `{ inputTokens: { total, … }, … }` since version 3. What a provider omits counts as 0; what
- * it says is passed on as it is, to be checked where every model's is.
+ * Flat numbers in version 2, `{ inputTokens: { total, … }, … }` since version 3. What a provider omits counts as 0 here,
+ * and is `unsaid`; what it says is passed on as it is, to be checked where every model's is.
  */
 function usageOf(usage: unknown): Usage {
   const { inputTokens, outputTokens, cachedInputTokens, reasoningTokens } = (usage ?? {}) as Record<string, unknown>;
@@ -89,19 +83,31 @@ function usageOf(usage: unknown): Usage {
   };
 }
 
+function unsaidOf(usage: unknown): ("inputTokens" | "outputTokens")[] {
+  const said = (usage ?? {}) as Record<string, unknown>;
+  return (["inputTokens", "outputTokens"] as const).filter((name) => {
+    const counts = nested(said[name]);
+    return isUnknown(counts ? counts.total : said[name]);
+  });
+}
+
 function nested(value: unknown): Record<string, unknown> | undefined {
   return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
 }
 
-/** Providers say that they do not know by leaving it out, null or NaN. */
 function count(value: unknown): number {
-  return value === undefined || value === null || Number.isNaN(value) ? 0 : (value as number); // checked: `checkUsage`
+  return isUnknown(value) ? 0 : (value as number); // checked: `checkUsage`
+}
+
+/** Providers say that they do not know by leaving it out, null or NaN. */
+function isUnknown(value: unknown): boolean {
+  return value === undefined || value === null || Number.isNaN(value);
 }
 
 /** Turns what an AI SDK model generated in one go into model events, `finish` last. */
 export function* generatedEvents(generated: unknown): Generator<ModelEvent> {
   const { content, finishReason, usage, response } = (generated ?? {}) as Partial<LanguageModelV3GenerateResult>;
-  if (!Array.isArray(content)) throw malformed("no list of content");
+  if (!Array.isArray(content)) throw malformed("it holds no list of content");
   for (const [index, part] of content.entries()) yield* contentEvents(part, index);
   yield finishEvent({ finishReason, usage }, response);
 }
@@ -109,28 +115,26 @@ export function* generatedEvents(generated: unknown): Generator<ModelEvent> {
 function* contentEvents(part: LanguageModelV3Content, index: number): Generator<ModelEvent> {
   switch (part?.type) {
     case "text":
-      if (part.text !== "") yield { type: "text", blockId: `text-${index}`, text: part.text };
+      if (part.text !== "")
+        yield { type: "text", blockId: `text-${index}`, text: part.text, ...keptMetadata(part.providerMetadata) };
       return;
     case "reasoning": {
       const blockId = `reasoning-${index}`;
-      const metadata = part.providerMetadata as ProviderMetadata | undefined; // the same JSON, readonly
+      const { metadata } = keptMetadata(part.providerMetadata);
       if (part.text !== "") yield { type: "reasoning_delta", blockId, text: part.text };
       if (metadata) yield { type: "reasoning_end", blockId, metadata };
       return;
     }
-    case "tool-call": {
-      const call = toolCallEvent(part);
-      if (call) yield call;
+    case "tool-call":
+      yield toolCallEvent(part);
       return;
-    }
     case undefined:
-      throw malformed("content that is no part");
-    default: // Sources, files and provider-executed results are not part of a turn.
+      throw malformed("it holds content that is no part");
+    default: {
+      const whole = wholePartEvent(part);
+      if (whole) yield whole;
+    }
   }
-}
-
-function malformed(what: string): TroupeError {
-  return new TroupeError("model_stream_malformed", `The model's answer holds ${what}.`, { retryable: true });
 }
 
 type StreamPart<T extends LanguageModelV3StreamPart["type"]> = Extract<LanguageModelV3StreamPart, { type: T }>;
@@ -147,39 +151,47 @@ export async function* modelEvents(parts: AsyncIterable<unknown>, clock: Clock):
         blocks.open("text", part);
         break;
       case "text-delta":
+        blocks.note("text", part);
         if (part.delta === "") break;
         for (const call of calls.take()) yield call;
-        yield { type: "text_delta", blockId: blocks.idOf("text", part), text: part.delta };
+        yield { type: "text_delta", blockId: blocks.spokenBy("text", part), text: part.delta };
         break;
+      case "text-end": {
+        const end = blocks.end("text", part);
+        if (end) yield end;
+        break;
+      }
       case "reasoning-start":
         blocks.open("reasoning", part);
         break;
       case "reasoning-delta":
-        blocks.note(part);
+        blocks.note("reasoning", part);
         if (part.delta === "") break;
         for (const call of calls.take()) yield call;
-        yield { type: "reasoning_delta", blockId: blocks.idOf("reasoning", part), text: part.delta };
+        yield { type: "reasoning_delta", blockId: blocks.spokenBy("reasoning", part), text: part.delta };
         break;
       case "reasoning-end": {
-        blocks.note(part);
-        const metadata = blocks.takeMetadata(part);
-        if (!metadata) break;
+        const end = blocks.end("reasoning", part);
+        if (!end) break;
         for (const call of calls.take()) yield call;
-        yield { type: "reasoning_end", blockId: blocks.idOf("reasoning", part), metadata };
+        yield end;
         break;
       }
       case "tool-input-start":
         calls.start(part);
         break;
-      case "tool-input-delta":
-        calls.extend(part);
+      case "tool-input-delta": {
+        const more = calls.extend(part);
+        if (more) yield more;
         break;
+      }
       case "tool-call":
         calls.finish(part);
         break;
       case "finish":
         calls.finishRest();
         for (const call of calls.take()) yield call;
+        for (const end of blocks.endRest()) yield end;
         yield finishEvent(part, response);
         return;
       case "response-metadata":
@@ -187,46 +199,99 @@ export async function* modelEvents(parts: AsyncIterable<unknown>, clock: Clock):
         break;
       case "error":
         throw modelError(part.error, { moment: "streaming", clock });
-      default: // Sources, files, raw chunks and provider-executed results are not part of a turn.
+      default: {
+        const whole = wholePartEvent(part);
+        if (!whole) break;
+        for (const call of calls.take()) yield call;
+        yield whole;
+      }
     }
   }
   throw streamCut();
 }
 
-/** Gives every block its own id, though providers may reuse theirs, and gathers the metadata of reasoning blocks. */
+type BlockKind = "text" | "reasoning";
+type BlockEnd = Extract<ModelEvent, { type: "text_end" | "reasoning_end" }>;
+
+interface OpenBlock {
+  readonly kind: BlockKind;
+  readonly blockId: string;
+  /** Something of its text came. */
+  spoke: boolean;
+  metadata?: ProviderMetadata;
+}
+
+/** Gives every block its own id, though providers may reuse theirs, and gathers its metadata. */
 class Blocks {
   readonly #opened = new Map<string, number>();
-  readonly #metadata = new Map<string, ProviderMetadata>();
+  readonly #open = new Map<string, OpenBlock>();
 
-  open(kind: "text" | "reasoning", part: StreamPart<"text-start" | "reasoning-start">): void {
+  open(kind: BlockKind, part: StreamPart<"text-start" | "reasoning-start">): void {
     const key = `${kind}-${part.id}`;
-    this.#opened.set(key, (this.#opened.get(key) ?? 0) + 1);
-    if (kind === "reasoning") this.note(part);
+    const times = (this.#opened.get(key) ?? 0) + 1;
+    this.#opened.set(key, times);
+    this.#open.set(key, { kind, blockId: times === 1 ? key : `${key}-${times}`, spoke: false });
+    this.note(kind, part);
   }
 
-  idOf(kind: "text" | "reasoning", { id }: { readonly id: string }): string {
-    const times = this.#opened.get(`${kind}-${id}`) ?? 1;
-    return times === 1 ? `${kind}-${id}` : `${kind}-${id}-${times}`;
+  /** The id of the block that says something now. */
+  spokenBy(kind: BlockKind, part: { readonly id: string }): string {
+    const block = this.#blockOf(kind, part);
+    block.spoke = true;
+    return block.blockId;
   }
 
   /** Anthropic sends a signature with the last delta and redacted content with the start, so every part may add. */
-  note({
-    id,
-    providerMetadata,
-  }: StreamPart<"reasoning-start" | "reasoning-delta" | "reasoning-end" | "text-start">): void {
-    if (!providerMetadata) return;
-    const merged = { ...this.#metadata.get(id) };
-    for (const [provider, fields] of Object.entries(providerMetadata as ProviderMetadata)) {
+  note(
+    kind: BlockKind,
+    part: StreamPart<
+      "text-start" | "text-delta" | "text-end" | "reasoning-start" | "reasoning-delta" | "reasoning-end"
+    >,
+  ): void {
+    if (!part.providerMetadata) return;
+    const block = this.#blockOf(kind, part);
+    const merged = { ...block.metadata };
+    for (const [provider, fields] of Object.entries(part.providerMetadata as ProviderMetadata)) {
       merged[provider] = { ...merged[provider], ...fields };
     }
-    this.#metadata.set(id, merged);
+    block.metadata = merged;
   }
 
-  takeMetadata({ id }: { readonly id: string }): ProviderMetadata | undefined {
-    const metadata = this.#metadata.get(id);
-    this.#metadata.delete(id);
-    return metadata;
+  /** The end of a text that said something, or the block's metadata, when it has any. */
+  end(kind: BlockKind, part: StreamPart<"text-end" | "reasoning-end">): BlockEnd | undefined {
+    this.note(kind, part);
+    const key = `${kind}-${part.id}`;
+    const block = this.#open.get(key);
+    this.#open.delete(key);
+    if (block?.kind === "text" && block.spoke) return { type: "text_end", blockId: block.blockId, ...keptOf(block) };
+    return block && endOf(block);
   }
+
+  /** Of blocks whose end the provider did not say. */
+  endRest(): readonly BlockEnd[] {
+    return [...this.#open.values()].flatMap((block) => endOf(block) ?? []);
+  }
+
+  /** Some providers never say that a block begins. */
+  #blockOf(kind: BlockKind, { id }: { readonly id: string }): OpenBlock {
+    const key = `${kind}-${id}`;
+    const open = this.#open.get(key);
+    if (open !== undefined) return open;
+    const times = this.#opened.get(key) ?? 1;
+    const block: OpenBlock = { kind, blockId: times === 1 ? key : `${key}-${times}`, spoke: false };
+    this.#open.set(key, block);
+    return block;
+  }
+}
+
+function keptOf({ metadata }: OpenBlock): { readonly metadata?: ProviderMetadata } {
+  return metadata === undefined ? {} : { metadata };
+}
+
+/** Redacted reasoning is all metadata; a text that says nothing is none, and providers refuse it when it goes back. */
+function endOf({ kind, blockId, spoke, metadata }: OpenBlock): BlockEnd | undefined {
+  if (metadata === undefined || (kind === "text" && !spoke)) return undefined;
+  return { type: kind === "text" ? "text_end" : "reasoning_end", blockId, metadata };
 }
 
 /**
@@ -251,24 +316,30 @@ class ToolCalls {
     this.#open.set(start.id, { start, text: "" });
   }
 
-  extend({ id, delta }: StreamPart<"tool-input-delta">): void {
+  /** What is to be told of it: nothing of a call that its provider makes itself. */
+  extend({ id, delta }: StreamPart<"tool-input-delta">): ModelEvent | undefined {
     const call = this.#open.get(id);
-    if (call) call.text += delta;
+    if (call === undefined) return undefined;
+    call.text += delta;
+    const { toolName, providerExecuted } = call.start;
+    return providerExecuted || delta === ""
+      ? undefined
+      : { type: "tool_input_delta", callId: id, toolName, text: delta };
   }
 
   finish(call: StreamPart<"tool-call">): void {
     this.#open.delete(call.toolCallId);
-    const event = toolCallEvent(call);
-    if (event === undefined || this.#finished.has(call.toolCallId)) return;
+    if (this.#finished.has(call.toolCallId)) return;
     this.#finished.add(call.toolCallId);
-    this.#held.push(event);
+    this.#held.push(toolCallEvent(call));
   }
 
   finishRest(): void {
     for (const { start, text } of [...this.#open.values()]) {
-      const { id, toolName, inputEncoding, providerExecuted = false } = start;
+      const { id, toolName, inputEncoding, providerExecuted = false, providerMetadata } = start;
       const input = inputEncoding === "text" ? JSON.stringify(text) : text;
-      this.finish({ type: "tool-call", toolCallId: id, toolName, input, providerExecuted });
+      const said = providerMetadata && { providerMetadata };
+      this.finish({ type: "tool-call", toolCallId: id, toolName, input, providerExecuted, ...said });
     }
   }
 }
@@ -277,7 +348,5 @@ const NO_EVENTS: readonly ModelEvent[] = [];
 
 function streamPart(value: unknown): LanguageModelV3StreamPart {
   if (typeof value === "object" && value !== null && "type" in value) return value as LanguageModelV3StreamPart;
-  throw new TroupeError("model_stream_malformed", "The model's stream holds something that is no stream part.", {
-    retryable: true,
-  });
+  throw malformed("it holds something that is no stream part");
 }

@@ -1,10 +1,13 @@
 import type { ReadableStream, ReadableStreamDefaultReader } from "node:stream/web";
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
 import { abortWith, type Clock, ignore, onAbort, untilAborted } from "../../async/index.js";
-import { aborted, type ModelEvent, type ModelRequest, TroupeError } from "../../kernel/index.js";
+import { aborted, type ModelEvent, type ModelRequest } from "../../kernel/index.js";
 import { type Model, type Moment, modelError, type ReportReplayDrops } from "../boundary/index.js";
 import { generatedEvents, modelEvents } from "./ai-sdk-answer.js";
-import { callOptions } from "./ai-sdk-prompt.js";
+import { type CacheHints, cacheHintsOf } from "./ai-sdk-cache.js";
+import { callOptions, type ProviderTools } from "./ai-sdk-prompt.js";
+import { type PromptForm, toolMediaOf } from "./ai-sdk-tool-output.js";
+import { checkProviderTools } from "./provider-tools.js";
 
 /** How long a finished response may take to end before its connection is dropped instead of reused. */
 const DRAIN_MS = 1000;
@@ -31,6 +34,21 @@ type Generating = Named & Required<Pick<AiSdkLanguageModel, "doGenerate">>;
 export interface AiSdkModelOptions {
   /** False: ask for the whole answer at once. Default: stream when the model can. */
   readonly stream?: boolean;
+  /**
+   * Tools of the provider itself, by the names the model calls them by: what a provider package makes
+   * (`anthropic.tools.webSearch_20250305()`) and `streamText` takes as `tools`.
+   */
+  readonly providerTools?: Readonly<Record<string, unknown>>;
+  /**
+   * Files the model takes from a tool, by media type (`"application/pdf"`, `"image/*"`). Default: those its provider is
+   * known to take. Of others the model reads that there is a file.
+   */
+  readonly toolMedia?: readonly string[];
+  /**
+   * How a turn's `output` is asked for: by the provider's own JSON mode, or by a tool that the model ends with. Default:
+   * the JSON mode where the model is known to have one that takes a schema.
+   */
+  readonly structuredOutput?: "native" | "tool";
 }
 
 /** Is this a language model of a version the adapter understands? */
@@ -49,8 +67,8 @@ function canGenerate(model: Partial<AiSdkLanguageModel>): model is Generating {
 }
 
 /**
- * Makes any AI SDK language model a Troupe model. Throws `model_module_invalid` when the model lacks the call that
- * `stream` asks for.
+ * Makes any AI SDK language model a Troupe model. Throws a TypeError when the model lacks the call that
+ * `stream` asks for, or one of `providerTools` is none.
  *
  * @example
  * import { createAnthropic } from "@ai-sdk/anthropic";
@@ -59,20 +77,40 @@ function canGenerate(model: Partial<AiSdkLanguageModel>): model is Generating {
 export function createAiSdkModel(model: AiSdkLanguageModel, clock: Clock, options: AiSdkModelOptions = {}): Model {
   const id = `${model.provider}:${model.modelId}`;
   const route = aiSdkRoute(model);
-  const { stream = canStream(model) } = options;
+  const hints = cacheHintsOf(model);
+  const { stream = canStream(model), toolMedia = toolMediaOf(model.provider), structuredOutput } = options;
+  if (structuredOutput !== undefined && structuredOutput !== "native" && structuredOutput !== "tool")
+    throw new TypeError(`${id}: structuredOutput is "native" or "tool"`);
+  const form = { version: model.specificationVersion, toolMedia };
   const answer = answering(model, stream);
+  const providerTools = checkProviderTools(options.providerTools ?? {});
   return {
     id,
     route,
-    stream: (request, signal, onReplayDropped) => answer({ request, signal, route, onReplayDropped, clock }),
+    answersInForm: ({ tools }) =>
+      structuredOutput === undefined ? hasJsonMode(model, tools.length > 0) : structuredOutput === "native",
+    stream: (request, signal, onReplayDropped) =>
+      answer({ request, signal, route, form, onReplayDropped, providerTools, hints, clock }),
   };
+}
+
+/** Providers whose packages send a schema to the provider, or make a tool of it where a model has no mode for it. */
+const WITH_SCHEMAS = /^(openai|azure|anthropic|google|vertex|amazon-bedrock|bedrock|xai|groq|mistral|cohere)\b/;
+/** Gemini takes no schema beside tools. */
+const NOT_BESIDE_TOOLS = /^(google|vertex)(?!.*anthropic)/;
+
+/** What a model says of itself counts (`supportsStructuredOutputs` of OpenAI-compatible ones); otherwise who its provider is. */
+function hasJsonMode(model: Named, hasTools: boolean): boolean {
+  const { supportsStructuredOutputs: said } = model as { readonly supportsStructuredOutputs?: unknown };
+  if (typeof said === "boolean") return said;
+  return WITH_SCHEMAS.test(model.provider) && !(hasTools && NOT_BESIDE_TOOLS.test(model.provider));
 }
 
 function answering(model: AiSdkLanguageModel, stream: boolean): (call: Call) => AsyncGenerator<ModelEvent> {
   if (stream && canStream(model)) return (call) => streamed(model, call);
   if (!stream && canGenerate(model)) return (call) => generated(model, call);
   const missing = `${model.provider}:${model.modelId} has no ${stream ? "doStream()" : "doGenerate()"}`;
-  throw new TroupeError("model_module_invalid", `${missing}, which stream: ${stream} needs`);
+  throw new TypeError(`${missing}, which stream: ${stream} needs`);
 }
 
 /** One call of an AI SDK model. */
@@ -80,15 +118,18 @@ interface Call {
   readonly request: ModelRequest;
   readonly signal: AbortSignal;
   readonly route: string;
+  readonly form: PromptForm;
   readonly onReplayDropped: ReportReplayDrops | undefined;
+  readonly providerTools: ProviderTools;
+  readonly hints: CacheHints | undefined;
   readonly clock: Clock;
 }
 
-async function* generated(model: Generating, { request, signal, clock, ...replay }: Call): AsyncGenerator<ModelEvent> {
+async function* generated(model: Generating, { request, signal, clock, ...facts }: Call): AsyncGenerator<ModelEvent> {
   if (signal.aborted) throw aborted(signal);
   try {
     const generating = (async () =>
-      model.doGenerate(callOptions(request, { ...replay, abortSignal: signal }) as never))();
+      model.doGenerate(callOptions(request, { ...facts, abortSignal: signal }) as never))();
     for (const event of generatedEvents(await untilAborted(generating, signal))) {
       if (signal.aborted) throw aborted(signal);
       yield event;
@@ -98,7 +139,7 @@ async function* generated(model: Generating, { request, signal, clock, ...replay
   }
 }
 
-async function* streamed(model: Streaming, { request, signal, clock, ...replay }: Call): AsyncGenerator<ModelEvent> {
+async function* streamed(model: Streaming, { request, signal, clock, ...facts }: Call): AsyncGenerator<ModelEvent> {
   if (signal.aborted) throw aborted(signal);
   // Our own controller: aborting it is the only way to free a connection a provider opened and then gave up on.
   const call = new AbortController();
@@ -107,7 +148,7 @@ async function* streamed(model: Streaming, { request, signal, clock, ...replay }
   let reader: ReadableStreamDefaultReader<unknown> | undefined;
   let finished = false;
   try {
-    reader = (await open(model, callOptions(request, { ...replay, abortSignal: call.signal }))).getReader();
+    reader = (await open(model, callOptions(request, { ...facts, abortSignal: call.signal }))).getReader();
     moment = "streaming";
     for await (const event of modelEvents(partsOf(reader, signal), clock)) {
       finished = event.type === "finish";

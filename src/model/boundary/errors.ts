@@ -1,5 +1,5 @@
 import type { Clock } from "../../async/index.js";
-import { isRecord, messageOf, TroupeError } from "../../kernel/index.js";
+import { isRecord, messageOf, TroupeError, type TroupeErrorCode } from "../../kernel/index.js";
 
 /** Did the provider answer before it failed? Decides between `model_unreachable` and `model_stream_cut`. */
 export type Moment = "opening" | "streaming";
@@ -10,7 +10,6 @@ const OVERFLOW_CODE = "context_length_exceeded";
 const THROTTLE = /rate.?limit|quota|per.?(minute|day)/i;
 const TRANSPORT_CODE = /^(ECONN|ENOTFOUND|EAI_|ETIMEDOUT|EPIPE|EHOST|ENET|UND_ERR_)/;
 const MALFORMED_NAMES = new Set(["AI_JSONParseError", "AI_TypeValidationError", "AI_InvalidResponseDataError"]);
-const TIMING_CODES = new Set([408, 409, 425]);
 
 /** What providers call their errors when they arrive inside a stream, where no HTTP status says it. */
 const STATUS_OF_TYPE: Readonly<Record<string, number>> = {
@@ -39,12 +38,12 @@ export function modelError(
   const failure: Failure = isRecord(thrown) ? thrown : {};
   const status = statusOf(failure);
 
-  if (isMalformed(failure)) return malformed(thrown);
+  if (isMalformed(failure)) return malformed(wordsOf(thrown), thrown);
   if (failure.name === "AI_LoadAPIKeyError") {
     return new TroupeError("model_auth_failed", `The model has no API key: ${wordsOf(thrown)}`, { cause: thrown });
   }
   if (status !== undefined && status >= 300) return refused(status, failure, clock);
-  if (causes(failure).some(isMalformed)) return malformed(thrown);
+  if (causes(failure).some(isMalformed)) return malformed(wordsOf(thrown), thrown);
   const answered = moment === "streaming" || status !== undefined;
   if (isCut(failure) || (answered && isTransport(failure))) return streamCut(thrown);
   if (isTransport(failure)) {
@@ -66,11 +65,12 @@ export function streamCut(cause?: unknown): TroupeError {
 }
 
 /** What an HTTP status of a provider means to a caller. */
-export function codeOfStatus(status: number): { readonly code: string; readonly retryable: boolean } {
+export function codeOfStatus(status: number): { readonly code: TroupeErrorCode; readonly retryable: boolean } {
   if (status === 429) return { code: "model_rate_limited", retryable: true };
-  if (status >= 500) return { code: "model_server_error", retryable: true };
+  // 408 and 425: it was too early or too late for the server, and nothing is wrong with the request.
+  if (status >= 500 || status === 408 || status === 425) return { code: "model_server_error", retryable: true };
   if (status === 401 || status === 403) return { code: "model_auth_failed", retryable: false };
-  if (status >= 400) return { code: "model_request_invalid", retryable: TIMING_CODES.has(status) };
+  if (status >= 400) return { code: "model_request_invalid", retryable: status === 409 };
   return { code: "model_failed", retryable: false };
 }
 
@@ -113,10 +113,10 @@ function isOverflow(failure: Failure): boolean {
   return OVERFLOW.test(said) && !THROTTLE.test(said);
 }
 
-function malformed(thrown: unknown): TroupeError {
-  return new TroupeError("model_stream_malformed", `The model's stream could not be read: ${wordsOf(thrown)}`, {
+export function malformed(why: string, cause?: unknown): TroupeError {
+  return new TroupeError("model_stream_malformed", `The model's stream could not be read: ${why}.`, {
     retryable: true,
-    cause: thrown,
+    cause,
   });
 }
 

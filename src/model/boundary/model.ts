@@ -1,4 +1,4 @@
-import type { ModelEvent, ModelRequest, ReplayDrop } from "../../kernel/index.js";
+import type { ModelEvent, ModelRequest, ModelRetry, ReplayDrop } from "../../kernel/index.js";
 import type { Script } from "./script.js";
 
 /**
@@ -22,6 +22,13 @@ export interface Model {
    * carry for their provider alone (signatures, encrypted reasoning) goes back to no other route. Default: the id.
    */
   readonly route?: string;
+  /** How failures of this model are repeated: over what the runtime says, under what a turn says. */
+  readonly modelRetry?: ModelRetry;
+  /**
+   * Can it answer this request in a form of its own (`request.output`)? A model that cannot, or does not say, is given the
+   * form as a tool that it ends with.
+   */
+  readonly answersInForm?: (request: ModelRequest) => boolean;
   /** `onReplayDropped`: told what of earlier answers is left out, because another route minted it. */
   stream(request: ModelRequest, signal: AbortSignal, onReplayDropped?: ReportReplayDrops): AsyncIterable<ModelEvent>;
 }
@@ -34,6 +41,43 @@ export type ReportReplayDrops = (drops: readonly ReplayDrop[]) => void;
  * @example
  * const source: ModelSource = { kind: "module", url: new URL("./model.js", import.meta.url).href };
  */
-export type ModelSource =
+export type ModelSource = (
   | { readonly kind: "scripted"; readonly script: Script }
-  | { readonly kind: "module"; readonly url: string };
+  | {
+      readonly kind: "module";
+      readonly url: string;
+      /** Plain data for the function the module exports. */
+      readonly options?: unknown;
+    }
+) & {
+  /** How failures of this model are repeated, over what its module says. */
+  readonly modelRetry?: ModelRetry;
+};
+
+/**
+ * What the function that a model module exports is called with. It is called once for each tenant and agent on each
+ * session worker, so that every tenant can have a key of its own.
+ *
+ * @example
+ * import { createAnthropic } from "@ai-sdk/anthropic";
+ * import type { ModelContext } from "troupe";
+ *
+ * export default ({ secrets }: ModelContext) => createAnthropic({ apiKey: secrets.ANTHROPIC_API_KEY })("claude-sonnet-4-5");
+ */
+export interface ModelContext<Options = unknown> {
+  /** Whose session asks; undefined for a session without a tenant. */
+  readonly tenant: string | undefined;
+  /** The session's agent with its version, `support@3`; undefined for a session without one. */
+  readonly agent: string | undefined;
+  /** What the host's `secrets` returned for the tenant; empty when it gives none. */
+  readonly secrets: Readonly<Record<string, string>>;
+  /** What stands beside the module: `model: { module, options }`. */
+  readonly options: Options;
+}
+
+/** A module that makes a model for each tenant and agent. */
+export interface ModelFactory {
+  readonly url: string;
+  readonly options: unknown;
+  make(context: ModelContext): Promise<Model>;
+}

@@ -7,6 +7,8 @@ export interface ScriptToolCall {
   readonly argsText?: string;
   /** Default: `call_<turn id>_<step>_<n>`, unique in its session. */
   readonly callId?: string;
+  /** Its arguments are written piece by piece, as long as the script's chunks, before the call is whole. Default false. */
+  readonly streamArgs?: boolean;
 }
 
 /** How a step fails. Without `code`, `status` decides it as a real provider's answer would. */
@@ -57,11 +59,15 @@ export interface ScriptDirectAnswer extends ScriptStep {
  * };
  */
 export interface Script {
+  /** Names the model wherever its use is told. Default `scripted`. */
+  readonly id?: string;
   readonly turns: readonly (readonly ScriptStep[])[];
   /** Completions outside the conversation get the first answer for their source; without one, their `{input}` back. */
   readonly direct?: readonly ScriptDirectAnswer[];
   /** Characters per text delta. Default 32. */
   readonly chunkSize?: number;
+  /** False: it has no JSON mode, and a turn with an `output` gives it a tool to end with. Default true. */
+  readonly jsonMode?: boolean;
 }
 
 type Check = (value: unknown, path: string) => void;
@@ -87,7 +93,13 @@ const anything: Check = () => undefined;
 
 const USAGE = Object.fromEntries(Object.keys(NO_USAGE).map((counter) => [counter, amount]));
 
-const TOOL_CALL: Record<keyof ScriptToolCall, Check> = { tool: name, args: anything, argsText: text, callId: name };
+const TOOL_CALL: Record<keyof ScriptToolCall, Check> = {
+  tool: name,
+  args: anything,
+  argsText: text,
+  callId: name,
+  streamArgs: flag,
+};
 
 const FAILURE: Record<keyof ScriptFailure, Check> = {
   code: name,
@@ -115,12 +127,14 @@ const STEP: Record<keyof ScriptStep, Check> = {
 const DIRECT_ANSWER: Record<keyof ScriptDirectAnswer, Check> = { ...STEP, source: name };
 
 const SCRIPT: Record<keyof Script, Check> = {
+  id: name,
   turns: (value, path) => {
     eachOf(value, path, (turn, turnPath) => eachOf(turn, turnPath, stepWith(STEP)));
     expect((value as unknown[]).length > 0, path, "must hold at least one turn", value);
   },
   direct: (value, path) => eachOf(value, path, stepWith(DIRECT_ANSWER)),
   chunkSize: whole(1),
+  jsonMode: flag,
 };
 
 /** Throws `invalid_script`, naming the place and what belongs there, unless the value is a script. */

@@ -4,21 +4,22 @@ import {
   aborted,
   asTroupeError,
   checkUsage,
+  DEFAULT_RETRY,
   definedOnly,
   type ModelEvent,
   type ModelRequest,
   type ModelResponse,
-  messageOf,
   ResponseBuilder,
-  TroupeError,
+  type RetryPolicy,
+  retryCause,
+  retryDelay,
+  type TroupeError,
 } from "../../kernel/index.js";
 import { type Model, type ReportReplayDrops, streamCut } from "../boundary/index.js";
-
-const BASE_DELAY_MS = 2_000;
-const MAX_DELAY_MS = 10_000;
-const MAX_RETRY_AFTER_MS = 60_000;
-/** Waiting because the provider asked for it costs no attempt: this often, this long altogether, from this length on. */
-const COURTESY = { calls: 8, totalMs: 90_000, fromMs: 1_000 };
+import { bytesSaid, estimatedUsage } from "./estimate-usage.js";
+import { untilGivenUp } from "./given-up.js";
+import { streamInForm } from "./output-tool.js";
+import { presentableError } from "./presentable.js";
 
 /** A failed attempt that will be repeated. */
 export interface RetryNotice {
@@ -28,23 +29,46 @@ export interface RetryNotice {
   readonly error: TroupeError;
 }
 
+/** A model gave no answer, and the next one is asked. */
+export interface FallbackNotice {
+  readonly from: Model;
+  readonly to: Model;
+  /** What the model failed with last. */
+  readonly error: TroupeError;
+}
+
+/** A model and how its failures are repeated. */
+export interface Candidate {
+  readonly model: Model;
+  readonly retry: RetryPolicy;
+}
+
 export interface RetryOptions {
+  /** Tells the model to stop. */
   readonly signal: AbortSignal;
+  /**
+   * Once it aborts, nothing of the model is waited for. Default: `signal`. A call that is only no longer wanted, because a
+   * hook failed over it, may still say what it cost.
+   */
+  readonly giveUp?: AbortSignal;
   readonly clock: Clock;
+  /** Default {@link DEFAULT_RETRY}. */
+  readonly retry?: RetryPolicy;
+  /** Who is asked next when the model has no attempts left. */
+  readonly fallbacks?: readonly Candidate[];
   readonly onRetry?: (notice: RetryNotice) => void;
-  /** Told of every attempt when it is over. */
-  readonly onAttempt?: (record: AttemptRecord) => void;
+  readonly onFallback?: (notice: FallbackNotice) => void;
+  /** Told of every attempt when it is over, and whose it was. */
+  readonly onAttempt?: (record: AttemptRecord, model: Model) => void;
   /** Told with every attempt what of earlier answers it goes without. */
   readonly onReplayDropped?: ReportReplayDrops;
-  /** The first attempt included. Default 4. */
-  readonly maxAttempts?: number;
 }
 
 /**
- * Streams a model call and repeats it where that is safe: nothing was shown yet, and the provider either never answered,
- * said when to come back, or broke off. A provider that answered with an error of its own (5xx) is not asked again:
- * it may have done, and billed, the work. What a provider counts is checked before anybody adds it up, and what it says of
- * a failure is passed on without secrets.
+ * Streams a model call. As long as nothing of an answer has come, a failure is repeated as the model's policy says, and
+ * then the next model is asked. An answer whose first event came is never repeated: it was shown, and is paid for. What a
+ * provider counts is checked before anybody adds it up, and what it says of a failure is passed on without secrets. Once
+ * the signal aborts the call is over, also of a model that ignores it.
  *
  * @example
  * for await (const event of streamWithRetry(model, request, { signal, clock, onRetry: (notice) => report(notice) })) {
@@ -52,50 +76,66 @@ export interface RetryOptions {
  * }
  */
 export async function* streamWithRetry(
-  model: Model,
+  first: Model,
   request: ModelRequest,
-  { signal, clock, onRetry, onAttempt, onReplayDropped, maxAttempts = 4 }: RetryOptions,
+  { signal, giveUp = signal, clock, retry = DEFAULT_RETRY, fallbacks = [], ...told }: RetryOptions,
 ): AsyncGenerator<ModelEvent> {
-  const ladder = new Ladder(maxAttempts);
+  const ladder = new Ladder([{ model: first, retry }, ...fallbacks], clock);
   for (let attempt = 1; ; attempt++) {
+    const { model } = ladder;
     const watch = new Attempt(attempt, clock);
     let left = true;
     try {
-      for await (const event of model.stream(request, signal, onReplayDropped)) {
-        if (event.type === "finish") checkUsage(event.usage);
+      const events = streamInForm(model, request, signal, told.onReplayDropped);
+      for await (const given of untilGivenUp(events, giveUp)) {
+        const event = given.type === "finish" ? watch.counted(given, request) : given;
         watch.saw(event);
         yield event;
         if (event.type !== "finish") continue;
         left = false;
-        onAttempt?.(watch.record("completed"));
+        told.onAttempt?.(watch.record("completed"), model);
         return;
       }
       throw streamCut();
     } catch (thrown) {
       left = false;
       const error = signal.aborted ? aborted(signal) : presentableError(asTroupeError(thrown, "model_failed"));
-      const retry = signal.aborted || watch.outputStarted ? undefined : ladder.next(error);
-      onAttempt?.(watch.record(signal.aborted ? "aborted" : "failed", error, retry));
-      if (retry === undefined) throw error;
-      const { delayMs } = retry;
-      onRetry?.({ attempt, delayMs, error });
-      await pause(clock, delayMs, signal);
+      const next = signal.aborted || watch.outputStarted ? STAYS : ladder.next(error);
+      told.onAttempt?.(watch.record(signal.aborted ? "aborted" : "failed", error, next), model);
+      switch (next.kind) {
+        case "fails":
+          throw error;
+        case "fallback":
+          told.onFallback?.({ from: model, to: ladder.model, error });
+          break;
+        case "retry":
+          told.onRetry?.({ attempt, delayMs: next.delayMs, error });
+          await pause(clock, next.delayMs, signal);
+      }
       if (signal.aborted) throw aborted(signal);
     } finally {
       // The reader stopped in the middle: a hook ended the stream.
-      if (left) onAttempt?.(watch.record("aborted"));
+      if (left) told.onAttempt?.(watch.record("aborted"), model);
     }
   }
 }
 
-type Retry = NonNullable<AttemptRecord["retry"]>;
+type Finish = Extract<ModelEvent, { type: "finish" }>;
+
+/** What follows a failure. */
+type Next = { readonly kind: "retry"; readonly delayMs: number } | { readonly kind: "fallback" | "fails" };
+
+const STAYS: Next = { kind: "fails" };
 
 /** One attempt while it runs. */
 class Attempt {
   readonly #attempt: number;
   readonly #clock: Clock;
   readonly #started: number;
-  #finish: Extract<ModelEvent, { type: "finish" }> | undefined;
+  #firstTokenMs: number | undefined;
+  #finish: Finish | undefined;
+  #estimated = false;
+  #bytesSaid = 0;
   outputStarted = false;
 
   constructor(attempt: number, clock: Clock) {
@@ -105,69 +145,93 @@ class Attempt {
   }
 
   saw(event: ModelEvent): void {
+    // A call that is being written is none yet: an answer that breaks off there may be asked for again.
+    if (event.type === "tool_input_delta") return;
     this.outputStarted = true;
-    if (event.type === "finish") this.#finish = event;
+    if (event.type === "finish") {
+      this.#finish = event;
+      return;
+    }
+    this.#firstTokenMs ??= this.#clock.now() - this.#started;
+    this.#bytesSaid += bytesSaid(event);
   }
 
-  record(outcome: AttemptRecord["outcome"], error?: TroupeError, retry?: Retry): AttemptRecord {
+  /** The end of the answer with a usage that can be added up. */
+  counted(finish: Finish, request: ModelRequest): Finish {
+    checkUsage(finish.usage);
+    if (finish.unsaid === undefined) return finish;
+    const { unsaid, ...event } = finish;
+    this.#estimated = true;
+    return { ...event, usage: estimatedUsage(finish, request, this.#bytesSaid) };
+  }
+
+  record(outcome: AttemptRecord["outcome"], error?: TroupeError, next: Next = STAYS): AttemptRecord {
     const { usage, evidence } = this.#finish ?? {};
     return {
       attempt: this.#attempt,
       outcome,
       durationMs: this.#clock.now() - this.#started,
       outputStarted: this.outputStarted,
-      ...definedOnly({ error: error && { code: error.code, message: error.message }, retry, usage, evidence }),
+      ...definedOnly({
+        firstTokenMs: this.#firstTokenMs,
+        error: error && { code: error.code, message: error.message },
+        retry: next.kind === "retry" ? { delayMs: next.delayMs, counted: true } : undefined,
+        usage,
+        evidence,
+      }),
+      ...(this.#estimated && { usageEstimated: true as const }),
     };
   }
 }
 
-/** Counts what was tried, and says whether and when to try again. */
+/** Counts what was tried, and says who is asked next and when. The one place that decides it. */
 class Ladder {
-  readonly #maxAttempts: number;
-  #counted = 1;
-  #courtesies = 0;
-  #courtesyMs = 0;
+  readonly #candidates: readonly Candidate[];
+  readonly #clock: Clock;
+  readonly #started: number;
+  #at = 0;
+  #attempts = 1;
 
-  constructor(maxAttempts: number) {
-    this.#maxAttempts = maxAttempts;
+  constructor(candidates: readonly Candidate[], clock: Clock) {
+    this.#candidates = candidates;
+    this.#clock = clock;
+    this.#started = clock.now();
   }
 
-  /** What to do after a failure; undefined when it must not be repeated. */
-  next(error: TroupeError): Retry | undefined {
-    const delayMs = delayBefore(this.#counted, error);
-    if (delayMs === undefined) return undefined;
-    if (this.#isCourtesy(error, delayMs)) {
-      this.#courtesies++;
-      this.#courtesyMs += delayMs;
-      return { delayMs, counted: false };
-    }
-    if (this.#counted >= this.#maxAttempts) return undefined;
-    this.#counted++;
-    return { delayMs, counted: true };
+  get model(): Model {
+    return this.#candidate.model;
   }
 
-  #isCourtesy({ code }: TroupeError, delayMs: number): boolean {
-    return (
-      code === "model_rate_limited" &&
-      delayMs >= COURTESY.fromMs &&
-      this.#courtesies < COURTESY.calls &&
-      this.#courtesyMs + delayMs <= COURTESY.totalMs
+  get #candidate(): Candidate {
+    return this.#candidates[this.#at] as Candidate; // there is always one: `next` stops at the last
+  }
+
+  next(error: TroupeError): Next {
+    const { retryAfterMs } = error.details;
+    const delayMs = retryDelay(
+      this.#candidate.retry,
+      {
+        attempts: this.#attempts,
+        elapsedMs: this.#clock.now() - this.#started,
+        cause: retryCause(error),
+        retryAfterMs: typeof retryAfterMs === "number" ? retryAfterMs : undefined,
+      },
+      this.#clock.random(),
     );
+    if (delayMs !== undefined) {
+      this.#attempts++;
+      return { kind: "retry", delayMs };
+    }
+    if (this.#at + 1 >= this.#candidates.length || !isOfProvider(error)) return STAYS;
+    this.#at++;
+    this.#attempts = 1;
+    return { kind: "fallback" };
   }
 }
 
-/** How long to wait after this failure; undefined when it must not be repeated. */
-function delayBefore(attempt: number, { code, details }: TroupeError): number | undefined {
-  switch (code) {
-    case "model_rate_limited":
-      return typeof details.retryAfterMs === "number" ? Math.min(details.retryAfterMs, MAX_RETRY_AFTER_MS) : undefined;
-    case "model_unreachable":
-    case "model_stream_cut":
-    case "model_stream_malformed":
-      return Math.min(BASE_DELAY_MS * 2 ** (attempt - 1), MAX_DELAY_MS);
-    default:
-      return undefined;
-  }
+/** Another model may do better. What the runtime itself refuses it would refuse again. */
+function isOfProvider({ code }: TroupeError): boolean {
+  return code.startsWith("model_") || code === "context_overflow";
 }
 
 /** A model request of which only what is asked must be given: by default the first step, no history, no tools. */
@@ -203,71 +267,6 @@ export async function pause(clock: Clock, ms: number, signal: AbortSignal): Prom
   } catch {
     throw aborted(signal);
   }
-}
-
-/** As much of a provider's words as is worth keeping. */
-const MAX_CHARS = 4_000;
-const HIDDEN = "[hidden]";
-const LEFT_OUT = " [… left out …] ";
-/** No thread hop carries more. */
-const MAX_CAUSES = 8;
-
-/**
- * What providers and gateways echo that must not be read by anybody else: each pattern keeps what names it. Repetitions
- * in front are bounded, so that a body of any size is read in one go.
- */
-const SECRETS: readonly (readonly [pattern: RegExp, kept: string])[] = [
-  // https://user:password@host
-  [/\b([a-z][a-z0-9+.-]{0,20}:\/\/)[^\s/@:]*:[^\s/@]*@/gi, `$1${HIDDEN}@`],
-  // ?key=…, &access_token=…
-  [/([?&][\w-]{0,40}(?:key|token|secret|signature|password)=)[^&\s"'#]+/gi, `$1${HIDDEN}`],
-  // Authorization: Bearer …, authorization=…
-  [/\b((?:proxy-)?authorization["']?\s*[:=]\s*["']?)(?:(?:bearer|basic|digest|token)\s+)?[^\s"',;}]+/gi, `$1${HIDDEN}`],
-  [/\b(bearer\s+)[\w.~+/=-]{8,}/gi, `$1${HIDDEN}`],
-  // x-api-key: …, "api_key": "…", set-cookie: …
-  [
-    /\b([\w-]{0,40}(?:api[-_]?key|access[-_]?token|secret|password|set-cookie|cookie)["']?\s*[:=]\s*["']?)[^\s"',;}]+/gi,
-    `$1${HIDDEN}`,
-  ],
-  // Keys that can be told by their look: OpenAI, Anthropic and those alike, Google, GitHub, Hugging Face, AWS, JWT.
-  [/\b(?:sk|pk|rk|gsk|xai|hf|ghp|gho|ghs|r8|nvapi)[-_][\w*.-]{8,}/g, HIDDEN],
-  [/\bAIza[\w-]{20,}|\bAKIA[A-Z0-9]{12,}|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]+/g, HIDDEN],
-];
-
-/** Words from outside that may be shown: without secrets, and of a long text the beginning and the end. */
-export function presentable(text: string): string {
-  let clean = text;
-  for (const [pattern, kept] of SECRETS) clean = clean.replace(pattern, kept);
-  if (clean.length <= MAX_CHARS) return clean;
-  const half = (MAX_CHARS - LEFT_OUT.length) / 2;
-  return clean.slice(0, Math.ceil(half)) + LEFT_OUT + clean.slice(clean.length - Math.floor(half));
-}
-
-/** The error as others may see it: itself, unless something in its words or those of its causes must not be shown. */
-export function presentableError(error: TroupeError): TroupeError {
-  const cause = presentableCause(error.cause);
-  const message = presentable(error.message);
-  if (message === error.message && cause === error.cause) return error;
-  const { code, retryable, details } = error;
-  return new TroupeError(code, message, { retryable, details, cause });
-}
-
-/** A cause crosses threads with its message and stack; one with something to hide is replaced by what may be shown. */
-function presentableCause(cause: unknown, depth = 0): unknown {
-  if (cause === undefined || cause === null) return cause;
-  if (depth > MAX_CAUSES) return undefined;
-  if (!(cause instanceof Error)) {
-    const words = messageOf(cause);
-    return presentable(words) === words ? cause : presentable(words);
-  }
-  const inner = presentableCause(cause.cause, depth + 1);
-  const message = presentable(cause.message);
-  const stack = presentable(cause.stack ?? "");
-  if (message === cause.message && inner === cause.cause && stack === (cause.stack ?? "")) return cause;
-  const shown = new Error(message, inner === undefined ? undefined : { cause: inner });
-  shown.name = cause.name;
-  shown.stack = stack;
-  return shown;
 }
 
 /** Who answers when this model is asked. */

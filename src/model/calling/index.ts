@@ -1,2 +1,3 @@
 /** Calling a model: attempts, pauses, what is kept of a failure. */
 export * from "./call-model.js";
+export * from "./presentable.js";

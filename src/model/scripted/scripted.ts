@@ -1,11 +1,12 @@
 import type { Clock } from "../../async/index.js";
 import {
   aborted,
+  foreignError,
   type Message,
   type ModelEvent,
   type ModelRequest,
   NO_USAGE,
-  TroupeError,
+  type TroupeError,
   textOf,
 } from "../../kernel/index.js";
 import {
@@ -50,7 +51,7 @@ export const defaultModel: ModelSource = scriptedModel([{ text: "You said: {inpu
  * for await (const event of model.stream(request, signal)) console.log(event);
  */
 export function createScriptedModel(script: Script, clock: Clock): Model {
-  const { turns, direct = [], chunkSize = DEFAULT_CHUNK_SIZE } = checkScript(script);
+  const { id = "scripted", turns, direct = [], chunkSize = DEFAULT_CHUNK_SIZE, jsonMode = true } = checkScript(script);
   const compiled = turns.map((steps) => steps.map((step) => compileStep(step, chunkSize)));
   const done = compileStep({ text: "done" }, chunkSize);
   const answers = [...direct, ECHO].map(({ source, ...step }) => ({ source, step: compileStep(step, chunkSize) }));
@@ -64,7 +65,8 @@ export function createScriptedModel(script: Script, clock: Clock): Model {
   };
 
   return {
-    id: "scripted",
+    id,
+    answersInForm: () => jsonMode,
     stream(request, signal) {
       const step = stepOf(request);
       return play(step, { request, signal, clock, fails: attempts.fails(step, request) });
@@ -149,11 +151,14 @@ export function compileStep(step: ScriptStep, chunkSize: number): CompiledStep {
   const streamed = step.stream ?? true;
   const size = streamed ? chunkSize : Number.POSITIVE_INFINITY;
   const reasoning = cut(step.reasoning ?? "", size).map((text): Delta => ({ ...REASONING, text }));
-  const calls = (step.toolCalls ?? []).map(({ tool, args = {}, argsText = JSON.stringify(args), callId }) => ({
-    tool,
-    argsText,
-    callId,
-  }));
+  const calls = (step.toolCalls ?? []).map(
+    ({ tool, args = {}, argsText = JSON.stringify(args), callId, streamArgs = false }) => ({
+      tool,
+      argsText,
+      callId,
+      pieces: streamArgs ? cut(argsText, chunkSize) : [],
+    }),
+  );
   const argsChars = calls.reduce((sum, call) => sum + call.argsText.length, 0);
   const reasoningTokens = tokens(step.reasoning?.length ?? 0);
   const reason = step.finish ?? (calls.length > 0 ? "tool_calls" : "stop");
@@ -175,12 +180,13 @@ export function compileStep(step: ScriptStep, chunkSize: number): CompiledStep {
     ...(step.fail && { failure: failureOf(step.fail) }),
     deltas: (request) => fixed ?? deltasOf((text) => fillIn(text, request)),
     toolCalls: ({ turnId, step: at }) =>
-      calls.map(({ tool, argsText, callId }, n) => ({
-        type: "tool_call",
-        callId: callId ?? `call_${turnId}_${at}_${n}`,
-        toolName: tool,
-        argsText,
-      })),
+      calls.flatMap(({ tool: toolName, argsText, callId: own, pieces }, n): ModelEvent[] => {
+        const callId = own ?? `call_${turnId}_${at}_${n}`;
+        return [
+          ...pieces.map((text): ModelEvent => ({ type: "tool_input_delta", callId, toolName, text })),
+          { type: "tool_call", callId, toolName, argsText },
+        ];
+      }),
     finish(request, deltas) {
       const chars = deltas.reduce((sum, { text }) => sum + text.length, argsChars);
       const counted = { inputTokens: inputTokens(request), outputTokens: tokens(chars), reasoningTokens };
@@ -195,13 +201,13 @@ const REASONING = { type: "reasoning_delta", blockId: "reasoning" } as const;
 
 function failureOf(fail: ScriptFailure): NonNullable<CompiledStep["failure"]> {
   const { status, retryAfterMs, message = "The script makes this model call fail." } = fail;
-  const byStatus = status === undefined ? { code: "model_failed", retryable: false } : codeOfStatus(status);
+  const byStatus = status === undefined ? ({ code: "model_failed", retryable: false } as const) : codeOfStatus(status);
   const details = { ...(status !== undefined && { status }), ...(retryAfterMs !== undefined && { retryAfterMs }) };
   const retryable = fail.retryable ?? byStatus.retryable;
   return {
     afterChunks: fail.afterChunks ?? 0,
     attempts: fail.attempts,
-    error: () => new TroupeError(fail.code ?? byStatus.code, message, { retryable, details }),
+    error: () => foreignError(fail.code ?? byStatus.code, message, { retryable, details }),
   };
 }
 

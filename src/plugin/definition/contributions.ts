@@ -1,6 +1,16 @@
-import { TroupeError } from "../../kernel/index.js";
 import {
+  duplicateTool,
+  type FieldsOf,
+  type JsonObject,
+  sentence,
+  TroupeError,
+  unknownField,
+  unknownName,
+} from "../../kernel/index.js";
+import {
+  type Action,
   type Contributions,
+  type FinalHook,
   HOOK_KINDS,
   type HookContext,
   type HookKind,
@@ -8,10 +18,13 @@ import {
   type HookSpec,
   type LoadedOperation,
   MATCHED_KINDS,
+  type MatchedHook,
   type OperationKind,
   type PluginToolSpec,
   PRIORITISED_KINDS,
+  type PrioritisedHook,
   type Protocol,
+  type ReplacingHook,
   type SessionParam,
   type TriggerSpec,
 } from "../kinds/index.js";
@@ -24,6 +37,43 @@ export type AnyPluginTool = PluginTool<Schema, unknown, unknown>;
 type Fields = Record<string, unknown>;
 
 const SESSION_PARAMS: readonly unknown[] = ["required", "optional", "forbidden"] satisfies SessionParam[];
+
+const HOOK_FIELDS: FieldsOf<
+  | MatchedHook<"before_tool_call", unknown, unknown>
+  | PrioritisedHook<"context_compactor", unknown, unknown>
+  | FinalHook<"assistant_stream", unknown, unknown>
+  | ReplacingHook<unknown, unknown>
+> = {
+  run: true,
+  tools: true,
+  priority: true,
+  final: true,
+  replacesInput: true,
+};
+
+const TOOL_FIELDS: FieldsOf<AnyPluginTool> = {
+  id: true,
+  onDemand: true,
+  execute: true,
+  description: true,
+  inputSchema: true,
+  timeoutMs: true,
+  cancelGraceMs: true,
+  retry: true,
+  maxConcurrent: true,
+  argumentProjection: true,
+  approval: true,
+};
+
+const OPERATION_FIELDS: FieldsOf<Action<Schema, unknown, unknown>> = {
+  description: true,
+  input: true,
+  output: true,
+  session: true,
+  deadlineMs: true,
+  acts: true,
+  run: true,
+};
 
 /** What a plugin contributes, with its code. Collected once for a declared plugin, per session for one that registers. */
 export class ContributionSet {
@@ -67,6 +117,11 @@ export class ContributionSet {
     return this.#tools.get(id)?.tool;
   }
 
+  /** The JSON Schema of a tool's arguments, by the tool's id. */
+  toolSchema(id: string): JsonObject | undefined {
+    return this.#tools.get(id)?.spec.spec.inputSchema;
+  }
+
   operation(name: string): LoadedOperation | undefined {
     return this.#operations.get(name);
   }
@@ -82,16 +137,17 @@ export class ContributionSet {
 
   addHook(name: string, given: unknown): void {
     if (!Object.hasOwn(HOOK_KINDS, name)) {
-      const known = Object.keys(HOOK_KINDS).join(", ");
-      throw pluginInvalid(this.#source, `plugin ${this.#owner} has a hook "${name}"; the hooks are ${known}`);
+      const why = unknownName(name, Object.keys(HOOK_KINDS), `plugin ${this.#owner}`, "hook");
+      throw pluginInvalid(this.#source, why);
     }
     const kind = HOOK_KINDS[name as HookName];
     if (typeof given === "function") {
       this.#push({ kind }, given as AnyHook);
       return;
     }
-    const { run, tools, priority } = (given ?? {}) as Fields;
+    const { run, tools, priority, final, replacesInput } = (given ?? {}) as Fields;
     const hook = `hook ${name}`;
+    this.#checkFields(given, HOOK_FIELDS, hook);
     if (typeof run !== "function") throw this.#invalid(hook, "is not a function");
     if (MATCHED_KINDS.includes(kind)) {
       if (!Array.isArray(tools) || !tools.every((tool) => typeof tool === "string"))
@@ -100,6 +156,12 @@ export class ContributionSet {
     } else if (PRIORITISED_KINDS.includes(kind)) {
       if (!Number.isSafeInteger(priority)) throw this.#invalid(hook, "needs a whole number as its priority");
       this.#push({ kind, priority: priority as number }, run as AnyHook);
+    } else if (kind === "assistant_stream") {
+      if (final !== true) throw this.#invalid(hook, "needs final: true, or to be a function");
+      this.#push({ kind, final }, run as AnyHook);
+    } else if (kind === "before_turn") {
+      if (replacesInput !== true) throw this.#invalid(hook, "needs replacesInput: true, or to be a function");
+      this.#push({ kind, replacesInput }, run as AnyHook);
     } else throw this.#invalid(hook, "is not a function");
   }
 
@@ -108,9 +170,10 @@ export class ContributionSet {
     const tool = given as Partial<AnyPluginTool> | null;
     if (typeof tool?.description !== "string" || typeof tool.execute !== "function" || tool.inputSchema === undefined)
       throw this.#invalid(`tool ${name}`, "needs a description, an inputSchema and an execute function");
+    this.#checkFields(tool, TOOL_FIELDS, `tool ${name}`);
     const { id = name, description, inputSchema, onDemand } = tool as AnyPluginTool;
     const taken = this.#tools.has(id) || (onDemand !== true && this.#advertises(name));
-    if (taken) throw duplicateTool(name, this.#owner);
+    if (taken) throw twoTools(name, this.#owner);
     const schema = jsonSchemaOf(inputSchema, `tool ${name} of plugin ${this.#owner}`);
     this.#tools.set(id, {
       tool: tool as AnyPluginTool,
@@ -127,6 +190,7 @@ export class ContributionSet {
     const complete = typeof description === "string" && typeof run === "function" && input !== undefined;
     if (!complete || !SESSION_PARAMS.includes(session))
       throw this.#invalid(`${kind} ${name}`, "needs a description, an input schema and a run function");
+    this.#checkFields(given, OPERATION_FIELDS, `${kind} ${name}`);
     if (deadlineMs !== undefined && !(Number.isSafeInteger(deadlineMs) && (deadlineMs as number) > 0))
       throw this.#invalid(`the deadlineMs of ${kind} ${name}`, "is no whole number from 1");
     if (this.#operations.has(name)) throw duplicateOperation(name, this.#owner, this.#owner);
@@ -178,15 +242,19 @@ export class ContributionSet {
     return [...this.#tools.values()].some(({ spec }) => spec.spec.name === name && spec.onDemand !== true);
   }
 
+  #checkFields(given: unknown, known: Readonly<Record<string, true>>, what: string): void {
+    const unknown = unknownField(Object(given), known, `${what} of plugin ${this.#owner}`);
+    if (unknown !== undefined) throw pluginInvalid(this.#source, unknown);
+  }
+
   #invalid(what: string, why: string): TroupeError {
     return pluginInvalid(this.#source, `${what} of plugin ${this.#owner} ${why}`);
   }
 }
 
 export function pluginInvalid(source: string, why: string): TroupeError {
-  return new TroupeError("plugin_invalid", `${source} cannot be used as a plugin: ${why}.`, {
-    details: { module: source },
-  });
+  const message = `${source} cannot be used as a plugin: ${sentence(why)}`;
+  return new TroupeError("plugin_invalid", message, { details: { module: source } });
 }
 
 export function duplicateOperation(name: string, first: string, second: string): TroupeError {
@@ -207,8 +275,7 @@ export function duplicateSingleton(slot: string, first: string, second: string):
   );
 }
 
-function duplicateTool(name: string, owner: string): TroupeError {
-  return new TroupeError("duplicate_tool", `Two tools are called ${name}: one of plugin ${owner}, one of ${owner}.`, {
-    details: { tool: name, plugins: [owner, owner] },
-  });
+function twoTools(name: string, owner: string): TroupeError {
+  const details = { tool: name, plugins: [owner, owner] };
+  return duplicateTool(`Plugin ${owner} has two tools called ${name}`, details);
 }

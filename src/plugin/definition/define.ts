@@ -1,5 +1,5 @@
 import type { Authority, Json, SubagentContext } from "../../kernel/index.js";
-import type { Extension, Extensions } from "../host/index.js";
+import type { Extension, Extensions, SharedDefinition } from "../host/index.js";
 import type { Action, Command, HookEntry, HookName, Hooks, Protocol, Query, TriggerSpec } from "../kinds/index.js";
 import type { InferSchema, PluginOptions, Schema } from "../schema/index.js";
 import type { PluginTool } from "../tool/index.js";
@@ -20,14 +20,14 @@ export interface PluginSessionContext<Options> {
 }
 
 /** Collects what a plugin contributes to one session. Called once, at once; what comes later is refused. */
-export interface PluginRegistrar<State, Options> {
+export interface PluginRegistrar<State, Options, Shared = unknown> {
   /** A kind may have several hooks; they run in the order they were added. */
-  hook<N extends HookName>(name: N, hook: HookEntry<N, State, Options>): void;
-  tool<S extends Schema>(name: string, tool: PluginTool<S, State, Options>): void;
-  query<S extends Schema>(name: string, query: Query<S, State, Options>): void;
-  command<S extends Schema>(name: string, command: Command<S, State, Options>): void;
-  task<S extends Schema>(name: string, task: Command<S, State, Options>): void;
-  action<S extends Schema>(name: string, action: Action<S, State, Options>): void;
+  hook<N extends HookName>(name: N, hook: HookEntry<N, State, Options, Shared>): void;
+  tool<S extends Schema>(name: string, tool: PluginTool<S, State, Options, Shared>): void;
+  query<S extends Schema>(name: string, query: Query<S, State, Options, Shared>): void;
+  command<S extends Schema>(name: string, command: Command<S, State, Options, Shared>): void;
+  task<S extends Schema>(name: string, task: Command<S, State, Options, Shared>): void;
+  action<S extends Schema>(name: string, action: Action<S, State, Options, Shared>): void;
   trigger(trigger: Omit<TriggerSpec, "payloadSchema"> & { readonly payloadSchema?: Schema }): void;
   /** Inline plugins only. */
   protocol(pieces: Protocol): void;
@@ -64,8 +64,8 @@ export interface SessionPlugin {
   sessionReady?(session: { readonly sessionId: string }): void;
 }
 
-export type Register<State, O extends Schema> = (
-  registrar: PluginRegistrar<State, InferSchema<O>>,
+export type Register<State, O extends Schema, Shared = unknown> = (
+  registrar: PluginRegistrar<State, InferSchema<O>, Shared>,
   context: PluginSessionContext<InferSchema<O>>,
   // biome-ignore lint/suspicious/noConfusingVoidType: a plugin that keeps nothing returns nothing
 ) => SessionPlugin | void;
@@ -82,6 +82,7 @@ export interface PluginDefinition<
   J extends Schemas = Schemas,
   A extends Schemas = Schemas,
   Id extends string = string,
+  Shared = unknown,
 > {
   /** Unique among the plugins of a runtime: `acme.budget`. */
   readonly id: Id;
@@ -91,6 +92,8 @@ export interface PluginDefinition<
   readonly options?: O;
   /** The state of one session: plain data that is captured with every turn, restored and forked for you. */
   readonly state?: (init: { readonly sessionId: string; readonly options: InferSchema<O> }) => State;
+  /** State that sessions share by a key, such as their tenant: `context.shared` of hooks, tools and operations. */
+  readonly shared?: SharedDefinition<Shared, Schema>;
   /** Turns state that another version captured into this version's. Needed across major versions. */
   readonly migrate?: (state: unknown, fromVersion: string) => State;
   /**
@@ -98,13 +101,13 @@ export interface PluginDefinition<
    * them again by opening the session.
    */
   readonly secretOptions?: readonly string[];
-  readonly hooks?: Hooks<State, InferSchema<O>>;
-  readonly tools?: { readonly [K in keyof T]: PluginTool<T[K], State, InferSchema<O>> };
+  readonly hooks?: Hooks<State, InferSchema<O>, Shared>;
+  readonly tools?: { readonly [K in keyof T]: PluginTool<T[K], State, InferSchema<O>, Shared> };
   /** Functions the host can call: `session.query("notes.list", {})`. Names are unique over all plugins and kinds. */
-  readonly queries?: { readonly [K in keyof Q]: Query<Q[K], State, InferSchema<O>> };
-  readonly commands?: { readonly [K in keyof C]: Command<C[K], State, InferSchema<O>> };
-  readonly tasks?: { readonly [K in keyof J]: Command<J[K], State, InferSchema<O>> };
-  readonly actions?: { readonly [K in keyof A]: Action<A[K], State, InferSchema<O>> };
+  readonly queries?: { readonly [K in keyof Q]: Query<Q[K], State, InferSchema<O>, Shared> };
+  readonly commands?: { readonly [K in keyof C]: Command<C[K], State, InferSchema<O>, Shared> };
+  readonly tasks?: { readonly [K in keyof J]: Command<J[K], State, InferSchema<O>, Shared> };
+  readonly actions?: { readonly [K in keyof A]: Action<A[K], State, InferSchema<O>, Shared> };
   readonly triggers?: readonly (Omit<TriggerSpec, "payloadSchema"> & { readonly payloadSchema?: Schema })[];
   /** For other plugins of the runtime, which know them by id; the same for every session. */
   readonly extensions?: readonly Extension[] | ((options: InferSchema<O>) => readonly Extension[]);
@@ -114,7 +117,7 @@ export interface PluginDefinition<
    * Contributions that depend on the session, beside those declared here. It costs a round trip when a session is
    * opened; what is declared costs none.
    */
-  readonly register?: Register<State, O>;
+  readonly register?: Register<State, O, Shared>;
 }
 
 /** Where a definition has its operations, by kind. */
@@ -170,9 +173,10 @@ export function definePlugin<
   const Id extends string,
   Operations,
   Registers,
+  Shared,
 >(
-  definition: PluginDefinition<State, O, T, Q, C, J, A, Id> & AsWritten<Operations> & Registering<Registers>,
-): Plugin<PluginDefinition<State, O, T, Q, C, J, A, Id>, Operations, Registers> {
+  definition: PluginDefinition<State, O, T, Q, C, J, A, Id, Shared> & AsWritten<Operations> & Registering<Registers>,
+): Plugin<PluginDefinition<State, O, T, Q, C, J, A, Id, Shared>, Operations, Registers> {
   // The same object: the type says more of its operations than the compiler can see here.
   return definition as never;
 }

@@ -1,9 +1,9 @@
-import { TroupeError } from "../../kernel/index.js";
-import type { Extension } from "../host/index.js";
+import { type FieldsOf, pluginOptionsInvalid, TroupeError, unknownField } from "../../kernel/index.js";
+import type { Extension, SharedDefinition } from "../host/index.js";
 import { type Contributions, NO_CONTRIBUTIONS, type Protocol } from "../kinds/index.js";
 import { isStandardSchema, type Parsed, parseWith, type Schema, schemaIssues } from "../schema/index.js";
 import { ContributionSet, pluginInvalid } from "./contributions.js";
-import type { Register } from "./define.js";
+import type { PluginDefinition, Register } from "./define.js";
 
 /** What the rest of the runtime knows of a plugin: enough to call only what exists. */
 export interface PluginManifest {
@@ -20,6 +20,8 @@ export interface PluginManifest {
   readonly extensions: readonly Extension[];
   /** Fields of its session options that are never stored. */
   readonly secretOptions?: readonly string[];
+  /** It has state that sessions share. */
+  readonly shared?: true;
 }
 
 /** A plugin that was checked and given its options; makes one instance per session. */
@@ -31,9 +33,30 @@ export interface LoadedPlugin {
   readonly register: Register<unknown, Schema> | undefined;
   readonly migrate: ((state: unknown, fromVersion: string) => unknown) | undefined;
   readonly initialState: ((init: { sessionId: string; options: unknown }) => unknown) | undefined;
+  readonly shared: SharedDefinition<unknown, Schema> | undefined;
 }
 
 const ID = /^[A-Za-z0-9][A-Za-z0-9._\-/@]{0,127}$/;
+
+const PLUGIN_FIELDS: FieldsOf<PluginDefinition<unknown, Schema>> = {
+  id: true,
+  version: true,
+  options: true,
+  state: true,
+  shared: true,
+  migrate: true,
+  secretOptions: true,
+  hooks: true,
+  tools: true,
+  queries: true,
+  commands: true,
+  tasks: true,
+  actions: true,
+  triggers: true,
+  extensions: true,
+  protocol: true,
+  register: true,
+};
 
 /** Checks a module's default export and the host's options for it. `source` names the module in errors. */
 export async function loadPlugin(exported: unknown, options: unknown, source: string): Promise<LoadedPlugin> {
@@ -46,6 +69,8 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
     throw pluginInvalid(source, 'it has no usable id. Give it one like "acme.budget"');
   if (typeof version !== "string" || version === "")
     throw pluginInvalid(source, `plugin ${id} has no version. Give it one like "1.0.0"`);
+  const unknown = unknownField(definition, PLUGIN_FIELDS, `plugin ${id}`);
+  if (unknown !== undefined) throw pluginInvalid(source, unknown);
   const { state, migrate, register } = definition;
   for (const [name, value] of Object.entries({ state, migrate, register })) {
     if (value === undefined || typeof value === "function") continue;
@@ -55,6 +80,7 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
   const secretOptions = definition.secretOptions ?? [];
   if (!Array.isArray(secretOptions) || secretOptions.some((name) => typeof name !== "string"))
     throw pluginInvalid(source, `the secretOptions of plugin ${id} are not a list of names`);
+  const shared = sharedOf(definition.shared, id, source);
   const contributed = declared(definition, id, source);
   const checkedOptions = await optionsOf(definition.options, options, id);
   return {
@@ -67,6 +93,7 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
       contributions: register === undefined ? contributed.specs() : NO_CONTRIBUTIONS,
       extensions: extensionsOf(definition.extensions, checkedOptions, id, source),
       ...(secretOptions.length > 0 && { secretOptions }),
+      ...(shared && { shared: true as const }),
     },
     options: checkedOptions,
     contributed,
@@ -74,7 +101,17 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
     register: register as LoadedPlugin["register"],
     migrate: migrate as LoadedPlugin["migrate"],
     initialState: state as LoadedPlugin["initialState"],
+    shared,
   };
+}
+
+/** The error of a plugin whose module was not imported and checked in time. */
+export function pluginLoadTimeout(module: string, ms: number): TroupeError {
+  return new TroupeError(
+    "plugin_load_timeout",
+    `The plugin module ${module} was not loaded within ${ms} ms: it, or a module it imports, is still in a top-level await or computing. Move what it waits for into a hook or the plugin's register, or give it more time with loadMs.`,
+    { retryable: true, details: { module, loadMs: ms } },
+  );
 }
 
 /** What is written down in the definition itself. */
@@ -109,6 +146,23 @@ function fieldsOf(
   return Object.entries(given).filter(([, value]) => value !== undefined);
 }
 
+const SHARED_FIELDS: FieldsOf<SharedDefinition<unknown>> = { key: true, state: true, schema: true, migrate: true };
+
+function sharedOf(given: unknown, id: string, source: string): LoadedPlugin["shared"] {
+  if (given === undefined) return undefined;
+  const refuse = (why: string) => pluginInvalid(source, `the shared state of plugin ${id} ${why}`);
+  if (typeof given !== "object" || given === null) throw refuse("is not an object of key and state");
+  const unknown = unknownField(given, SHARED_FIELDS, `the shared state of plugin ${id}`);
+  if (unknown !== undefined) throw pluginInvalid(source, unknown);
+  const { key, state, schema, migrate } = given as Record<string, unknown>;
+  if (typeof key !== "function") throw refuse("has no function key that says which state a session has");
+  if (typeof state !== "function") throw refuse("has no function state that makes it");
+  if (migrate !== undefined && typeof migrate !== "function") throw refuse("has a migrate that is not a function");
+  if (schema !== undefined && (typeof schema !== "object" || schema === null) && !isStandardSchema(schema))
+    throw refuse("has a schema that is neither a Standard Schema nor a JSON Schema");
+  return given as LoadedPlugin["shared"];
+}
+
 function extensionsOf(given: unknown, options: unknown, id: string, source: string): readonly Extension[] {
   const extensions: unknown = typeof given === "function" ? given(options) : (given ?? []);
   const usable =
@@ -130,13 +184,9 @@ async function optionsOf(schema: unknown, options: unknown, id: string): Promise
   if (schema === undefined) return options ?? {};
   const parsed = await parseAny(schema as Schema, options ?? {}, `the options of plugin ${id}`);
   if (parsed.ok) return parsed.value;
-  throw new TroupeError(
-    "plugin_options_invalid",
-    `The options of plugin ${id} are not valid: ${parsed.issues.join("; ")}.`,
-    {
-      details: { pluginId: id, issues: parsed.issues },
-    },
-  );
+  throw pluginOptionsInvalid(`plugin ${id}`, parsed.issues.join("; "), {
+    details: { pluginId: id, issues: parsed.issues },
+  });
 }
 
 /** A value as a schema of either sort reads it. */

@@ -1,4 +1,5 @@
 /** What a plugin may ask of the runtime, and what it may tell it. */
 export * from "./directives.js";
 export * from "./host.js";
+export * from "./shared.js";
 export * from "./snapshot.js";

@@ -3,6 +3,7 @@ import type {
   AfterTurnDirective,
   AppendNode,
   BeforeToolDirective,
+  BeforeTurnDirective,
   CheckpointKind,
   Json,
   ModelResponse,
@@ -13,11 +14,12 @@ import type {
   SubagentContext,
   ToolAvailability,
   ToolCall,
+  ToolContentPart,
   ToolOutput,
   TurnDirective,
   TurnSummary,
 } from "../../kernel/index.js";
-import type { Extensions } from "../host/index.js";
+import type { Extensions, SharedState } from "../host/index.js";
 import {
   CHECKPOINT_HOOK_HOST,
   HISTORY_HOST,
@@ -57,6 +59,13 @@ export const HOOK_KINDS = {
 export type HookName = keyof typeof HOOK_KINDS;
 export type HookKind = (typeof HOOK_KINDS)[HookName];
 
+const NAMES = new Map(Object.entries(HOOK_KINDS).map(([name, kind]) => [kind as HookKind, name as HookName]));
+
+/** A hook kind as its plugin's author writes it: `beforeTurn`. */
+export function hookNameOf(kind: HookKind): HookName {
+  return NAMES.get(kind) as HookName;
+}
+
 /** What every hook of a turn is told. The history is never shipped; ask for less, get it faster. */
 export interface TurnFacts {
   readonly sessionId: string;
@@ -72,6 +81,9 @@ export interface TurnBeginning extends TurnFacts {
   readonly pluginInput: Json;
 }
 
+/** An input is asked as a turn of its own, or waits: for the next turn, or for the running one. */
+export type InputArrival = "turn" | "enqueue" | "steer";
+
 /** What the runtime sends for each kind: plain data, the same for both tiers. */
 export interface HookFacts {
   context_transform: TurnBeginning & {
@@ -82,7 +94,8 @@ export interface HookFacts {
     /** As the transform before left it. */
     readonly prepared: PreparedContext;
   };
-  before_turn: TurnBeginning & { readonly messageCount: number };
+  /** `arrival`: of hooks that may replace the input. */
+  before_turn: TurnBeginning & { readonly messageCount: number; readonly arrival?: InputArrival };
   tool_catalog_contributor: TurnFacts & {
     readonly tools: readonly string[];
     readonly hiddenTools: readonly string[];
@@ -90,7 +103,13 @@ export interface HookFacts {
     readonly extensions: Extensions;
   };
   prompt_contributor: TurnBeginning & { readonly tools: readonly string[] };
-  assistant_stream: TurnFacts & { readonly step: number; readonly blockId: string; readonly chunk: string };
+  assistant_stream: TurnFacts & {
+    readonly step: number;
+    readonly blockId: string;
+    readonly chunk: string;
+    /** The block is over: said once for it, to hooks that ask for it. */
+    readonly final: boolean;
+  };
   assistant_response: TurnFacts & { readonly step: number; readonly response: ModelResponse };
   /** A text that was not streamed. */
   assistant_prose_projector: TurnFacts & { readonly step: number; readonly text: string };
@@ -129,6 +148,11 @@ export interface ConfigFacts {
 /** What a new frame begins with; without any nodes the next compactor is asked. */
 export interface Compaction {
   readonly initialNodes: readonly AppendNode[];
+  /**
+   * Messages of the conversation's beginning that stay as they are, before the nodes: the provider reads them from its
+   * cache. Cut back to where a turn begins. Default 0.
+   */
+  readonly keep?: number;
 }
 
 /** How a model call ended. Said once for every call that was begun, so that a stream hook can start afresh. */
@@ -173,8 +197,8 @@ export interface HookResults {
   stream_finished: undefined;
   before_tool_call: OneOrMany<BeforeToolDirective>;
   after_tool_call: OneOrMany<AfterToolDirective>;
-  /** What the model reads instead of the result; the record keeps the result itself. */
-  tool_result_projector: string | undefined;
+  /** What the model is given instead of the result, a text or parts; the record keeps the result itself. */
+  tool_result_projector: string | readonly ToolContentPart[] | undefined;
   checkpoint: OneOrMany<TurnDirective>;
   after_turn: OneOrMany<AfterTurnDirective>;
   turn_finalized: undefined;
@@ -209,8 +233,10 @@ export const HOOK_HOSTS = {
 } as const satisfies Record<HookKind, readonly HostInterface[]>;
 
 /** The context a hook gets: the facts, this session's state, the plugin's options, and a signal that aborts when nobody waits any more. */
-export type HookContext<K extends HookKind, State, Options> = HookFacts[K] & {
+export type HookContext<K extends HookKind, State, Options, Shared = unknown> = HookFacts[K] & {
   readonly state: State;
+  /** What sessions of the same key share; only of a plugin that declares `shared`, and not yet in `sessionRestored`. */
+  readonly shared: SharedState<Shared>;
   readonly options: Options;
   readonly signal: AbortSignal;
   /** The host services this kind of hook is given. */
@@ -220,32 +246,52 @@ export type HookContext<K extends HookKind, State, Options> = HookFacts[K] & {
 // biome-ignore lint/suspicious/noConfusingVoidType: a hook that returns nothing is the common case
 type HookReturn<K extends HookKind> = HookResults[K] | void;
 
-export type Hook<K extends HookKind, State, Options> = (
-  context: HookContext<K, State, Options>,
+export type Hook<K extends HookKind, State, Options, Shared = unknown> = (
+  context: HookContext<K, State, Options, Shared>,
 ) => HookReturn<K> | Promise<HookReturn<K>>;
 
 /** Hooks around tool calls may name the tools they are for (`"shell"`, `"fs_*"`); others cost them nothing. */
-export interface MatchedHook<K extends HookKind, State, Options> {
+export interface MatchedHook<K extends HookKind, State, Options, Shared = unknown> {
   readonly tools: readonly string[];
-  readonly run: Hook<K, State, Options>;
+  readonly run: Hook<K, State, Options, Shared>;
 }
 
 /** Context transforms and compactors run by priority, the highest first; equals in registration order. Default 0. */
-export interface PrioritisedHook<K extends HookKind, State, Options> {
+export interface PrioritisedHook<K extends HookKind, State, Options, Shared = unknown> {
   readonly priority: number;
-  readonly run: Hook<K, State, Options>;
+  readonly run: Hook<K, State, Options, Shared>;
+}
+
+/** A stream hook that is called once more when a block of text is over, with `final: true`: what it held back goes there. */
+export interface FinalHook<K extends HookKind, State, Options, Shared = unknown> {
+  readonly final: true;
+  readonly run: Hook<K, State, Options, Shared>;
+}
+
+/**
+ * A `beforeTurn` hook that may return `replaceInput`. It runs ahead of every other hook of the turn, and before anything
+ * is written; and once for each input that is to wait, before it waits.
+ */
+export interface ReplacingHook<State, Options, Shared = unknown> {
+  readonly replacesInput: true;
+  readonly run: (
+    context: HookContext<"before_turn", State, Options, Shared> & { readonly arrival: InputArrival },
+    // biome-ignore lint/suspicious/noConfusingVoidType: a hook that returns nothing is the common case
+  ) => OneOrMany<BeforeTurnDirective> | void | Promise<OneOrMany<BeforeTurnDirective> | void>;
 }
 
 type ToolHookName = "beforeToolCall" | "afterToolCall" | "toolResultProjector";
 type PrioritisedName = "turnContextTransform" | "contextCompactor";
 
-export type HookEntry<N extends HookName, State, Options> =
-  | Hook<(typeof HOOK_KINDS)[N], State, Options>
-  | (N extends ToolHookName ? MatchedHook<(typeof HOOK_KINDS)[N], State, Options> : never)
-  | (N extends PrioritisedName ? PrioritisedHook<(typeof HOOK_KINDS)[N], State, Options> : never);
+export type HookEntry<N extends HookName, State, Options, Shared = unknown> =
+  | Hook<(typeof HOOK_KINDS)[N], State, Options, Shared>
+  | (N extends ToolHookName ? MatchedHook<(typeof HOOK_KINDS)[N], State, Options, Shared> : never)
+  | (N extends PrioritisedName ? PrioritisedHook<(typeof HOOK_KINDS)[N], State, Options, Shared> : never)
+  | (N extends "assistantStream" ? FinalHook<"assistant_stream", State, Options, Shared> : never)
+  | (N extends "beforeTurn" ? ReplacingHook<State, Options, Shared> : never);
 
-export type Hooks<State, Options> = {
-  readonly [N in HookName]?: HookEntry<N, State, Options>;
+export type Hooks<State, Options, Shared = unknown> = {
+  readonly [N in HookName]?: HookEntry<N, State, Options, Shared>;
 };
 
 /** Kinds of which a session can have only one: two plugins with it do not start. */

@@ -5,6 +5,8 @@ import {
   type PluginActionHost,
   QUERY_HOST,
   type QueryHost,
+  type SharedReader,
+  type SharedState,
 } from "../host/index.js";
 import type { InferSchema, Schema } from "../schema/index.js";
 import type { ToolPolicy } from "../tool/index.js";
@@ -25,7 +27,7 @@ export type NamedOperation = { readonly name: string } & (
 /** Must, may or must not a session be named? One that is forbidden runs on a session, but is not about it. */
 export type SessionParam = "required" | "optional" | "forbidden";
 
-export interface OperationContext<State, Options, Host = PluginActionHost> {
+export interface OperationContext<State, Options, Host = PluginActionHost, Shared = SharedState<unknown>> {
   /** The session it is about: the one it was called on unless another was named, and none when forbidden. */
   readonly sessionId: string | undefined;
   readonly state: State;
@@ -33,6 +35,8 @@ export interface OperationContext<State, Options, Host = PluginActionHost> {
   /** Aborts when the caller gives up. A task that ignores it finishes, and its effects count. */
   readonly signal: AbortSignal;
   readonly host: Host;
+  /** What sessions of the same key share; only of a plugin that declares `shared`. A query reads it. */
+  readonly shared: Shared;
 }
 
 /** Which host services an operation is given: a query reads. */
@@ -53,15 +57,18 @@ interface OperationBase<I extends Schema> {
   readonly deadlineMs?: number;
 }
 
-export interface Query<I extends Schema, State, Options> extends OperationBase<I> {
-  run(args: InferSchema<I>, context: OperationContext<State, Options, QueryHost>): unknown;
+export interface Query<I extends Schema, State, Options, Shared = unknown> extends OperationBase<I> {
+  run(args: InferSchema<I>, context: OperationContext<State, Options, QueryHost, SharedReader<Shared>>): unknown;
 }
 
 /** What an action returns becomes a successful output, what it throws a failed one; an output is taken as it is. */
-export interface Action<I extends Schema, State, Options> extends OperationBase<I> {
+export interface Action<I extends Schema, State, Options, Shared = unknown> extends OperationBase<I> {
   /** `query` (default): answered at once. `command`: in its place between turns. */
   readonly acts?: "query" | "command";
-  run(args: InferSchema<I>, context: OperationContext<State, Options>): unknown | ToolOutput;
+  run(
+    args: InferSchema<I>,
+    context: OperationContext<State, Options, PluginActionHost, SharedState<Shared>>,
+  ): unknown | ToolOutput;
 }
 
 /** Asks for a turn once the command is done, behind the turns already asked for. */
@@ -81,8 +88,11 @@ export interface OperationOutcome {
   readonly directives?: readonly QueueTurn[];
 }
 
-export interface Command<I extends Schema, State, Options> extends OperationBase<I> {
-  run(args: InferSchema<I>, context: OperationContext<State, Options>): OperationOutcome | Promise<OperationOutcome>;
+export interface Command<I extends Schema, State, Options, Shared = unknown> extends OperationBase<I> {
+  run(
+    args: InferSchema<I>,
+    context: OperationContext<State, Options, PluginActionHost, SharedState<Shared>>,
+  ): OperationOutcome | Promise<OperationOutcome>;
 }
 
 /** What is known of an operation without its code. */
@@ -160,13 +170,19 @@ export function notOfPlugin(
 ): TroupeError {
   const whose = owner === undefined ? "" : ` ${name} is an operation of plugin ${owner}.`;
   const others = operations.length === 0 ? "It has none in this session." : `It has: ${operations.join(", ")}.`;
-  return new TroupeError("operation_unknown", `Plugin ${pluginId} has no operation ${name}.${whose} ${others}`, {
-    details: { name, pluginId, operations },
+  return operationUnknown(`Plugin ${pluginId} has no operation ${name}.${whose} ${others}`, {
+    name,
+    pluginId,
+    operations,
   });
 }
 
-export function unknownOperation(kind: OperationKind, name: string): TroupeError {
-  return new TroupeError("operation_unknown", `There is no ${kind} called ${name}.`, { details: { kind, name } });
+export function unknownOperation(kind: OperationKind | "operation", name: string): TroupeError {
+  return operationUnknown(`There is no ${kind} called ${name}.`, { kind, name });
+}
+
+function operationUnknown(message: string, details: Readonly<Record<string, unknown>>): TroupeError {
+  return new TroupeError("operation_unknown", message, { details });
 }
 
 /** A hook as it is known without its code. */
@@ -175,6 +191,10 @@ export interface HookSpec {
   /** The tools it is for; absent: all. */
   readonly tools?: readonly string[];
   readonly priority?: number;
+  /** It is told when a block is over. */
+  readonly final?: true;
+  /** It may replace the input, so nothing of that is written before it. */
+  readonly replacesInput?: true;
 }
 
 export interface PluginToolSpec extends ToolPolicy {

@@ -17,8 +17,6 @@ const options: Options = {
   validateSchema: false,
   // Formats need a further dependency and a model is not to be refused over one.
   validateFormats: false,
-  // Two tools may use the same $id.
-  addUsedSchema: false,
   logger: false,
 };
 // Loaded with the first schema that needs it: a thread that never validates does not pay for ajv, which would double the
@@ -43,6 +41,13 @@ const usable = new Set<string>();
 export function compileSchema(schema: JsonObject, toolName: string): void {
   if (isPlainSchema(schema) || byObject.has(schema) || usable.has(JSON.stringify(schema))) return;
   validatorOf(schema, `tool ${toolName}`);
+}
+
+/** Loads what checks values, which takes a while the first time; true when it did. */
+export function loadChecker(): boolean {
+  if (draft2020 !== undefined) return false;
+  ajvFor(undefined);
+  return true;
 }
 
 /** The schemas this thread need not check again, as JSON; for {@link trustSchemas} of another thread. */
@@ -78,7 +83,12 @@ export function validateArgs(schema: JsonObject, args: Json): string | undefined
 /** What is wrong with a value, a line each; empty when it fits. */
 export function schemaIssues(schema: JsonObject, value: unknown, what = "this tool"): readonly string[] {
   const validate = validatorOf(schema, what);
-  return validate(value) ? [] : [...new Set((validate.errors ?? []).map(issueLine))];
+  try {
+    return validate(value) ? [] : [...new Set((validate.errors ?? []).map(issueLine))];
+  } catch (thrown) {
+    // A schema that refers to itself for the same value has no end.
+    return [`they cannot be checked: ${messageOf(thrown)}`];
+  }
 }
 
 function validatorOf(schema: JsonObject, what: string): ValidateFunction {
@@ -109,10 +119,12 @@ function compile(
     if (body.$async !== undefined) throw new Error("$async schemas are not supported");
     const ajv = ajvFor(dialect);
     if (!known) ajv.validateSchema(body as AnySchemaObject, true);
-    const validate = ajv.compile(body as AnySchemaObject);
-    // The function lives in our maps; ajv's own strong reference would keep it for ever.
-    ajv.removeSchema(body as AnySchemaObject);
-    return validate;
+    try {
+      return ajv.compile(body as AnySchemaObject);
+    } finally {
+      // The function lives in our maps; ajv's own strong reference would keep it for ever, and its $id taken.
+      ajv.removeSchema(body as AnySchemaObject);
+    }
   } catch (cause) {
     throw schemaUnusable(what, messageOf(cause), cause);
   }

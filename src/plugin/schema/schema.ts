@@ -1,5 +1,12 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec";
-import { isRecord, type Json, type JsonObject, messageOf, TroupeError } from "../../kernel/index.js";
+import {
+  isRecord,
+  type Json,
+  type JsonObject,
+  messageOf,
+  pluginOptionsInvalid,
+  TroupeError,
+} from "../../kernel/index.js";
 
 /** What arguments and options are described with: any Standard Schema (zod, valibot, arktype), or plain JSON Schema. */
 export type Schema = StandardSchemaV1 | JsonObject;
@@ -123,6 +130,7 @@ function convert(schema: StandardSchemaV1): unknown {
 /** Catches what was never meant to be a schema; whether it is a correct one is the validator's business. */
 function checkJsonSchema(schema: unknown, what: string): JsonObject {
   if (!isRecord(schema)) throw schemaUnusable(what, `it must be an object, not ${kindOf(schema)}`);
+  checkIsNoShape(schema, what);
   const { type, properties, required } = schema;
   if (type !== undefined && typeof type !== "string" && !isStrings(type)) {
     throw schemaUnusable(what, `"type" must be a string or a list of strings, not ${kindOf(type)}`);
@@ -135,6 +143,24 @@ function checkJsonSchema(schema: unknown, what: string): JsonObject {
   }
   return schema as JsonObject;
 }
+
+/** Schemas by field look like JSON Schema to nobody but TypeScript, and would let everything through. */
+function checkIsNoShape(schema: Readonly<Record<string, unknown>>, what: string): void {
+  for (const [field, value] of Object.entries(schema)) {
+    if (!isStandardSchema(value) || KEYWORD.test(field)) continue;
+    const { vendor } = value["~standard"];
+    const wrapped = vendor === "zod" ? `z.object({ ${field}: … })` : `the object schema of ${vendor}`;
+    throw schemaUnusable(what, `it is an object of schemas (${field}, …) and no schema. Wrap it: ${wrapped}`);
+  }
+  const fields = Object.keys(schema);
+  if (fields.length === 0 || fields.some((field) => KEYWORD.test(field))) return;
+  const example = '{ type: "object", properties: { city: { type: "string" } }, required: ["city"] }';
+  throw schemaUnusable(what, `it has no keyword of JSON Schema, only ${fields.join(", ")}. Write ${example}`);
+}
+
+/** What a JSON Schema begins with in any draft. Other keywords may stand beside these. */
+const KEYWORD =
+  /^(\$.*|type|properties|required|additionalProperties|patternProperties|propertyNames|items|prefixItems|enum|const|anyOf|oneOf|allOf|not|if|then|else|definitions|title|description|default|examples|format|pattern|nullable|(min|max|exclusive|multiple|unique|dependent|unevaluated|contains|content).*)$/;
 
 /** The error of a schema that is no use; `what` names whose it is. */
 export function schemaUnusable(what: string, why: string, cause?: unknown): TroupeError {
@@ -185,11 +211,10 @@ export class PluginOptions {
     try {
       return read(entry);
     } catch (cause) {
-      throw new TroupeError(
-        "plugin_options_invalid",
-        `The session's options for plugin ${pluginId} are not valid: ${messageOf(cause)}`,
-        { details: { pluginId }, cause },
-      );
+      throw pluginOptionsInvalid(`plugin ${pluginId} in this session`, messageOf(cause), {
+        details: { pluginId },
+        cause,
+      });
     }
   }
 }

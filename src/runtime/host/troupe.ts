@@ -1,16 +1,14 @@
-import { ignore, systemClock, within } from "../../async/index.js";
+import { ignore, systemClock } from "../../async/index.js";
 import {
   asTroupeError,
-  checkMetadata,
   checkSessionId,
-  checkTenantName,
-  type Json,
-  sessionOfCompletion,
-  type ToolOutput,
-  toolFailure,
+  invalidOptions,
+  type TenantBudget,
+  type TenantSpendingReport,
 } from "../../kernel/index.js";
+import { presentable } from "../../model/index.js";
 import type { OperationSpec } from "../../plugin/index.js";
-import type { OpeningOptions } from "../../session/index.js";
+import type { CancelledTurn, OpeningOptions } from "../../session/index.js";
 import type {
   ExportOptions,
   ImportedSession,
@@ -21,6 +19,7 @@ import type {
   SessionPage,
   WorkOptions,
 } from "../../store/index.js";
+import { EventHub } from "../../trace/index.js";
 import {
   Inspections,
   type InspectOptions,
@@ -31,9 +30,16 @@ import {
 } from "../observe/index.js";
 import { type ResolvedOptions, resolveOptions, type TroupeOptions } from "../options/index.js";
 import { Runtime } from "../places/index.js";
+import { Schedules, type TroupeSchedules, wakeMe } from "../schedules/index.js";
 import { type HandleParts, handleOf, Relay, type Session } from "../sessions/index.js";
-import { Turns } from "../turns/index.js";
+import { type TriggerOptions, type TriggerReceipt, Triggers } from "../triggers/index.js";
+import { type CancelOptions, cancellationOf, HOST_CANCELLED, Turns } from "../turns/index.js";
 import { type DeleteOptions, deleteSession, exportSession, importSession, Moving } from "../upkeep/index.js";
+import { agentsOf, type TroupeAgents } from "./agents.js";
+import { drained } from "./drain.js";
+import { checkOpening, type SessionOptions } from "./session-options.js";
+import { sharedOf, type TroupeShared } from "./shared.js";
+import { TroupeAnswers } from "./troupe-answers.js";
 
 /**
  * Starts a runtime: session workers, plugin workers and the store worker. When something is wrong with the options, a
@@ -55,37 +61,29 @@ export async function createTroupe(options: TroupeOptions = {}): Promise<Troupe>
   }
 }
 
-/** The answer of a tool call from outside. */
-export type ToolAnswer =
-  | { readonly value: Json }
-  | { readonly failure: { readonly code: string; readonly message: string } };
-
-export interface SessionOptions extends OpeningOptions {}
-
-/** Throws `invalid_options` for what no session can be opened with. Null is as good as nothing. */
-function checkOpening({ pluginOptions, tenant, metadata }: SessionOptions): OpeningOptions {
-  return {
-    ...(pluginOptions != null && { pluginOptions }),
-    ...(tenant != null && { tenant: checkTenantName(tenant) }),
-    ...(metadata != null && { metadata: checkMetadata(metadata) }),
-  };
-}
-
-export class Troupe implements AsyncDisposable {
+export class Troupe extends TroupeAnswers implements AsyncDisposable {
   readonly #runtime: Runtime;
   readonly #turns: Turns;
   readonly #observers: Observers;
   readonly #inspections: Inspections;
   readonly #relay: Relay;
   readonly #moving: Moving;
+  readonly #schedules: Schedules;
+  readonly #triggers: Triggers;
   readonly #statistics: Statistics;
   readonly #handleParts: HandleParts;
+  readonly #events: EventHub | undefined;
   #closing: Promise<void> | undefined;
   #resuming: Promise<unknown> | undefined;
 
   /** Use {@link createTroupe}. */
   constructor(options: ResolvedOptions) {
+    super();
+    const { clock, listening } = options;
+    const hub = listening && new EventHub({ ...listening, clock, hide: presentable });
+    this.#events = hub;
     const runtime: Runtime = new Runtime(options, {
+      hub,
       onActivity: (note) => this.#turns.receive(note),
       onObserved: (note) => this.#observers.receive(note),
       onInspected: (inspected) => this.#inspections.receive(inspected),
@@ -98,6 +96,7 @@ export class Troupe implements AsyncDisposable {
         // In the place of a thread that died, turns go on that nobody asks for again. A turn somebody waits for is
         // taken up by its caller's own call, which is there before it tells anything.
         const left = new Set(runtime.directory.on(worker.place).map(({ id }) => id));
+        this.#relay.tenants.released(left);
         if (left.size > 0) this.#resumeSoon((id) => left.has(id) && !runtime.directory.isBusy(id));
       },
       onStoreLost: (error) => runtime.loseStore(error),
@@ -106,19 +105,58 @@ export class Troupe implements AsyncDisposable {
     this.#turns = new Turns(runtime);
     this.#observers = new Observers(runtime);
     this.#inspections = new Inspections(runtime);
-    this.#relay = new Relay(runtime, this.#turns);
+    this.#relay = new Relay(runtime, this.#turns, (line, happened) => this.#observers.childActivity(line, happened));
     this.#moving = new Moving(runtime, this.#observers);
+    this.#schedules = new Schedules({ runtime, open: (id, opening) => this.#open(id, opening, "free") });
+    this.#triggers = new Triggers(runtime);
+    options.builtIns.bodies = { wake_me: (args, context) => wakeMe(this.#schedules, clock, args, context) };
     this.#statistics = new Statistics(runtime.crew);
     this.#handleParts = {
       runtime,
       turns: this.#turns,
-      observe: (sessionId, cursor) => this.#observers.observe(sessionId, cursor),
+      triggers: this.#triggers,
+      observe: (sessionId, options) => this.#observers.observe(sessionId, options),
     };
+  }
+
+  protected get runtime(): Runtime {
+    return this.#runtime;
+  }
+
+  /** Registers, changes and removes agents while the runtime runs. */
+  get agents(): TroupeAgents {
+    return agentsOf(this.#runtime);
+  }
+
+  /** What is asked of sessions at certain times, also of sessions that are parked; kept in the store. */
+  get schedules(): TroupeSchedules {
+    this.#runtime.checkOpen();
+    return this.#schedules;
+  }
+
+  /** What plugins share by key, to look at and to delete. */
+  get shared(): TroupeShared {
+    return sharedOf(this.#runtime);
+  }
+
+  /**
+   * Tells of an event of the outside world, which a plugin declares as `alias.event`: every session that subscribed to it
+   * has it as an input, parked ones too. Stored before anybody is told; nobody having subscribed is an answer too.
+   *
+   * @example
+   * const { matched } = await troupe.trigger("mail.received", { from: "ada@example.com" }, { key: mail.id });
+   */
+  trigger(source: string, payload: unknown = null, options: TriggerOptions = {}): Promise<TriggerReceipt> {
+    this.#runtime.checkOpen();
+    return this.#triggers.trigger(source, payload, options);
   }
 
   /** Starts every thread. */
   async start(): Promise<void> {
     await this.#runtime.crew.start();
+    const { firstWake, occurrences } = this.#runtime.crew.store.left;
+    this.#schedules.start(firstWake);
+    this.#triggers.start(occurrences);
     this.#resumeSoon(() => true);
   }
 
@@ -162,6 +200,19 @@ export class Troupe implements AsyncDisposable {
     });
   }
 
+  /**
+   * What a tenant may spend from now on, in the place of what the options say; null: as much as it takes; undefined: as the
+   * options say again. Stored; turns that are paused for it go on.
+   */
+  setTenantBudget(tenant: string, budget: TenantBudget | null | undefined): Promise<void> {
+    return this.#relay.tenants.set(tenant, budget);
+  }
+
+  /** What a tenant's sessions have spent in the period that is now, running turns included, and what they may. */
+  tenantSpending(tenant: string): Promise<TenantSpendingReport> {
+    return this.#relay.tenants.spending(tenant);
+  }
+
   /** The queries, commands and tasks the plugins offer, by name. */
   async operations(): Promise<readonly OperationSpec[]> {
     this.#runtime.checkOpen();
@@ -169,22 +220,22 @@ export class Troupe implements AsyncDisposable {
   }
 
   /**
-   * Gives the answer of a tool call that waits for it: one whose tool returned `pendingTool()`. The first answer counts;
-   * `completion_unknown` when no call waits under the key.
+   * Stops a turn by its id (`turn_started` says it), and no other; also one that an earlier process left behind, whose
+   * session is opened for it. `ended`: it is stored, or about to be. `unknown`: the session has had no such turn. What was
+   * shown of its answer is kept, unless `keepPartial` is false.
    *
    * @example
-   * await troupe.completeTool(key, { value: "approved" });
+   * if ((await troupe.cancelTurn("chat-42", "t3", "The user left.")) === "ended") console.log("too late");
    */
-  async completeTool(key: string, answer: ToolAnswer): Promise<void> {
-    this.#runtime.checkOpen();
-    const sessionId = sessionOfCompletion(key);
-    const output: ToolOutput =
-      "value" in answer
-        ? { status: "success", value: answer.value }
-        : toolFailure("external", answer.failure.code, answer.failure.message);
-    // Not waited for when the session is closing: it closes behind the turn, which waits for this.
-    const { worker } = this.#runtime.directory.of(sessionId);
-    await this.#runtime.worker(worker).ask("completeTool", { sessionId, key, output });
+  async cancelTurn(
+    sessionId: string,
+    turnId: string,
+    reason: string = HOST_CANCELLED,
+    options?: CancelOptions,
+  ): Promise<CancelledTurn> {
+    if (typeof turnId !== "string") throw invalidOptions("the id of a turn is a text, such as t3");
+    const cancellation = cancellationOf(reason, options, true);
+    return this.#runtime.ask("cancelTurn", { sessionId: checkSessionId(sessionId), turnId, cancellation });
   }
 
   /**
@@ -262,6 +313,18 @@ export class Troupe implements AsyncDisposable {
   }
 
   /**
+   * Is there a session of this id: is it stored, or has this runtime it open? Asking opens nothing.
+   *
+   * @example
+   * if (!(await troupe.has("chat-42"))) reply.code(404);
+   */
+  async has(id: string): Promise<boolean> {
+    checkSessionId(id);
+    if (this.#runtime.directory.find(id)?.opened === true) return true;
+    return this.#runtime.store.ask("has", { sessionId: id });
+  }
+
+  /**
    * Removes from the store what no session leads to any more: history and attachments of deleted sessions, older plugin
    * state; and journals, when it is told how old. Says what it kept and removed. Commits go on meanwhile.
    *
@@ -309,15 +372,35 @@ export class Troupe implements AsyncDisposable {
     return this.#runtime.store.follow("backup", { folder }, { signal });
   }
 
-  /** For tests and operators: ends a thread as a crash would. */
+  /**
+   * For tests and operators: ends a thread as a crash would. Of a plugin all threads, or one of them by number (`host`).
+   *
+   * @example
+   * await troupe.kill({ plugin: "acme.budget", host: 0 });
+   */
   async kill(
-    target: { readonly sessionWorker: number } | { readonly plugin: string } | { readonly store: true },
+    target:
+      | { readonly sessionWorker: number }
+      | { readonly plugin: string; readonly host?: number }
+      | { readonly store: true },
   ): Promise<void> {
     this.#runtime.checkOpen();
     const { crew } = this.#runtime;
     if ("store" in target) return crew.store.crash();
     if ("sessionWorker" in target) return crew.worker(target.sessionWorker).kill();
-    return crew.isolated(target.plugin).kill();
+    return crew.isolated(target.plugin).kill(target.host);
+  }
+
+  /**
+   * Brings back a plugin that was given up (`plugin_unavailable`), with nothing held against it; the plugins of its group
+   * come with it. One that runs gets new threads, which load its module again.
+   *
+   * @example
+   * await troupe.restartPlugin("acme.budget");
+   */
+  async restartPlugin(id: string): Promise<void> {
+    this.#runtime.checkOpen();
+    await this.#runtime.crew.isolated(id).restart();
   }
 
   /**
@@ -335,24 +418,11 @@ export class Troupe implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    await this.#resuming;
-    const drainMs = await this.#drain();
+    await Promise.all([this.#resuming, this.#schedules.close(), this.#triggers.close()]);
+    const drainMs = await drained(this.#runtime, this.#turns);
     this.#observers.close();
     await this.#runtime.crew.close({ drainMs });
     this.#runtime.directory.clear();
-  }
-
-  /**
-   * Lets the turns that were asked for finish, and the sessions that are closing close. Waited for here and not on the
-   * workers: the word to stop travels past the lanes and would overtake turns that are still on their way. What is left
-   * of the time is for turns that only the workers know of: those that waiting inputs began.
-   */
-  async #drain(): Promise<number> {
-    const { clock, drainMs } = this.#runtime.options;
-    const underWay = [...this.#turns.underWay(), ...this.#runtime.directory.moves()];
-    if (underWay.length === 0) return drainMs;
-    const started = clock.now();
-    await within(clock, drainMs, Promise.allSettled(underWay));
-    return Math.max(0, drainMs - (clock.now() - started));
+    this.#events?.close();
   }
 }

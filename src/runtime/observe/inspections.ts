@@ -1,5 +1,5 @@
 import { ignore } from "../../async/index.js";
-import { messageOf, TroupeError } from "../../kernel/index.js";
+import { invalidOptions, messageOf, type TroupeError } from "../../kernel/index.js";
 import type { Inspected } from "../../session/index.js";
 import type { Runtime } from "../places/index.js";
 import type { SessionWorker } from "../threads/index.js";
@@ -58,7 +58,8 @@ export class Inspections {
   async #tellAll(): Promise<void> {
     const { sessionWorkers, retiring } = this.#runtime.crew;
     const workers = retiring === undefined ? sessionWorkers : [...sessionWorkers, retiring];
-    await Promise.all(workers.map(async (worker) => (await worker.service()).inspect({ sessions: this.#wanted() })));
+    const there = workers.filter(({ givenUp }) => !givenUp);
+    await Promise.all(there.map(async (worker) => (await worker.service()).inspect({ sessions: this.#wanted() })));
   }
 
   #wanted(): readonly string[] | "all" {
@@ -79,5 +80,5 @@ function check(listener: unknown, sessions: unknown): void {
 }
 
 function invalid(why: string): TroupeError {
-  return new TroupeError("invalid_options", `inspect cannot be done so: ${why}.`);
+  return invalidOptions(`inspect cannot be done so: ${why}`);
 }

@@ -1,23 +1,31 @@
-import { ignore, ReaderQueue } from "../../async/index.js";
-import { ActivityBuffer, type BufferRules, TroupeError } from "../../kernel/index.js";
+import { ignore, onAbort, ReaderQueue } from "../../async/index.js";
+import { ActivityBuffer, type BufferRules, type TroupeError } from "../../kernel/index.js";
 import { joinEvents, type Observed, type ObservedNote } from "../../session/index.js";
 import type { Runtime } from "../places/index.js";
+import { type ChildActivity, type ObserveOptions, type ObserveStart, readObserveOptions } from "../sessions/index.js";
 import type { SessionWorker } from "../threads/index.js";
+
+interface Watching {
+  readonly sessionId: string;
+  readonly observer: Observer;
+  readonly children: boolean;
+}
 
 /** Who watches which session, wherever it is. */
 export class Observers {
   readonly #runtime: Runtime;
-  readonly #watching = new Map<number, { readonly sessionId: string; readonly observer: Observer }>();
+  readonly #watching = new Map<number, Watching>();
+  /** How many of them want to see children too. */
+  #withChildren = 0;
   #nextReader = 1;
 
   constructor(runtime: Runtime) {
     this.#runtime = runtime;
   }
 
-  observe(sessionId: string, cursor: string | undefined): Observer {
+  observe(sessionId: string, options: ObserveOptions): Observer {
     this.#runtime.checkNotClosed();
-    if (cursor !== undefined && typeof cursor !== "string")
-      throw new TroupeError("cursor_invalid", "A cursor is the string that came with an event.");
+    const { from, signal, children } = readObserveOptions(sessionId, options);
     const reader = this.#nextReader++;
     let at: SessionWorker | undefined;
     const observer: Observer = new Observer(
@@ -25,18 +33,29 @@ export class Observers {
         start: (from) =>
           this.#runtime.use(sessionId, (worker) => {
             at = worker;
-            return worker.ask("observe", { sessionId, reader, cursor: from });
+            return worker.ask("observe", { sessionId, reader, from });
           }),
         stop: () => {
-          this.#watching.delete(reader);
+          if (this.#watching.delete(reader) && children) this.#withChildren--;
           // Whoever left does not wait for the worker to hear of it.
           if (!this.#runtime.isClosing) at?.ask("unobserve", { sessionId, reader }).catch(ignore);
         },
       },
-      cursor,
+      { from, signal },
     );
-    this.#watching.set(reader, { sessionId, observer });
+    this.#watching.set(reader, { sessionId, observer, children });
+    if (children) this.#withChildren++;
     return observer;
+  }
+
+  /** Something happened in a turn that a session started in another one: told to who asked for it, up its line. */
+  childActivity(line: readonly string[], happened: ChildActivity): void {
+    if (this.#withChildren === 0) return;
+    const { sessionId, turnId, activity } = happened;
+    for (const { sessionId: watched, observer, children } of this.#watching.values()) {
+      const depth = children ? line.indexOf(watched) + 1 : 0;
+      if (depth > 0) observer.beside({ type: "activity", turnId, activity, child: { sessionId, depth } });
+    }
   }
 
   receive([reader, observed]: ObservedNote): void {
@@ -83,7 +102,7 @@ const UNREAD: BufferRules<Observed> = {
 /** What an observer needs of the runtime. */
 interface ObserverDriver {
   /** Begins, or begins again behind a cursor, and says where; rejects when the session cannot be opened or the cursor is none of its. */
-  start(cursor: string | undefined): Promise<string>;
+  start(from: ObserveStart): Promise<string>;
   stop(): void;
 }
 
@@ -94,14 +113,26 @@ interface ObserverDriver {
  */
 export class Observer implements AsyncIterableIterator<Observed> {
   readonly #driver: ObserverDriver;
+  readonly #from: ObserveStart;
   #started: Promise<void> | undefined;
   #cursor: string | undefined;
   readonly #queue: ReaderQueue<Observed>;
 
-  constructor(driver: ObserverDriver, cursor: string | undefined) {
+  constructor(
+    driver: ObserverDriver,
+    { from, signal }: { readonly from: ObserveStart; readonly signal?: AbortSignal | undefined },
+  ) {
     this.#driver = driver;
-    this.#cursor = cursor;
-    this.#queue = new ReaderQueue({ unread: new ActivityBuffer(UNREAD), onReturn: () => driver.stop() });
+    this.#from = from;
+    let letGo = ignore;
+    this.#queue = new ReaderQueue({
+      unread: new ActivityBuffer(UNREAD),
+      onReturn: () => {
+        letGo();
+        driver.stop();
+      },
+    });
+    if (signal !== undefined) letGo = onAbort(signal, () => this.end());
   }
 
   /** The runtime delivers here. */
@@ -111,20 +142,29 @@ export class Observer implements AsyncIterableIterator<Observed> {
     this.#queue.push(observed);
   }
 
+  /** Something that is no event of the session itself. It has the place of the last one that is. */
+  beside(event: Observed["event"]): void {
+    if (!this.#queue.ended && this.#cursor !== undefined) this.#queue.push({ cursor: this.#cursor, event });
+  }
+
   /** The session's worker was replaced: goes on behind what was received; what was lost is announced. */
   async resume(): Promise<void> {
     if (this.#queue.ended || this.#started === undefined) return;
     try {
-      await this.#driver.start(this.#cursor);
+      await this.#driver.start(this.#place);
     } catch (error) {
       this.fail(error as TroupeError);
     }
   }
 
   async #start(): Promise<void> {
-    const cursor = await this.#driver.start(this.#cursor);
+    const cursor = await this.#driver.start(this.#place);
     // What has been received meanwhile is further on.
     this.#cursor ??= cursor;
+  }
+
+  get #place(): ObserveStart {
+    return this.#cursor === undefined ? this.#from : { cursor: this.#cursor };
   }
 
   fail(error: TroupeError): void {
@@ -132,7 +172,7 @@ export class Observer implements AsyncIterableIterator<Observed> {
   }
 
   async next(): Promise<IteratorResult<Observed>> {
-    this.#started ??= this.#start();
+    if (!this.#queue.ended) this.#started ??= this.#start();
     await this.#started;
     return this.#queue.next();
   }

@@ -1,92 +1,187 @@
 import { existsSync, realpathSync } from "node:fs";
-import { dirname, join, resolve, sep } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { FieldsOf } from "../../kernel/index.js";
+import { type ThreadRights, unenforceable } from "../../wire/index.js";
+import { covers, isWithin, withoutNested } from "./granted-paths.js";
+import { checkFields, invalid } from "./option-checks.js";
+import { packageRoot, readableBy, readableOfTroupe, realPath } from "./readable.js";
 
-/** What an isolated plugin may do beyond computing. Network access cannot be denied to a thread before Node 26. */
+/** What an isolated plugin or a tool of the pool may do beyond computing. */
 export interface Permissions {
-  /** Files and folders it may read besides its own package. */
+  /** Files and folders it may read besides its own package. A path that ends with `*` stands for all that begin so. */
   readonly read?: readonly string[];
   readonly write?: readonly string[];
   readonly childProcess?: boolean;
   readonly worker?: boolean;
   readonly addons?: boolean;
+  /** Names of the host's environment variables its thread has too. Default: none. */
+  readonly env?: readonly string[];
+  /** `false`: no network, on Node.js 25 and later; refused with `isolation_unenforceable` before. Default: open. */
+  readonly network?: boolean;
+}
+
+/** Which there are: one that is forgotten here does not compile, and any other is refused. */
+const PERMISSIONS: FieldsOf<Permissions> = {
+  read: true,
+  write: true,
+  childProcess: true,
+  worker: true,
+  addons: true,
+  env: true,
+  network: true,
+};
+
+const LISTS = ["read", "write", "env"] as const;
+const SWITCHES = ["childProcess", "worker", "addons", "network"] as const;
+
+/** What a host wrote as permissions, checked. */
+export function resolvePermissions(permissions: unknown, what: string): Permissions | "all" {
+  if (permissions === undefined || permissions === "all") return permissions ?? {};
+  if (typeof permissions !== "object" || permissions === null || Array.isArray(permissions))
+    throw invalid(`${what} must be "all" or an object such as { read: ["./data"] }`);
+  checkFields(permissions, PERMISSIONS, what);
+  const given = permissions as Record<string, unknown>;
+  for (const key of LISTS) {
+    const list = given[key];
+    const isList = Array.isArray(list) && list.every((each) => typeof each === "string" && each !== "");
+    if (list !== undefined && !isList) throw invalid(`${what}.${key} must be a list of strings`);
+  }
+  for (const key of SWITCHES)
+    if (given[key] !== undefined && typeof given[key] !== "boolean")
+      throw invalid(`${what}.${key} must be true or false`);
+  return permissions as Permissions;
+}
+
+/** What runs the runtime, as far as the permissions of threads go. */
+export interface Engine {
+  readonly name: string;
+  /** The flags it knows; undefined when its threads have no permissions. */
+  readonly flags: ReadonlySet<string> | undefined;
+}
+
+function thisEngine(): Engine {
+  if (process.versions.bun !== undefined) return { name: "Bun", flags: undefined };
+  if ("Deno" in globalThis) return { name: "Deno", flags: undefined };
+  return { name: `Node ${process.version}`, flags: process.allowedNodeEnvironmentFlags };
+}
+
+/** Whose code a thread runs, and what it may do. */
+export interface Guest {
+  /** Names it in errors. */
+  readonly name: string;
+  readonly modules: readonly string[];
+  readonly permissions: Permissions | "all";
+  /** What cannot be enforced is done without. */
+  readonly trusted?: boolean;
 }
 
 /**
- * Node's permission model for the threads of a runtime. It is a seat belt against mistakes, not a sandbox against malice. A
- * plugin may always read what its imports need: Troupe, its own package, and the `node_modules` of both. Where those are is
- * looked up once for each package: a hundred plugins of one package need not ask the disk a hundred times.
+ * Node's permission model for the threads of a runtime. It is a seat belt against mistakes, not a sandbox against malice.
+ * What a package holds is looked up once: a hundred plugins of one package need not ask the disk a hundred times, and what
+ * is put beside them later is not readable before the runtime is started again.
  */
 export class ThreadPermissions {
-  readonly #model: readonly string[];
-  readonly #addons: boolean;
-  readonly #troupe = packageRoot(fileURLToPath(import.meta.url));
-  /** By the root of a package: what importing from it reads. */
-  readonly #folders = new Map<string, readonly string[]>();
+  readonly #engine: Engine;
+  readonly #store: string | undefined;
+  readonly #troupe: readonly string[];
+  /** By the folder of a module: what importing from it reads. */
+  readonly #readable = new Map<string, readonly string[]>();
 
-  constructor() {
-    const { allowedNodeEnvironmentFlags: known } = process;
-    this.#model = [
-      known.has("--permission") ? "--permission" : "--experimental-permission",
+  constructor({ storePath, engine = thisEngine() }: { readonly storePath?: string; readonly engine?: Engine } = {}) {
+    this.#engine = engine;
+    this.#store = storePath === undefined ? undefined : realPath(resolve(storePath));
+    this.#troupe = readableOfTroupe(packageRoot(fileURLToPath(import.meta.url)));
+  }
+
+  rights(guest: Guest): ThreadRights {
+    const { permissions, trusted = false, name } = guest;
+    if (permissions === "all") return { execArgv: [], env: {}, denials: undefined };
+    const env = environment(permissions.env ?? []);
+    const { flags } = this.#engine;
+    if (flags === undefined) {
+      if (trusted) return { execArgv: [], env, denials: undefined };
+      throw unenforceable(name, `${this.#engine.name} has no permissions for a thread`);
+    }
+    const offline = permissions.network === false;
+    if (offline && !flags.has("--allow-net") && !trusted)
+      throw unenforceable(
+        name,
+        `${this.#engine.name} cannot take the network from a thread (Node.js 25 and later can)`,
+      );
+    const files = guest.modules.filter((module) => module.startsWith("file:")).map((module) => fileURLToPath(module));
+    const asked = granted(permissions.read);
+    const written = granted(permissions.write);
+    const read = withoutNested([
+      ...this.#troupe,
+      "/proc/thread-self/stat",
+      ...files.flatMap((file) => this.#readBy(file)),
+      ...asked,
+    ]);
+    const execArgv = [
+      flags.has("--permission") ? "--permission" : "--experimental-permission",
+      // Since Node 22 a thread may read the whole working directory, as the place of a script it takes for its first
+      // argument and that no thread has. A thread that is called interactive has no script.
+      "--interactive",
       "--disable-warning=ExperimentalWarning",
       "--disable-warning=SecurityWarning",
+      ...grantsOf("--allow-fs-read", read, asked),
+      ...grantsOf("--allow-fs-write", withoutNested(written), written),
     ];
-    this.#addons = known.has("--allow-addons");
+    const allow = (flag: string, wanted: boolean) => {
+      if (wanted && flags.has(flag)) execArgv.push(flag);
+    };
+    allow("--allow-child-process", permissions.childProcess === true);
+    allow("--allow-worker", permissions.worker === true);
+    allow("--allow-addons", permissions.addons === true);
+    allow("--allow-net", !offline);
+    if (trusted) return { execArgv, env, denials: undefined };
+    const paths = this.#mustBeDenied(files).filter((path) => !read.some((grant) => covers(grant, path)));
+    return { execArgv, env, denials: { of: name, paths, network: offline } };
   }
 
-  /** The flags of a thread that runs this module. */
-  flags(module: string, permissions: Permissions | "all"): string[] {
-    if (permissions === "all") return [];
-    const flags = [...this.#model];
-    const own = module.startsWith("file:") ? this.#readBy(packageRoot(fileURLToPath(module))) : [];
-    const folders = [...this.#readBy(this.#troupe), ...own];
-    for (const path of withoutNested([...folders, ...granted(permissions.read)])) flags.push(`--allow-fs-read=${path}`);
-    for (const path of withoutNested(granted(permissions.write))) flags.push(`--allow-fs-write=${path}`);
-    if (permissions.childProcess === true) flags.push("--allow-child-process");
-    if (permissions.worker === true) flags.push("--allow-worker");
-    if (permissions.addons === true && this.#addons) flags.push("--allow-addons");
-    return flags;
+  /** What a thread tries to read, unless it was granted. */
+  #mustBeDenied(files: readonly string[]): string[] {
+    const secrets = [process.cwd(), ...files.map(packageRoot)].map((folder) => join(folder, ".env"));
+    return [...new Set([...secrets, ...(this.#store === undefined ? [] : [join(this.#store, "data.mdb")])])];
   }
 
-  #readBy(root: string): readonly string[] {
-    const known = this.#folders.get(root);
-    if (known !== undefined) return known;
-    const folders = [root, ...nodeModulesAbove(root)].map((folder) => join(folder, "*"));
-    this.#folders.set(root, folders);
-    return folders;
-  }
-}
-
-function granted(paths: readonly string[] | undefined): string[] {
-  return (paths ?? []).map((path) => (path.endsWith("*") ? path : resolve(path)));
-}
-
-/** The nearest folder with a package.json, or the file's own folder. */
-export function packageRoot(file: string): string {
-  const start = dirname(existsSync(file) ? realpathSync(file) : file);
-  for (let folder = start; ; folder = dirname(folder)) {
-    if (existsSync(join(folder, "package.json"))) return folder;
-    if (folder === dirname(folder)) return start;
+  #readBy(file: string): readonly string[] {
+    const real = realPath(file);
+    if (this.#store !== undefined && isWithin(this.#store, real))
+      throw invalid(`the module ${file} lies in the folder of the store, which no plugin or tool may read: move it`);
+    const folder = dirname(real);
+    const readable = this.#readable.get(folder) ?? readableBy(real, this.#store);
+    this.#readable.set(folder, readable);
+    return [file, real, ...readable];
   }
 }
 
-function nodeModulesAbove(root: string): string[] {
-  const found: string[] = [];
-  for (let folder = root; folder !== dirname(folder); folder = dirname(folder)) {
-    const candidate = join(folder, "node_modules");
-    if (existsSync(candidate)) found.push(candidate, realpathSync(candidate));
+function environment(names: readonly string[]): Record<string, string> {
+  const env: Record<string, string> = {};
+  for (const name of names) {
+    const value = process.env[name];
+    if (value !== undefined) env[name] = value;
   }
-  return found;
+  return env;
 }
 
-/** Node 20 aborts the whole process when one granted path contains another: keep the outermost only. */
-function withoutNested(paths: readonly string[]): string[] {
-  const plain = (path: string) => (path.endsWith(`${sep}*`) ? path.slice(0, -1) : path);
-  const unique = [...new Set(paths)].sort((a, b) => plain(a).length - plain(b).length);
-  const kept: string[] = [];
-  for (const path of unique) {
-    if (!kept.some((outer) => plain(path) === plain(outer) || `${plain(path)}${sep}`.startsWith(plain(outer))))
-      kept.push(path);
-  }
-  return kept;
+/** As typed, and where that leads to: an import names a file by its real path. */
+function granted(paths: readonly string[] = []): string[] {
+  return paths.flatMap((path) => {
+    if (path === "*") return [path];
+    const full = resolve(path);
+    return existsSync(full) ? [full, realpathSync(full)] : [full];
+  });
+}
+
+/**
+ * The grants of paths, of which those in `asked` may not be there yet. Node takes such a path for a file, and would refuse
+ * what is in a folder that is made later; so it is granted as both, the file first, which Node 22 and 24 need.
+ */
+function grantsOf(flag: string, paths: readonly string[], asked: readonly string[]): string[] {
+  return paths.flatMap((path) => {
+    const isLater = asked.includes(path) && !path.endsWith("*") && !existsSync(path);
+    return isLater ? [`${flag}=${path}`, `${flag}=${join(path, "*")}`] : [`${flag}=${path}`];
+  });
 }

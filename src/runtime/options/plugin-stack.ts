@@ -1,5 +1,5 @@
-import { TroupeError } from "../../kernel/index.js";
-import type { PluginEntry } from "./options.js";
+import { duplicatePlugin } from "../../kernel/index.js";
+import type { PluginEntry } from "./plugin-entry.js";
 
 /**
  * An ordered list of plugins to edit before a runtime is created: a product's defaults, and what its host changes.
@@ -18,10 +18,7 @@ export class PluginStack implements Iterable<PluginEntry> {
   /** Adds a plugin behind the others. A name can be used once. */
   push(name: string, entry: PluginEntry): this {
     if (this.has(name)) {
-      throw new TroupeError(
-        "duplicate_plugin",
-        `The stack already has ${name}. Use replace to put another in its place.`,
-      );
+      throw duplicatePlugin(`The stack already has ${name}`, "Use replace to put another in its place.");
     }
     this.#entries.push({ name, entry });
     return this;

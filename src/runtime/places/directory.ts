@@ -1,5 +1,5 @@
 import { ignore } from "../../async/index.js";
-import { TroupeError } from "../../kernel/index.js";
+import { sessionBusy, sessionExists, type TroupeError } from "../../kernel/index.js";
 import type { OpeningOptions } from "../../session/index.js";
 
 /** A session that is open, or about to be: its worker, and what is under way with it. */
@@ -71,7 +71,7 @@ export class SessionDirectory {
   /** A fork: `build` makes the session on the worker. When it fails there is no such session. */
   async moveIn(sessionId: string, worker: number, build: (residence: Residence) => Promise<void>): Promise<Residence> {
     if (this.has(sessionId)) {
-      throw new TroupeError("session_exists", `There is already a session ${sessionId}.`, { details: { sessionId } });
+      throw sessionExists(sessionId);
     }
     const residence = this.#add(sessionId, worker);
     try {
@@ -216,11 +216,8 @@ export function end(residence: Residence, use: PromiseLike<unknown>): void {
 
 async function nothing(): Promise<void> {}
 
-export function sessionBusy(sessionId: string): TroupeError {
-  return new TroupeError("session_busy", `Session ${sessionId} has something under way.`, {
-    retryable: true,
-    details: { sessionId },
-  });
+export function underWay(sessionId: string): TroupeError {
+  return sessionBusy(sessionId, "has something under way");
 }
 
 /**

@@ -1,5 +1,6 @@
-import { TroupeError } from "../../kernel/index.js";
+import { runtimeClosed, type TroupeError } from "../../kernel/index.js";
 import type { AnswerOf, ArgumentOf, SessionMethod } from "../../session/index.js";
+import { type EventSink, eventError } from "../../trace/index.js";
 import type { CallOptions } from "../../wire/index.js";
 import type { ResolvedOptions } from "../options/index.js";
 import { Crew, type CrewEvents, type SessionWorker, type StoreWorker } from "../threads/index.js";
@@ -10,6 +11,8 @@ export class Runtime {
   readonly options: ResolvedOptions;
   readonly crew: Crew;
   readonly directory: SessionDirectory;
+  /** Undefined: nobody listens. */
+  readonly events: EventSink | undefined;
   /** How many forks hosts have made. */
   forks = 0;
   #closing = false;
@@ -18,6 +21,7 @@ export class Runtime {
 
   constructor(options: ResolvedOptions, events: CrewEvents) {
     this.options = options;
+    this.events = events.hub;
     this.crew = new Crew(options, events);
     this.directory = new SessionDirectory(options.sessionWorkers);
   }
@@ -55,6 +59,7 @@ export class Runtime {
   loseStore(error: TroupeError): void {
     this.#storeLost = error;
     process.emitWarning(error.message, { code: error.code });
+    this.events?.emit({ type: "store_lost", error: eventError(error) });
   }
 
   get isClosing(): boolean {
@@ -67,7 +72,7 @@ export class Runtime {
 
   /** Who uses a closed runtime made a mistake: told at once, also where others are told later. */
   checkNotClosed(): void {
-    if (this.#closing) throw new TroupeError("closed", "This runtime is closed. Create another one.");
+    if (this.#closing) throw runtimeClosed();
   }
 
   get storeLost(): TroupeError | undefined {

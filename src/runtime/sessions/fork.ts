@@ -3,8 +3,12 @@ import {
   type Authority,
   type CatalogOverlay,
   checkSessionId,
+  type FieldsOf,
+  invalidOptions,
   narrowingProblem,
-  TroupeError,
+  readAgentName,
+  refusal,
+  unknownField,
 } from "../../kernel/index.js";
 import type { SessionHandle } from "../../plugin/index.js";
 import type { SessionMaking } from "../../session/index.js";
@@ -27,29 +31,45 @@ export interface ForkOptions {
   readonly authority?: Authority;
   /** Another tool catalog overlay than the parent's. */
   readonly catalog?: CatalogOverlay;
+  /** Another agent than the parent's, with no more tools and plugins. Default: the parent's. */
+  readonly agent?: string;
 }
+
+const FORK_OPTIONS: FieldsOf<ForkOptions> = {
+  id: true,
+  at: true,
+  pluginState: true,
+  authority: true,
+  catalog: true,
+  agent: true,
+};
 
 /** A fork, as a host asks for it. */
 export async function fork(runtime: Runtime, parentId: string, options: ForkOptions): Promise<Residence> {
   runtime.checkOpen();
+  const unknown = unknownField(Object(options), FORK_OPTIONS, "a fork", "option");
+  if (unknown !== undefined) throw invalidFork(unknown);
   const {
     at = "leaf",
     pluginState = "current",
     authority,
     catalog,
+    agent,
     id = childId(parentId, runtime.options.clock),
   } = options;
-  if (typeof at !== "string") throw new TroupeError("invalid_fork", 'A fork starts at "leaf" or at a node.');
+  if (typeof at !== "string") throw invalidFork('at must be "leaf" or the id of a node');
   if (pluginState !== "current" && pluginState !== "fresh")
-    throw new TroupeError("invalid_fork", 'pluginState is "current" or "fresh".');
+    throw invalidFork('pluginState must be "current" or "fresh"');
   const problem = narrowingProblem(options);
-  if (problem !== undefined) throw new TroupeError("invalid_fork", `${problem}.`);
+  if (problem !== undefined) throw invalidFork(problem);
   checkSessionId(id);
+  if (agent !== undefined) readAgentName(agent);
   const making: SessionMaking = {
     start: { kind: "current_session" },
     ...(pluginState === "fresh" && { pluginSource: "fresh" }),
     ...(authority && { authority }),
     ...(catalog && { catalog }),
+    ...(agent !== undefined && { agent }),
   };
   const { residence } = await runtime.directory.use(parentId, (parent) =>
     makeSession(runtime, { id, making, from: parent, at: at === "leaf" ? undefined : at }),
@@ -86,4 +106,23 @@ export async function makeSession(
 
 export function childId(parentId: string, clock: Clock): string {
   return `${parentId.slice(0, 200)}/${clock.uuid().slice(0, 8)}`;
+}
+
+const invalidFork = refusal("invalid_fork", "The session cannot be forked");
+
+/** Makes several forks of one place. When one cannot be made, those that were are closed again. */
+export async function forkMany<S extends { close(): Promise<void> }>(
+  count: number,
+  { id, ...options }: ForkOptions,
+  make: (options: ForkOptions) => Promise<S>,
+): Promise<readonly S[]> {
+  if (!Number.isSafeInteger(count) || count < 1)
+    throw invalidOptions(`A session is forked once or more often, not ${count} times`);
+  const ids = Array.from({ length: count }, (_, n) => (id === undefined ? {} : { id: `${id}/${n + 1}` }));
+  const forks = await Promise.allSettled(ids.map((own) => make({ ...options, ...own })));
+  const children = forks.flatMap((fork) => (fork.status === "fulfilled" ? [fork.value] : []));
+  const failed = forks.find((fork) => fork.status === "rejected");
+  if (failed === undefined) return children;
+  await Promise.allSettled(children.map((child) => child.close()));
+  throw failed.reason;
 }

@@ -1,21 +1,37 @@
 import { ignore } from "../../async/index.js";
-import { admitInput, checkSessionId, checkTurnInput } from "../../kernel/index.js";
+import { type Activity, admitInput, checkSessionId, checkTurnInput } from "../../kernel/index.js";
 import type { RelayAnswers, RelayCall, UsageNote } from "../../session/index.js";
-import { type Residence, type Runtime, sessionBusy } from "../places/index.js";
+import { type Residence, type Runtime, underWay } from "../places/index.js";
 import { ChildTurns, type Turns } from "../turns/index.js";
 import { childId, makeSession } from "./fork.js";
+import { TenantBudgets } from "./tenant-budgets.js";
+
+/** Something that happened in a turn that one session started in another one. */
+export interface ChildActivity {
+  readonly sessionId: string;
+  readonly turnId: string;
+  readonly activity: Activity;
+}
+
+/** `line`: who had the turn run, the nearest first. */
+type ChildActivityListener = (line: readonly string[], happened: ChildActivity) => void;
 
 /** What sessions ask of other sessions; whether they may was checked where they are. */
 export class Relay {
+  /** What tenants may spend, whichever sessions ask. */
+  readonly tenants: TenantBudgets;
   readonly #runtime: Runtime;
   readonly #turns: Turns;
+  readonly #onChildActivity: ChildActivityListener;
   readonly #childTurns = new ChildTurns();
   /** Under which name a session's usage stands in its creator's ledger. */
   readonly #usageSources = new Map<string, string>();
 
-  constructor(runtime: Runtime, turns: Turns) {
+  constructor(runtime: Runtime, turns: Turns, onChildActivity: ChildActivityListener) {
     this.#runtime = runtime;
     this.#turns = turns;
+    this.tenants = new TenantBudgets(runtime);
+    this.#onChildActivity = onChildActivity;
   }
 
   async answer<M extends keyof RelayAnswers>([method, argument]: RelayCall<M>): Promise<unknown> {
@@ -27,11 +43,22 @@ export class Relay {
     this.#usageSources.delete(sessionId);
   }
 
+  #childListener(sessionId: string): (activity: Activity) => void {
+    let line: readonly string[] | undefined;
+    let turnId = "";
+    return (activity) => {
+      line ??= this.#childTurns.lineOf(sessionId);
+      if (activity.type === "turn_started") turnId = activity.turnId;
+      this.#onChildActivity(line, { sessionId, turnId, activity });
+    };
+  }
+
   readonly #answers: RelayAnswers = {
-    create: async ({ from, request }) => {
+    create: async ({ from, request, budget }) => {
       const { directory } = this.#runtime;
       this.#runtime.checkOpen();
-      const { sessionId: id = childId(from, this.#runtime.options.clock), usageSource, start, ...making } = request;
+      const { sessionId: id = childId(from, this.#runtime.options.clock), usageSource, start, ...asked } = request;
+      const making = { ...asked, ...(budget && { budget }) };
       checkSessionId(id);
       // The session that asks is in the middle of a call and so cannot be closed: it is not waited for.
       const { made } =
@@ -49,7 +76,7 @@ export class Relay {
     },
     close: async ({ sessionId }) => {
       const { directory } = this.#runtime;
-      if (directory.isBusy(sessionId)) throw sessionBusy(sessionId);
+      if (directory.isBusy(sessionId)) throw underWay(sessionId);
       await directory.moveOut(sessionId, (worker) => this.#runtime.worker(worker).ask("releaseIdle", { sessionId }));
       this.forget(sessionId);
     },
@@ -57,7 +84,7 @@ export class Relay {
       this.#runtime.checkOpen();
       // What a program asks for is refused at the call; only a host's turn is recorded.
       const input = checkTurnInput(text);
-      admitInput(input, this.#runtime.options.attachments);
+      admitInput(input, this.#runtime.options.worker.attachments);
       const source = this.#usageSources.get(sessionId) ?? "child";
       const started = this.#childTurns.start({
         from,
@@ -65,6 +92,7 @@ export class Relay {
         turnId,
         streams,
         start: () => this.#turns.ask(sessionId, input),
+        onActivity: this.#childListener(sessionId),
         onUsage: (model, usage) => {
           const { directory } = this.#runtime;
           const bill = async ({ worker }: Residence) =>
@@ -76,6 +104,10 @@ export class Relay {
       });
       return { turnId: started, sessionId };
     },
+    tenantAdmit: (ask) => this.tenants.admit(ask),
+    tenantPaid: async (told) => this.tenants.paid(told),
+    tenantEnded: async (told) => this.tenants.ended(told),
+    tenantCommits: (told) => this.tenants.committing(told),
     awaitTurn: (turn) => this.#childTurns.result(turn),
     cancelTurn: async (turn) => this.#childTurns.cancel(turn),
     turnEvents: (turn) => this.#childTurns.events(turn),

@@ -9,21 +9,28 @@ import {
   checkTurnInput,
   type Json,
   type Message,
+  nodeUnknown,
   type PendingInput,
+  readAgentName,
   type SessionBudget,
   type SessionConfig,
   type SpendingReport,
+  type StoredSubscription,
+  type SubscribeRequest,
   type ToolOutput,
-  TroupeError,
   type TurnInput,
+  type TurnResult,
+  turnUnknown,
 } from "../../kernel/index.js";
-import type { NamedOperation, SessionView } from "../../plugin/index.js";
+import type { InferSchema, NamedOperation, Schema } from "../../plugin/index.js";
 import type {
   AnswerOf,
   ConfigReceipt,
+  HostSessionView,
   MessageRange,
   Observed,
   OperationReceipt,
+  Rewound,
   SessionInfo,
   SessionMethod,
   SessionSurface,
@@ -32,22 +39,40 @@ import type {
 } from "../../session/index.js";
 import type { CallOptions } from "../../wire/index.js";
 import type { Residence, Runtime } from "../places/index.js";
-import { extrasOf, type Turn, type TurnOptions, type Turns } from "../turns/index.js";
-import { type ForkOptions, fork } from "./fork.js";
+import {
+  type CancelOptions,
+  cancellationOf,
+  extrasOf,
+  HOST_CANCELLED,
+  type OutputResult,
+  type SteerOptions,
+  type Turn,
+  type TurnOptions,
+  type Turns,
+  withValue,
+} from "../turns/index.js";
+import { type ForkOptions, fork, forkMany } from "./fork.js";
+import type { ObserveOptions } from "./observe-options.js";
 import { type OperationOptions, type PluginIdOf, type PluginRemote, pluginRemote } from "./plugin-remote.js";
-
-export interface SteerOptions {
-  /** The caller's own name for it. */
-  readonly key?: string;
-  /** `after_work` (default): from the next checkpoint on. `before_completion`: when the model has its answer. */
-  readonly boundary?: CheckpointKind;
-}
 
 /** What a session handle needs of the runtime. */
 export interface HandleParts {
+  readonly triggers: SessionTriggers;
   readonly runtime: Runtime;
   readonly turns: Turns;
-  readonly observe: (sessionId: string, cursor: string | undefined) => AsyncIterableIterator<Observed>;
+  readonly observe: (sessionId: string, options: ObserveOptions) => AsyncIterableIterator<Observed>;
+}
+
+/** What a handle asks about events of the outside world. */
+export interface SessionTriggers {
+  subscribe(sessionId: string, source: string, request: SubscribeRequest): Promise<SubscriptionView>;
+  unsubscribe(sessionId: string, key: string): Promise<boolean>;
+  subscriptions(sessionId: string): Promise<readonly SubscriptionView[]>;
+}
+
+/** A session's subscription to a trigger. */
+export interface SubscriptionView extends StoredSubscription {
+  readonly key: string;
 }
 
 /** The handle of a session: the same one for as long as the session is open. */
@@ -87,8 +112,29 @@ export class Session {
    *   ],
    * });
    */
+  turn<const S extends Schema>(
+    input: TurnInput,
+    options: TurnOptions & { readonly output: S },
+  ): Turn<OutputResult<InferSchema<S>>>;
+  turn(input: TurnInput, options?: TurnOptions): Turn;
   turn(input: TurnInput, options?: TurnOptions): Turn {
-    return this.#parts.turns.ask(this.id, checkTurnInput(input), options === undefined ? {} : extrasOf(options));
+    const { turns } = this.#parts;
+    const { output } = options ?? {};
+    const extras = options === undefined ? {} : extrasOf(options);
+    if (output === undefined) return turns.ask(this.id, checkTurnInput(input), extras);
+    return turns.ask(this.id, checkTurnInput(input), extras, (result) => withValue(result, output));
+  }
+
+  /**
+   * Stops the turn that runs, whoever began it: a handle, a queue, a plugin, a restart. Turns that wait behind it begin
+   * then. `cancelled`: it ends so, also when the process dies before it has. `idle`: there is none, or it is being stored
+   * and ends as it was decided. What was shown of its answer is kept, unless `keepPartial` is false.
+   *
+   * @example
+   * await session.cancel("The user pressed stop.");
+   */
+  async cancel(reason: string = HOST_CANCELLED, options?: CancelOptions): Promise<"cancelled" | "idle"> {
+    return this.#ask("cancelRunning", { cancellation: cancellationOf(reason, options, true) });
   }
 
   /**
@@ -119,21 +165,35 @@ export class Session {
 
   /**
    * What happens in the session, whoever asked for it: activities of all its turns, and what was stored. Each event has
-   * a cursor; a reader that comes back with the last one it saw gets what it missed, or a `gap` in its place. Watching
-   * never slows a turn, and leaving the loop never ends one.
+   * a cursor; a reader that comes back with the last one it saw gets what it missed, or a `gap` in its place. `from:
+   * "turn"` begins with the beginning of the turn that runs. Watching never slows a turn, and leaving the loop or aborting
+   * the `signal` never ends one.
    *
    * @example
-   * for await (const { cursor, event } of session.observe({ cursor: lastSeen })) {
+   * for await (const { cursor, event } of session.observe({ from: lastSeen ?? "turn", signal: request.signal })) {
    *   if (event.type === "activity") render(event.activity);
    *   lastSeen = cursor;
    * }
    */
-  observe({ cursor }: { readonly cursor?: string | undefined } = {}): AsyncIterableIterator<Observed> {
-    return this.#parts.observe(this.id, cursor);
+  observe(options: ObserveOptions = {}): AsyncIterableIterator<Observed> {
+    return this.#parts.observe(this.id, options);
+  }
+
+  /**
+   * What a turn came to, by its id; of the turn that runs, when it is over. Known are the last turns that ended on the
+   * session's worker and the last 32 that were named by a key: of another one that is stored it rejects with
+   * `turn_result_forgotten`, and with `turn_unknown` when the session has no such turn.
+   *
+   * @example
+   * const { outcome } = await session.turnResult(turnId, { signal: request.signal });
+   */
+  async turnResult(turnId: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<TurnResult> {
+    if (typeof turnId !== "string") throw turnUnknown("A turn's id is a text, such as t1.");
+    return this.#ask("turnResult", { turnId }, { signal });
   }
 
   /** The session as it is now, the running turn included. */
-  view(): Promise<SessionView> {
+  view(): Promise<HostSessionView> {
     return this.#ask("view", {});
   }
 
@@ -164,9 +224,45 @@ export class Session {
     return this.#ask("setBudget", { budget: budget === null ? null : checkBudget(budget) });
   }
 
+  /**
+   * Has the session told of an event that a plugin declares: each begins a turn of its own, also when the session is
+   * parked. Asked for again under the same key it is one subscription. It goes with the session, and a fork has none.
+   *
+   * @example
+   * await session.subscribe("mail.received", { filter: { from: "ada@example.com" }, input: "Ada wrote. Answer her." });
+   */
+  async subscribe(trigger: string, request: SubscribeRequest = {}): Promise<SubscriptionView> {
+    this.#parts.runtime.checkOpen();
+    return this.#parts.triggers.subscribe(this.id, trigger, request);
+  }
+
+  /** Takes a subscription back, by its key; false: there was none. */
+  async unsubscribe(key: string): Promise<boolean> {
+    this.#parts.runtime.checkOpen();
+    return this.#parts.triggers.unsubscribe(this.id, key);
+  }
+
+  async subscriptions(): Promise<readonly SubscriptionView[]> {
+    this.#parts.runtime.checkOpen();
+    return this.#parts.triggers.subscriptions(this.id);
+  }
+
   /** What plugins and host give this session: its tools, operations and triggers. */
   surface(): Promise<SessionSurface> {
     return this.#ask("surface", {});
+  }
+
+  /**
+   * Gives the session another agent, between turns: `support@4`, or the newest `support`. Stored before this resolves,
+   * with the agent's name and version. A session that was made by another one can only be given an agent with no more
+   * tools and plugins than its maker's had (`authority_widened`).
+   *
+   * @example
+   * await session.setAgent("support@4");
+   */
+  async setAgent(agent: string): Promise<string> {
+    readAgentName(agent);
+    return this.#ask("setAgent", { agent });
   }
 
   /**
@@ -191,6 +287,23 @@ export class Session {
   /** Begins a new frame with what the plugins' compactors make of the conversation; false when none has anything. */
   compact({ instructions = null }: { readonly instructions?: string | null } = {}): Promise<boolean> {
     return this.#ask("compact", { instructions });
+  }
+
+  /**
+   * Goes back to a node of the session's own tree, or with null before its first message, to ask something else from
+   * there or the same again. What is left stays readable in `tree()` and as a frame, and can be gone back to. Plugin
+   * state, tools, settings and what was spent stay as they are now. Refused with `turn_running` while a turn runs or
+   * waits, with `node_unknown` and `node_unanswered` where no turn can go on. Stored before this resolves.
+   *
+   * @example
+   * const [question] = (await session.tree()).filter(({ active, role }) => active && role === "user");
+   * await session.rewind(question.parent); // before the question
+   * await session.turn("What I meant was …");
+   */
+  async rewind(node: string | null): Promise<Rewound> {
+    if (node !== null && typeof node !== "string")
+      throw nodeUnknown(`A session is rewound to a node of its tree, or to null, not to a ${typeof node}.`, this.id);
+    return this.#ask("rewind", { node });
   }
 
   /** Appends messages or records to the history, between turns. */
@@ -222,23 +335,11 @@ export class Session {
    */
   fork(count: number, options?: ForkOptions): Promise<readonly Session[]>;
   fork(first: number | ForkOptions = {}, options: ForkOptions = {}): Promise<Session | readonly Session[]> {
-    return typeof first === "number" ? this.#forkMany(first, options) : this.#fork(first);
+    return typeof first === "number" ? forkMany(first, options, (own) => this.#fork(own)) : this.#fork(first);
   }
 
   async #fork(options: ForkOptions): Promise<Session> {
     return handleOf(await fork(this.#parts.runtime, this.id, options), this.#parts);
-  }
-
-  async #forkMany(count: number, { id, ...options }: ForkOptions): Promise<readonly Session[]> {
-    if (!Number.isSafeInteger(count) || count < 1)
-      throw new TroupeError("invalid_options", `A session is forked once or more often, not ${count} times.`);
-    const ids = Array.from({ length: count }, (_, n) => (id === undefined ? {} : { id: `${id}/${n + 1}` }));
-    const forks = await Promise.allSettled(ids.map((own) => this.fork({ ...options, ...own })));
-    const children = forks.flatMap((fork) => (fork.status === "fulfilled" ? [fork.value] : []));
-    const failed = forks.find((fork) => fork.status === "rejected");
-    if (failed === undefined) return children;
-    await Promise.allSettled(children.map((child) => child.close()));
-    throw failed.reason;
   }
 
   /**
@@ -332,7 +433,7 @@ export class Session {
     key: string | undefined,
     boundary: CheckpointKind | undefined,
   ): Promise<PendingInput> {
-    const { text, items } = admitInput(checkTurnInput(input), this.#parts.runtime.options.attachments);
+    const { text, items } = admitInput(checkTurnInput(input), this.#parts.runtime.options.worker.attachments);
     return this.#ask("addInput", { text, items, key, boundary });
   }
 

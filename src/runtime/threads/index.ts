@@ -1,4 +1,5 @@
 /** Every thread of a runtime: started, watched, replaced and ended in one place. */
+export type { RegisteredAgent } from "./agent-registry.js";
 export * from "./session-worker.js";
 export * from "./store-worker.js";
 export * from "./thread-wiring.js";

@@ -1,26 +1,45 @@
 import { MessageChannel, type MessagePort } from "node:worker_threads";
 import { deferred, ignore, persist } from "../../async/index.js";
-import { asTroupeError, completionKeyOf, type Json, messageOf, TroupeError } from "../../kernel/index.js";
+import { asTroupeError, runtimeClosed, TroupeError } from "../../kernel/index.js";
 import {
   type ActivityNote,
+  type AgentsSetup,
   type AnswerOf,
   type ArgumentOf,
+  type CrashedNote,
+  type EventNote,
+  type FloatingNote,
+  type GroupSetup,
+  type HostDownNote,
   type HostToolCall,
   type Inspected,
   type ObservedNote,
   type PluginSetup,
   type RelayCall,
   SESSION_CALLS,
+  type SecretsCall,
   type SessionMethod,
   type SessionWorkerService,
   type TraceEvent,
   type WantedNote,
 } from "../../session/index.js";
-import { runHere } from "../../tools/index.js";
-import { type Caller, type CallOptions, Lane, type ServedCall, workerLost } from "../../wire/index.js";
+import { type EventHub, eventError } from "../../trace/index.js";
+import {
+  type Caller,
+  type CallOptions,
+  decodeError,
+  Lane,
+  newNativeGate,
+  newStage,
+  workerLost,
+} from "../../wire/index.js";
 import type { ResolvedOptions } from "../options/index.js";
+
+import { Asked, UnexplainedDeaths, type Watchdog } from "../watch/index.js";
+import { hostNotes, runHostTool, secretsOf, tellTrace } from "./host-functions.js";
+import { crashed, lossOf, tellFloating, tellWorkerLost } from "./session-worker-loss.js";
 import type { StoreWorker } from "./store-worker.js";
-import { Thread } from "./threads.js";
+import { NO_DEADLINE_MS, Thread } from "./threads.js";
 
 const PAUSE_MS = 50;
 const MAX_FAILED_STARTS = 5;
@@ -39,6 +58,8 @@ export interface CrewEvents {
   readonly onStarted: (worker: SessionWorker) => Promise<void>;
   /** Its store died: nothing can be asked any more. */
   readonly onStoreLost: (error: TroupeError) => void;
+  /** Takes events; undefined: nobody listens. */
+  readonly hub: EventHub | undefined;
 }
 
 interface SessionWorkerParts {
@@ -50,8 +71,16 @@ interface SessionWorkerParts {
   /** Tools' schemas that some session worker has checked, as JSON; the others need not. */
   readonly usableSchemas: Set<string>;
   readonly storePort: (replaces: string | undefined) => ReturnType<StoreWorker["connect"]>;
-  /** A session of this worker waits for a lane to a plugin. */
-  readonly onPluginCalled: (plugin: number, worker: SessionWorker) => void;
+  readonly groups: () => readonly GroupSetup[];
+  /** As they are registered now. */
+  readonly agents: () => AgentsSetup;
+  readonly watchdog: Watchdog;
+  /** A session of this worker waits for a lane to a plugin host. */
+  readonly onHostWanted: (host: WantedNote, worker: SessionWorker) => void;
+  /** This worker has lost a lane to a plugin host, or hears nothing on it. */
+  readonly onHostDown: (note: HostDownNote, worker: SessionWorker) => void;
+  /** Its thread was just configured. */
+  readonly onConfigured: (worker: SessionWorker) => Promise<void>;
 }
 
 /** One session worker as the main thread holds it. When its thread dies it is started again; sessions reopen on demand. */
@@ -67,6 +96,13 @@ export class SessionWorker {
   /** The name its last thread owns sessions by. */
   #owner: string | undefined;
   #received = 0;
+  /** Its thread is ended as an operator or a test would. */
+  #killed = false;
+  /** Of its current thread. */
+  #asked = new Asked();
+  readonly #deaths: UnexplainedDeaths;
+  /** Its threads died too often: there will be no other. */
+  #givenUp: TroupeError | undefined;
   restarts = 0;
   /** How many threads its place has had before this one's, because they were full. */
   recycled = 0;
@@ -81,6 +117,11 @@ export class SessionWorker {
     this.index = parts.index;
     this.place = parts.index;
     this.#parts = parts;
+    this.#deaths = new UnexplainedDeaths(parts.options.clock, `Session worker ${parts.index}`);
+  }
+
+  get givenUp(): boolean {
+    return this.#givenUp !== undefined;
   }
 
   get threadId(): number {
@@ -93,6 +134,11 @@ export class SessionWorker {
   }
 
   /** The thread that is configured and can be given hook lanes; undefined while there is none. */
+  /** Its sessions that wait for the tenant's budget ask again. One that is being started knows no tenant yet. */
+  async tenantChanged(tenant: string): Promise<void> {
+    await this.#configured?.caller.to.tenantChanged({ tenant }).catch(ignore);
+  }
+
   get configured(): Thread<SessionWorkerService> | undefined {
     return this.#configured;
   }
@@ -101,30 +147,45 @@ export class SessionWorker {
   async start(): Promise<void> {
     const { options, index, usableSchemas } = this.#parts;
     const { clock } = options;
-    const thread = new Thread<SessionWorkerService>({ kind: "session", name: `Session worker ${index}`, clock });
+    // It reads a store on disk by itself, and LMDB takes the process with it when its thread is ended in the middle.
+    const gate = "path" in options.store ? newNativeGate() : undefined;
+    const thread = new Thread<SessionWorkerService>({
+      kind: "session",
+      name: `Session worker ${index}`,
+      clock,
+      gate,
+      ...(options.sessionHeapMb !== undefined && {
+        resourceLimits: { maxOldGenerationSizeMb: options.sessionHeapMb },
+      }),
+    });
     this.#thread = thread;
+    this.#asked = new Asked();
     const { port1: mainPort, port2: workerPort } = new MessageChannel();
     const lane = this.#newLane(mainPort, thread);
-    thread.exited.then(({ error }) => lane.lose(workerLost(thread.name, error)));
+    void thread.exited.then((exit) => lane.lose(lossOf(thread.name, exit)));
     try {
       const { port: storePort, owner } = await this.#parts.storePort(this.#owner);
       this.#owner = owner;
       const configured = await thread.caller.to.configure(
         {
           ...options.worker,
-          store: { port: storePort, options: options.store },
+          store: { port: storePort, options: options.store, gate },
           mainPort: workerPort,
           plugins: this.#parts.plugins(),
+          agents: this.#parts.agents(),
+          groups: this.#parts.groups(),
           usableSchemas: [...usableSchemas],
         },
-        { transfer: [storePort, workerPort] },
+        { transfer: [storePort, workerPort], deadlineMs: options.configureMs },
       );
       this.inlinePlugins = configured.inline.map((manifest) => manifest.id);
       for (const schema of configured.usableSchemas) usableSchemas.add(schema);
       this.#configured = thread;
+      this.#watch(thread, lane, configured.tid);
+      await this.#parts.onConfigured(this);
       await this.#parts.events.onStarted(this);
     } catch (error) {
-      lane.lose(workerLost(thread.name, error));
+      lane.lose(workerLost(thread.name, undefined, { cause: error }));
       await thread.terminate();
       throw error;
     }
@@ -132,24 +193,58 @@ export class SessionWorker {
     else if (!this.#closing.signal.aborted) throw workerLost(thread.name);
   }
 
+  /** What runs on a session worker is trusted and may be wrong: a model, an inline plugin, a pattern of a schema. */
+  #watch(thread: Thread<SessionWorkerService>, lane: Lane, tid: number | undefined): void {
+    const { watchdog, options } = this.#parts;
+    const blockedMs = options.sessionBlockedMs;
+    const unwatch = watchdog.watch({
+      // Its calls take turns by themselves; only its event loop is asked for.
+      stage: newStage(),
+      tid,
+      blockedMs,
+      busyShare: () => thread.busyShare(),
+      ping: () => thread.uncounted(thread.caller.to.ping(undefined, { deadlineMs: NO_DEADLINE_MS })),
+      onBlocked: () => {
+        const how = `was blocked for ${blockedMs} ms by something that runs on it (a model, an inline plugin or a schema), so its thread was replaced`;
+        lane.lose(workerLost(thread.name, how, { details: { reason: "blocked", blockedMs } }));
+      },
+    });
+    void thread.exited.then(unwatch);
+  }
+
   #newLane(port: MessagePort, thread: Thread<SessionWorkerService>): Lane {
     const { promise, resolve: closed } = deferred();
     this.#laneClosed = promise;
     const { events, options } = this.#parts;
-    const lane = new Lane(port, {
+    const notes = hostNotes(options, () => lane);
+    const lane: Lane = new Lane(port, {
       name: thread.name,
       clock: options.clock,
-      serve: (method, payload, call) =>
-        method === "relay" ? events.relay(payload as RelayCall) : this.#runHostTool(payload as HostToolCall, call),
+      serve: (method, payload, call) => {
+        if (method === "relay") return events.relay(payload as RelayCall);
+        if (method === "secrets") return secretsOf(options, payload as SecretsCall);
+        return runHostTool(options, payload as HostToolCall, call, notes);
+      },
       onNote: (topic, payload) => {
         if (topic === "activity") events.onActivity(payload as ActivityNote);
-        else if (topic === "trace") this.#trace(payload as TraceEvent);
+        else if (topic === "trace") tellTrace(options, payload as TraceEvent);
         else if (topic === "observed") events.onObserved(payload as ObservedNote);
         else if (topic === "inspected") events.onInspected(payload as Inspected);
+        else if (topic === "unasked") this.#asked.unasked = true;
         else if (topic === "full") events.onFull(this);
-        else if (topic === "wanted") this.#parts.onPluginCalled(payload as WantedNote, this);
+        else if (topic === "wanted") this.#parts.onHostWanted(payload as WantedNote, this);
+        else if (topic === "hostDown") this.#parts.onHostDown(payload as HostDownNote, this);
+        else if (topic === "floating") this.#floated(payload as FloatingNote);
+        else if (topic === "event") events.hub?.receive({ thread: thread.name, ...(payload as EventNote) });
+        else if (topic === "crashed") lane.lose(crashed(thread.name, decodeError(payload as CrashedNote)));
       },
-      onLost: () => {
+      // How its thread ended is known a moment later. One that lives without its lane does not go on.
+      onClosed: () => {
+        closed();
+        if (this.#closing.signal.aborted) lane.lose(runtimeClosed());
+        else void thread.terminate().then(() => lane.lose(workerLost(thread.name)));
+      },
+      onLost: (error, waiting) => {
         closed();
         this.#received += lane.counts.received;
         if (this.#configured === thread) this.#configured = undefined;
@@ -157,7 +252,16 @@ export class SessionWorker {
         if (this.#lane !== lane) return;
         this.#lane = undefined;
         if (this.#closing.signal.aborted) return;
-        this.#ready = this.#restart(thread);
+        tellWorkerLost(events.hub, { thread: thread.name, error, asked: this.#killed });
+        if (!this.#killed) process.emitWarning(error);
+        if (!this.#killed && waiting === 0 && !this.#asked.any) this.#givenUp = this.#deaths.add(error);
+        this.#killed = false;
+        if (this.#givenUp !== undefined) {
+          process.emitWarning(this.#givenUp);
+          const given = eventError(this.#givenUp);
+          events.hub?.emit({ type: "session_worker_given_up", thread: thread.name, error: given });
+        }
+        this.#ready = this.#givenUp === undefined ? this.#restart(thread) : Promise.reject(this.#givenUp);
         // Whoever needs the worker finds out; a worker nobody needs may fail in peace.
         this.#ready.catch(ignore);
       },
@@ -189,7 +293,8 @@ export class SessionWorker {
    */
   async ask<M extends SessionMethod>(method: M, argument: ArgumentOf<M>, options?: CallOptions): Promise<AnswerOf<M>> {
     if (SESSION_CALLS[method].route === "control") {
-      return (await this.#caller()).call<AnswerOf<M>>(method, argument, options);
+      const caller = await this.#caller();
+      return this.#asked.during(caller.call<AnswerOf<M>>(method, argument, options));
     }
     await undefined;
     const lane = this.#lane ?? (await this.ready());
@@ -208,6 +313,7 @@ export class SessionWorker {
 
   /** Ends the thread as a crash would. */
   async kill(): Promise<void> {
+    this.#killed = true;
     await this.#thread?.terminate();
   }
 
@@ -237,6 +343,9 @@ export class SessionWorker {
     await dead.terminate();
     await this.#keepStarting((attempt) => PAUSE_MS * attempt);
     this.restarts++;
+    if (this.closed) return;
+    const { hub } = this.#parts.events;
+    hub?.emit({ type: "session_worker_replaced", thread: dead.name, restarts: this.restarts });
   }
 
   async #keepStarting(pauseMs: (attempt: number) => number): Promise<void> {
@@ -255,33 +364,16 @@ export class SessionWorker {
 
   async #whenReady(): Promise<void> {
     await this.#ready;
-    if (this.#closing.signal.aborted) throw new TroupeError("closed", "The runtime is closed.");
+    if (this.#closing.signal.aborted) throw runtimeClosed();
   }
 
   #lost(): never {
     throw workerLost(`Session worker ${this.index}`);
   }
 
-  /** The host's own function: what it throws is its own affair, but not this worker's end. */
-  #trace(event: TraceEvent): void {
-    try {
-      this.#parts.options.onTrace?.(event);
-    } catch (error) {
-      process.emitWarning(`onTrace threw: ${messageOf(error)}`);
-    }
-  }
-
-  #runHostTool([name, args, facts]: HostToolCall, call: ServedCall): unknown {
-    const tool = this.#parts.options.hostTools.get(name);
-    if (tool === undefined) throw new TroupeError("tool_unavailable", `The host has no tool ${name}.`);
-    return runHere(tool, args as Json, {
-      ...facts,
-      get completionKey() {
-        return completionKeyOf(facts.sessionId, facts.turnId, facts.callId);
-      },
-      get signal() {
-        return call.signal;
-      },
-    });
+  #floated(note: FloatingNote): void {
+    const error = decodeError(note);
+    process.emitWarning(error);
+    tellFloating(this.#parts.events.hub, error);
   }
 }

@@ -3,6 +3,7 @@ import { type Clock, ignore, within } from "../../async/index.js";
 import { messageOf, TroupeError } from "../../kernel/index.js";
 import {
   acquireStoreLock,
+  type LeftWork,
   type StoreLock,
   type StoreOptions,
   type StoreProgress,
@@ -32,6 +33,8 @@ export class StoreWorker {
   readonly #thread: Thread<StoreService>;
   #lock: StoreLock | undefined;
   #closing = false;
+  /** What was left to do when the store was closed. */
+  left: LeftWork = { firstWake: null, occurrences: false };
 
   private constructor({ clock, onLost }: StoreWorkerParts) {
     this.#clock = clock;
@@ -48,7 +51,7 @@ export class StoreWorker {
     try {
       if ("path" in options) worker.#lock = acquireStoreLock(options.path, parts.clock);
       // It takes as long as the store is large: every page is looked at, and an older layout is brought up to date.
-      await worker.follow("open", options, parts);
+      worker.left = await worker.follow("open", options, parts);
       return worker;
     } catch (error) {
       await worker.close();

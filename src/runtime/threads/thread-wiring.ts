@@ -1,8 +1,14 @@
 import { availableParallelism } from "node:os";
-import { TroupeError } from "../../kernel/index.js";
+import { ignore } from "../../async/index.js";
+import { pluginUnknown, runtimeClosed, TroupeError } from "../../kernel/index.js";
+import type { PluginManifest } from "../../plugin/index.js";
 import type { PluginSetup } from "../../session/index.js";
-import { type ResolvedOptions, ThreadPermissions } from "../options/index.js";
-import { PluginWorker } from "./plugin-worker.js";
+import type { ResolvedOptions, ResolvedPlugin } from "../options/index.js";
+import { MemoryAlarm, Watchdog } from "../watch/index.js";
+import { AgentRegistry } from "./agent-registry.js";
+import { holdInspectorSignal } from "./inspector-signal.js";
+import { bundlesOf, describeTogether } from "./loaded-threads.js";
+import { PluginHosts } from "./plugin-hosts.js";
 import { type CrewEvents, SessionWorker } from "./session-worker.js";
 import { StoreWorker } from "./store-worker.js";
 
@@ -17,8 +23,18 @@ export class Crew {
   #retiring: SessionWorker | undefined;
   /** What workers that are no more had received. */
   readonly #past = { lane: 0, control: 0 };
-  readonly #pluginWorkers = new Map<number, PluginWorker>();
+  /** By number. */
+  readonly #groups: PluginHosts[] = [];
+  /** By the plugin's place in the options: its group, and its place there. */
+  readonly #members = new Map<number, { readonly group: number; readonly member: number }>();
+  /** Plugins that were put into groups of their own, which session workers that start meanwhile may not know. */
+  readonly #splits: { readonly plugin: number; readonly group: number }[] = [];
   readonly #usableSchemas = new Set<string>();
+  readonly #watchdog: Watchdog;
+  readonly agents: AgentRegistry;
+  #giveBackSignal = ignore;
+  /** What all groups have. */
+  readonly #shared: Omit<ConstructorParameters<typeof PluginHosts>[0], "number" | "name" | "entries" | "onOffence">;
   #store: StoreWorker | undefined;
   /** Resolves when the store is open and every plugin is loaded. */
   #prepared: Promise<void> = Promise.resolve();
@@ -26,6 +42,29 @@ export class Crew {
   constructor(options: ResolvedOptions, events: CrewEvents) {
     this.#options = options;
     this.#events = events;
+    const alarm = new MemoryAlarm({
+      clock: options.clock,
+      limitMb: options.memoryLimitMb,
+      rss: () => process.memoryUsage.rss(),
+      ask: () => {
+        for (const group of this.#groups) group.lookAtMemory();
+      },
+      warn: (error, memory) => {
+        process.emitWarning(error);
+        events.hub?.emit({ type: "memory_high", ...memory });
+      },
+    });
+    this.#watchdog = new Watchdog(options.clock, () => alarm.look());
+    this.agents = new AgentRegistry(options, () => this.#everyone());
+    this.#shared = {
+      clock: options.clock,
+      permissions: options.permissions,
+      watchdog: this.#watchdog,
+      cores: availableParallelism(),
+      spares: { left: MOST_SPARES },
+      sessionWorkers: () => this.#everyone(),
+      events: events.hub,
+    };
   }
 
   /**
@@ -34,12 +73,8 @@ export class Crew {
    */
   async start(): Promise<void> {
     const { clock, store } = this.#options;
-    const sessionWorkers = () => this.#everyone();
-    const permissions = new ThreadPermissions();
-    this.#options.plugins.forEach((entry, index) => {
-      if (entry.tier === "worker")
-        this.#pluginWorkers.set(index, new PluginWorker({ index, entry, clock, permissions, sessionWorkers }));
-    });
+    this.#formGroups();
+    if (this.#groups.length > 0) this.#giveBackSignal = holdInspectorSignal();
     const { onStoreProgress: onProgress } = this.#options;
     const opened = StoreWorker.start(store, { clock, onProgress, onLost: this.#events.onStoreLost }).then((worker) => {
       this.#store = worker;
@@ -53,17 +88,80 @@ export class Crew {
     for (const worker of others) worker.startBehind();
   }
 
+  #formGroups(): void {
+    const { plugins } = this.#options;
+    const entries: ResolvedPlugin[][] = [];
+    const byName = new Map<string, number>();
+    plugins.forEach((entry, index) => {
+      if (entry.tier !== "worker") return;
+      const group = (entry.group === undefined ? undefined : byName.get(entry.group)) ?? entries.length;
+      const members = entries[group] ?? [];
+      if (group === entries.length) entries.push(members);
+      if (entry.group !== undefined) byName.set(entry.group, group);
+      this.#members.set(index, { group, member: members.length });
+      members.push(entry);
+    });
+    for (const members of entries) this.#newGroup(members, members[0]?.group);
+  }
+
+  #newGroup(
+    entries: readonly ResolvedPlugin[],
+    name: string | undefined,
+    manifests: readonly PluginManifest[] = [],
+  ): number {
+    const number = this.#groups.length;
+    const group = new PluginHosts({
+      ...this.#shared,
+      number,
+      name,
+      entries,
+      manifests,
+      onOffence: (member) => this.#split(number, member),
+    });
+    this.#groups.push(group);
+    return number;
+  }
+
+  /**
+   * A plugin that held the thread of its group until that was lost is in a group of its own from now on, with hosts of
+   * its own: the others of its group are not hurt by it again.
+   */
+  #split(group: number, member: number): void {
+    const index = [...this.#members].find(([, place]) => place.group === group && place.member === member)?.[0];
+    const entry = index === undefined ? undefined : this.#options.plugins[index];
+    const manifest = this.#groups[group]?.manifests[member];
+    if (index === undefined || entry === undefined || manifest === undefined) return;
+    const number = this.#newGroup([entry], undefined, [manifest]);
+    this.#members.set(index, { group: number, member: 0 });
+    this.#splits.push({ plugin: index, group: number });
+    this.#events.hub?.emit({ type: "plugin_separated", plugin: manifest.id, group: entry.group ?? "" });
+    for (const worker of this.#everyone()) void this.#tellSplits(worker);
+  }
+
+  async #tellSplits(worker: SessionWorker): Promise<void> {
+    const to = worker.configured?.caller.to;
+    for (const split of this.#splits) {
+      const setup = this.#groups[split.group]?.setup;
+      if (setup !== undefined) await to?.splitGroup({ ...split, setup }).catch(ignore);
+    }
+  }
+
   /** Lazy ones apart: their threads end again, so a few at a time are enough, and keep the memory of a few. */
   async #loadPlugins(): Promise<void> {
-    const workers = [...this.#pluginWorkers.values()];
+    const { clock } = this.#options;
     const cores = availableParallelism();
+    const warm = this.#groups.filter(({ mayBeWarm }) => mayBeWarm).slice(0, MOST_WARM);
+    const others = bundlesOf(
+      this.#groups.filter((group) => !warm.includes(group)),
+      STARTS_PER_CORE * cores,
+    );
     await all([
-      startInTurn(
-        workers.filter((worker) => !worker.lazy),
+      inTurn(
+        warm.map((group) => () => group.start({ keepsThread: true })),
         STARTS_PER_CORE * cores,
       ),
-      startInTurn(
-        workers.filter((worker) => worker.lazy),
+      inTurn(
+        others.map((groups) => () => describeTogether(groups, clock)),
         cores,
       ),
     ]);
@@ -74,7 +172,7 @@ export class Crew {
   }
 
   get store(): StoreWorker {
-    if (this.#store === undefined) throw new TroupeError("closed", "The store is not open.");
+    if (this.#store === undefined) throw runtimeClosed();
     return this.#store;
   }
 
@@ -109,6 +207,8 @@ export class Crew {
     fresh.place = index;
     fresh.restarts = old.restarts;
     fresh.recycled = old.recycled + 1;
+    const thread = `Session worker ${index}`;
+    this.#events.hub?.emit({ type: "worker_recycled", thread, recycled: fresh.recycled });
     this.#sessionWorkers[index] = fresh;
     this.#retiring = old;
     onLeft(old);
@@ -124,18 +224,27 @@ export class Crew {
     this.#retiring = undefined;
   }
 
-  isolated(pluginId: string): PluginWorker {
-    for (const worker of this.#pluginWorkers.values()) if (worker.manifest.id === pluginId) return worker;
-    throw new TroupeError("plugin_unknown", `There is no isolated plugin ${pluginId}.`);
+  #isolatedIds(): string[] {
+    return this.#groups.flatMap((hosts) => hosts?.manifests.map(({ id }) => id) ?? []);
+  }
+
+  isolated(pluginId: string): PluginHosts {
+    for (const { group, member } of this.#members.values()) {
+      const hosts = this.#groups[group];
+      if (hosts?.manifests[member]?.id === pluginId) return hosts;
+    }
+    throw pluginUnknown(`isolated plugin ${pluginId}`, this.#isolatedIds());
   }
 
   /** The plugins in the order of the options. */
-  plugins(): { id: string; tier: "worker" | "inline"; threadId: number; restarts: number }[] {
+  plugins(): PluginThreads[] {
     const inline = [...this.worker(0).inlinePlugins];
     return this.#options.plugins.map(({ tier }, index) => {
-      const worker = this.#pluginWorkers.get(index);
-      if (worker === undefined) return { id: inline.shift() ?? `plugins[${index}]`, tier, threadId: -1, restarts: 0 };
-      return { id: worker.manifest.id, tier, threadId: worker.threadId, restarts: worker.restarts };
+      const place = this.#members.get(index);
+      if (place === undefined)
+        return { id: inline.shift() ?? `plugins[${index}]`, tier, threadId: -1, restarts: 0, threads: 0 };
+      const { manifests, threadId, restarts, threads } = this.#groups[place.group] as PluginHosts;
+      return { id: manifests[place.member]?.id ?? "", tier, threadId, restarts, threads };
     });
   }
 
@@ -147,13 +256,14 @@ export class Crew {
       lane += worker.messages.lane;
       control += worker.messages.control;
     }
-    for (const worker of this.#pluginWorkers.values()) control += worker.messages;
+    for (const group of this.#groups) control += group.messages;
     return { lane, control };
   }
 
   async close({ drainMs }: { readonly drainMs: number }): Promise<void> {
     await Promise.all(this.#everyone().map((worker) => worker.close({ drainMs })));
-    await Promise.all([...this.#pluginWorkers.values()].map((worker) => worker.close()));
+    await Promise.all(this.#groups.map((group) => group.close()));
+    this.#giveBackSignal();
     await this.#store?.close();
   }
 
@@ -168,7 +278,16 @@ export class Crew {
       events: this.#events,
       plugins: () => this.#pluginSetups(),
       usableSchemas: this.#usableSchemas,
-      onPluginCalled: (plugin, worker) => this.#pluginWorkers.get(plugin)?.call(worker),
+      watchdog: this.#watchdog,
+      groups: () => this.#groups.map(({ setup }) => setup),
+      onHostWanted: (wanted, worker) => this.#groups[wanted.group]?.want(wanted, worker),
+      onHostDown: (note, worker) => this.#groups[note.group]?.down(note, worker),
+      agents: () => this.agents.setup,
+      onConfigured: async (worker) => {
+        await this.agents.tell(worker);
+        await this.#tellSplits(worker);
+        await Promise.all(this.#groups.map((group) => group.retell(worker)));
+      },
       storePort: async (replaces) => {
         await this.#prepared;
         return this.store.connect(replaces);
@@ -177,39 +296,56 @@ export class Crew {
   }
 
   #pluginSetups(): PluginSetup[] {
-    return this.#options.plugins.map(({ tier, module, options, deadlineMs, optionalInChildren }, index) => {
-      if (tier === "inline") return { tier, module, options, deadlineMs, optionalInChildren };
-      const { manifest } = this.#pluginWorkers.get(index) as PluginWorker;
-      return { tier, manifest, deadlineMs, optionalInChildren };
-    });
+    return this.#options.plugins.map(
+      ({ tier, module, options, loadMs, deadlineMs, optionalInChildren, onFailure, optional, isProtocol }, index) => {
+        const rules = { deadlineMs, optionalInChildren, onFailure, optional, ...(isProtocol && { isProtocol }) };
+        if (tier === "inline") return { tier, module, options, loadMs, ...rules };
+        const place = this.#members.get(index) as { readonly group: number; readonly member: number };
+        const manifest = this.#groups[place.group]?.manifests[place.member] as PluginManifest;
+        return { tier, manifest, ...rules, ...place };
+      },
+    );
   }
 }
 
+/** A plugin, and the threads that run it. */
+interface PluginThreads {
+  readonly id: string;
+  readonly tier: "worker" | "inline";
+  readonly threadId: number;
+  readonly restarts: number;
+  readonly threads: number;
+}
+
 const NOWHERE = -1;
+/** Loaded threads that wait to take over, over all groups. */
+const MOST_SPARES = 4;
 /** A thread that starts also waits: for its files, and for the main thread. */
 const STARTS_PER_CORE = 4;
+/** Groups that keep the thread they were loaded on, until it shows that nobody calls them: the first turn waits for none. */
+const MOST_WARM = 16;
 
 export function unknownWorker(index: number): TroupeError {
   return new TroupeError("worker_unknown", `There is no session worker ${index}.`);
 }
 
 /**
- * Starts them in order, so many at a time, and no more once one has failed. Two hundred threads that start at once take a
+ * Starts threads in order, so many at a time, and no more once one has failed. Two hundred threads that start at once take a
  * tenth more processor time than eight at a time, and the first of them is there after all others.
  */
-async function startInTurn(workers: readonly PluginWorker[], atOnce: number): Promise<void> {
+async function inTurn(starts: readonly (() => Promise<void>)[], atOnce: number): Promise<void> {
   const results: Promise<void>[] = [];
   let failed = false;
   const line = async () => {
-    while (results.length < workers.length && !failed) {
-      const started = (workers[results.length] as PluginWorker).start();
+    while (results.length < starts.length && !failed) {
+      const started = (starts[results.length] as () => Promise<void>)();
       results.push(started);
       await started.catch(() => {
         failed = true;
       });
     }
   };
-  await Promise.all(Array.from({ length: Math.min(atOnce, workers.length) }, line));
+  await Promise.all(Array.from({ length: Math.min(atOnce, starts.length) }, line));
   await all(results);
 }
 

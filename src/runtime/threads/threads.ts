@@ -1,11 +1,14 @@
-import { Worker, type WorkerOptions } from "node:worker_threads";
-import { type Clock, within } from "../../async/index.js";
-import { TroupeError } from "../../kernel/index.js";
-import { Caller, type Service } from "../../wire/index.js";
+import type { EventLoopUtilization } from "node:perf_hooks";
+import { MessageChannel, type MessagePort, Worker, type WorkerOptions } from "node:worker_threads";
+import { type Clock, sleep, within } from "../../async/index.js";
+import { messageOf, wireCorrupt } from "../../kernel/index.js";
+import { Caller, isInside, type Service, shutGate } from "../../wire/index.js";
 import { workerEntry } from "./worker-entry.js";
 
 const CONTROL_DEADLINE_MS = 30_000;
 const TERMINATE_MS = 5_000;
+/** How often it is looked whether a thread that is to be ended has left the native code it is in. */
+const LOOK_MS = 1;
 /** For calls that take as long as what they are about. */
 export const NO_DEADLINE_MS = 2 ** 31 - 1;
 
@@ -17,12 +20,20 @@ export interface ThreadOptions {
   readonly env?: WorkerOptions["env"];
   readonly execArgv?: readonly string[];
   readonly resourceLimits?: WorkerOptions["resourceLimits"];
+  /** What the thread runs behind it is never ended in the middle of. */
+  readonly gate?: Int32Array | undefined;
 }
 
 /** How a thread ended. `error` is what it died of, when it did not end by itself. */
 export interface ThreadExit {
   readonly code: number;
   readonly error: unknown;
+}
+
+/** How a thread ended that nobody outside ended. */
+export function wayOf({ error }: ThreadExit): "exit" | "error" | "heap" {
+  if (error === undefined) return "exit";
+  return (error as NodeJS.ErrnoException).code === "ERR_WORKER_OUT_OF_MEMORY" ? "heap" : "error";
 }
 
 /**
@@ -36,35 +47,44 @@ export class Thread<S extends Service> {
   readonly exited: Promise<ThreadExit>;
   readonly #clock: Clock;
   readonly #worker: Worker;
+  readonly #gate: Int32Array | undefined;
+  /** Where control calls cross. A thread that runs plugins has a port for them that its plugins do not know. */
+  readonly #control: Worker | MessagePort;
   #error: unknown;
-  /** Messages this thread sent to the main thread by Comlink. */
-  messages = 0;
+  #utilization: EventLoopUtilization | undefined;
+  #messages = 0;
 
   constructor(options: ThreadOptions) {
     this.name = options.name;
     this.#clock = options.clock;
+    this.#gate = options.gate;
     // A program given by --eval says what it is written in: a thread that inherits this flag cannot start from a file.
     const ofEval = process.execArgv.some((flag) => flag.startsWith("--input-type"));
     const execArgv = options.execArgv ?? (ofEval ? [] : undefined);
+    const own = options.kind === "plugin" ? new MessageChannel() : undefined;
     this.#worker = new Worker(workerEntry(options.kind), {
       name: `troupe:${options.name}`,
       ...(options.env !== undefined && { env: options.env }),
       ...(execArgv !== undefined && { execArgv: [...execArgv] }),
       ...(options.resourceLimits !== undefined && { resourceLimits: options.resourceLimits }),
+      ...(own !== undefined && { workerData: own.port2, transferList: [own.port2] }),
     });
-    this.caller = new Caller<S>(this.#worker, {
+    this.#control = own?.port1 ?? this.#worker;
+    this.caller = new Caller<S>(this.#control, {
       name: this.name,
       deadlineMs: CONTROL_DEADLINE_MS,
       clock: options.clock,
     });
-    this.#worker.on("message", () => {
-      this.messages++;
+    this.#control.on("message", () => {
+      this.#messages++;
     });
+    // The thread keeps the process alive, and not the port beside it.
+    own?.port1.unref();
     this.#worker.on("error", (error) => {
       this.#error = error;
     });
-    this.#worker.on("messageerror", (error) => {
-      this.#error = new TroupeError("wire_corrupt", `A message of ${this.name} could not be read.`, { cause: error });
+    this.#control.on("messageerror", (error) => {
+      this.#error = wireCorrupt(this.name, messageOf(error), error);
       void this.terminate();
     });
     this.exited = new Promise((resolve) => {
@@ -79,13 +99,40 @@ export class Thread<S extends Service> {
     return this.#worker.threadId;
   }
 
+  /** Messages this thread sent to the main thread by Comlink, without what the runtime asked of it only to watch it. */
+  get messages(): number {
+    return this.#messages;
+  }
+
+  /** Takes the answer of a call out of the count: when it is asked for is a matter of the machine's load, not of the work. */
+  async uncounted<T>(call: Promise<T>): Promise<T> {
+    const answer = await call;
+    this.#messages--;
+    return answer;
+  }
+
+  /** Which share of the time since it was last asked the thread did not wait for events, of 1. Costs the thread nothing. */
+  busyShare(): number {
+    const { performance } = this.#worker;
+    const now = performance.eventLoopUtilization();
+    const { utilization } = performance.eventLoopUtilization(now, this.#utilization);
+    this.#utilization = now;
+    return utilization;
+  }
+
   /**
    * Stops the thread. A thread inside a native call cannot be stopped before that call returns: after a while it is
    * left behind, unable to keep the process alive.
    */
   async terminate(): Promise<void> {
+    if (this.#gate !== undefined && shutGate(this.#gate)) await this.#outside(this.#gate);
     await within(this.#clock, TERMINATE_MS, this.#worker.terminate());
     this.abandon();
+  }
+
+  /** Resolves when the thread is out of its native code, or is not coming out of it. */
+  async #outside(gate: Int32Array): Promise<void> {
+    for (let ms = 0; ms < TERMINATE_MS && isInside(gate); ms += LOOK_MS) await sleep(this.#clock, LOOK_MS);
   }
 
   /** Gives up on a thread that must not be stopped (the store's): its calls settle, the process may end. */

@@ -1,4 +1,4 @@
-import { deferred } from "../../async/index.js";
+import { deferred, ignore } from "../../async/index.js";
 import {
   type Activity,
   ActivityBuffer,
@@ -10,6 +10,8 @@ import {
   OWN_SOURCE,
   TroupeError,
   type TurnResult,
+  turnRunning,
+  turnUnknown,
   UNKNOWN_MODEL,
   type Usage,
   usageOfCall,
@@ -50,6 +52,8 @@ interface ChildTurnStart {
   /** Keep its events for somebody to read. */
   readonly streams: boolean;
   readonly start: () => Turn;
+  /** Told of what happens in the turn. */
+  readonly onActivity?: (activity: Activity) => void;
   /** Told as the turn spends, whatever it spends on, and at the end what was not told yet. */
   readonly onUsage: OnUsage;
 }
@@ -61,17 +65,21 @@ export class ChildTurns {
   readonly #turns = new Map<string, ChildTurn>();
   #next = 1;
 
-  start({ from, sessionId, turnId = `${sessionId}#${this.#next++}`, streams, start, onUsage }: ChildTurnStart): string {
+  start({
+    from,
+    sessionId,
+    turnId = `${sessionId}#${this.#next++}`,
+    streams,
+    start,
+    onActivity = ignore,
+    onUsage,
+  }: ChildTurnStart): string {
     for (const other of this.#turns.values()) {
       if (other.ended) continue;
       if (other.from === from && other.turnId === turnId)
         throw new TroupeError("turn_exists", `There is a turn ${turnId} already.`, { details: { turnId } });
       if (other.sessionId === sessionId) {
-        throw new TroupeError(
-          "turn_running",
-          `Session ${sessionId} has a turn running that was started for a session.`,
-          { retryable: true, details: { sessionId } },
-        );
+        throw turnRunning(sessionId, "has a turn running that was started for a session");
       }
     }
     const turn = start();
@@ -91,8 +99,18 @@ export class ChildTurns {
     // An older turn of this name has ended: behind the others again, it is not the next to be forgotten.
     this.#turns.delete(keyOf(child));
     this.#turns.set(keyOf(child), child);
-    this.#follow(child, onUsage).then(over.resolve);
+    this.#follow(child, { onActivity, onUsage }).then(over.resolve);
     return turnId;
+  }
+
+  /** Who has a turn run for it there, the nearest first: the session that started it, whoever started that one's, and so on. */
+  lineOf(sessionId: string): readonly string[] {
+    const line: string[] = [];
+    const askerOf = (id: string) =>
+      [...this.#turns.values()].find((turn) => !turn.ended && turn.sessionId === id)?.from;
+    for (let from = askerOf(sessionId); from !== undefined && !line.includes(from); from = askerOf(from))
+      line.push(from);
+    return line;
   }
 
   async result(ref: ChildTurnRef): Promise<TurnResult> {
@@ -124,18 +142,19 @@ export class ChildTurns {
   #find(ref: ChildTurnRef): ChildTurn {
     const child = this.#turns.get(keyOf(ref));
     if (child !== undefined && !child.fetched) return child;
-    throw new TroupeError(
-      "turn_unknown",
-      `Session ${ref.from} has started no turn ${ref.turnId}, or has fetched its result already.`,
-    );
+    throw turnUnknown(`Session ${ref.from} has started no turn ${ref.turnId}, or has fetched its result already.`);
   }
 
   /** Reads the turn to its end. */
-  async #follow(child: ChildTurn, onUsage: OnUsage): Promise<void> {
+  async #follow(
+    child: ChildTurn,
+    { onActivity, onUsage }: Required<Pick<ChildTurnStart, "onActivity" | "onUsage">>,
+  ): Promise<void> {
     const bill = new Bill(onUsage);
     try {
       for await (const activity of child.turn) {
         bill.saw(activity);
+        onActivity(activity);
         if (child.read) continue;
         child.kept.push(activity);
         wakeReaders(child);

@@ -3,8 +3,11 @@ import {
   type Activity,
   ActivityBuffer,
   admitInput,
+  asTroupeError,
+  type Cancellation,
   joinDeltas,
   messageOf,
+  sessionClosed,
   TroupeError,
   type TurnInput,
   type TurnResult,
@@ -17,8 +20,10 @@ import {
   type TurnReply,
   unpackResult,
 } from "../../session/index.js";
+import { type EventSink, eventError } from "../../trace/index.js";
 import type { Lane } from "../../wire/index.js";
 import { begin, end, type Residence, type Runtime } from "../places/index.js";
+import { type CancelOptions, cancellationOf, HOST_CANCELLED } from "./cancelling.js";
 
 /** The turns hosts and sessions asked for, until they end. */
 export class Turns {
@@ -39,32 +44,49 @@ export class Turns {
     this.#turns.get(key)?.receive(activity);
   }
 
-  ask(sessionId: string, input: TurnInput, given: TurnExtras = {}): Turn {
+  ask(sessionId: string, input: TurnInput, given?: TurnExtras): Turn;
+  /** `deliver`: makes of a result what its caller gets. */
+  ask<R extends TurnResult>(
+    sessionId: string,
+    input: TurnInput,
+    given: TurnExtras,
+    deliver: (result: TurnResult) => Promise<R>,
+  ): Turn<R>;
+  ask(
+    sessionId: string,
+    input: TurnInput,
+    given: TurnExtras = {},
+    deliver?: (result: TurnResult) => Promise<TurnResult>,
+  ): Turn {
     this.#runtime.checkNotClosed();
     const asked = new AskedTurn(this.#nextTurn++, sessionId, this.#admitted(input, given));
     let residence = this.#runtime.directory.of(sessionId);
     const { moving, closing } = residence;
     this.counts.asked++;
     let moved: Promise<Residence> | undefined;
+    const run = async (): Promise<TurnResult> => {
+      try {
+        if (this.#runtime.storeLost !== undefined) throw this.#runtime.storeLost;
+        if (closing) throw sessionClosed(sessionId);
+        if (moved !== undefined) residence = await moved;
+        const result = await asked.run(this.#runtime.worker(residence.worker));
+        this.counts.finished++;
+        return unpackResult(result);
+      } catch (error) {
+        this.counts.refused++;
+        if (this.#runtime.events !== undefined)
+          this.#tellRefused(this.#runtime.events, residence, { turn, asked, error });
+        throw error;
+      } finally {
+        this.#turns.delete(asked.key);
+        end(residence, turn);
+      }
+    };
     const turn: Turn = new Turn({
-      start: async () => {
-        try {
-          if (this.#runtime.storeLost !== undefined) throw this.#runtime.storeLost;
-          if (closing) throw beingClosed(sessionId);
-          if (moved !== undefined) residence = await moved;
-          const result = await asked.run(this.#runtime.worker(residence.worker));
-          this.counts.finished++;
-          return unpackResult(result);
-        } catch (error) {
-          this.counts.refused++;
-          throw error;
-        } finally {
-          this.#turns.delete(asked.key);
-          end(residence, turn);
-        }
-      },
+      start: () => (deliver === undefined ? run() : run().then(deliver)),
+      now: () => this.#runtime.options.clock.wallNow(),
       listen: () => asked.listen(),
-      cancel: (reason) => asked.cancel(reason),
+      cancel: (cancellation) => asked.cancel(cancellation),
     });
     this.#turns.set(asked.key, turn);
     if (moving === undefined) {
@@ -77,10 +99,31 @@ export class Turns {
     return turn;
   }
 
+  /** A turn that the runtime's closing leaves as it is goes on later. */
+  #tellRefused(
+    events: EventSink,
+    { id: session, opening }: Residence,
+    { turn, asked, error }: { readonly turn: Turn; readonly asked: AskedTurn; readonly error: unknown },
+  ): void {
+    const refused = asTroupeError(error, "turn_failed");
+    const { code } = refused;
+    if (code === "turn_suspended") return;
+    const { tenant } = opening ?? {};
+    events.emit({
+      type: "turn_refused",
+      session,
+      ...(tenant !== undefined && { tenant }),
+      code,
+      background: !turn.isAwaited,
+      error: eventError(refused),
+      ...(events.content && { content: { input: asked.text } }),
+    });
+  }
+
   /** The input as a session takes it; one that is of no use is still its session's to record. */
   #admitted(input: TurnInput, given: TurnExtras): AskedInput {
     try {
-      const { text, items } = admitInput(input, this.#runtime.options.attachments);
+      const { text, items } = admitInput(input, this.#runtime.options.worker.attachments);
       if (items !== undefined) return { text, extras: { ...given, items } };
       return { text, extras: Object.keys(given).length === 0 ? undefined : given };
     } catch (error) {
@@ -89,19 +132,14 @@ export class Turns {
   }
 }
 
-function beingClosed(sessionId: string): TroupeError {
-  return new TroupeError("session_closed", `Session ${sessionId} is closing. Ask again when it is closed.`, {
-    retryable: true,
-    details: { sessionId },
-  });
-}
-
 /** What a turn needs of the runtime: start it once, and talk to it while it runs. */
-interface TurnDriver {
+interface TurnDriver<R> {
   /** Called once, a microtask after the turn was asked for: by then it is known whether somebody listens. */
-  start(): Promise<TurnResult>;
+  start(): Promise<R>;
+  /** What an end that is told here is stamped with. */
+  now(): number;
   listen(): void;
-  cancel(reason: string): void;
+  cancel(cancellation: Cancellation): void;
 }
 
 /**
@@ -115,13 +153,16 @@ interface TurnDriver {
  * }
  * const { outcome } = await turn;
  */
-export class Turn implements PromiseLike<TurnResult>, AsyncIterable<Activity> {
-  readonly #driver: TurnDriver;
-  readonly #result: Promise<TurnResult>;
+export class Turn<R extends TurnResult = TurnResult> implements PromiseLike<R>, AsyncIterable<Activity> {
+  readonly #driver: TurnDriver<R>;
+  readonly #result: Promise<R>;
   #listeners: Listener[] = [];
-  #settled: { readonly error: TroupeError | undefined; readonly result: TurnResult | undefined } | undefined;
+  #isAwaited = false;
+  #settled:
+    | { readonly error: TroupeError | undefined; readonly result: TurnResult | undefined; readonly at: number }
+    | undefined;
 
-  constructor(driver: TurnDriver) {
+  constructor(driver: TurnDriver<R>) {
     this.#driver = driver;
     this.#result = Promise.resolve().then(() => driver.start());
     this.#result.then(
@@ -131,24 +172,35 @@ export class Turn implements PromiseLike<TurnResult>, AsyncIterable<Activity> {
   }
 
   // biome-ignore lint/suspicious/noThenProperty: a turn is awaited for its result
-  then<A = TurnResult, B = never>(
-    onResult?: ((result: TurnResult) => A | PromiseLike<A>) | null,
+  then<A = R, B = never>(
+    onResult?: ((result: R) => A | PromiseLike<A>) | null,
     onError?: ((error: TroupeError) => B | PromiseLike<B>) | null,
   ): Promise<A | B> {
+    this.#isAwaited = true;
     return this.#result.then(onResult, onError);
   }
 
-  catch<B = never>(onError: (error: TroupeError) => B | PromiseLike<B>): Promise<TurnResult | B> {
+  catch<B = never>(onError: (error: TroupeError) => B | PromiseLike<B>): Promise<R | B> {
+    this.#isAwaited = true;
     return this.#result.catch(onError);
   }
 
-  finally(onEnd: () => void): Promise<TurnResult> {
+  finally(onEnd: () => void): Promise<R> {
+    this.#isAwaited = true;
     return this.#result.finally(onEnd);
   }
 
-  /** Asks the turn to stop: it ends with outcome `cancelled`, unless it has already finished. */
-  cancel(reason = "The host cancelled the turn."): void {
-    this.#driver.cancel(reason);
+  /** Has anybody asked how it ends? */
+  get isAwaited(): boolean {
+    return this.#isAwaited;
+  }
+
+  /**
+   * Asks the turn to stop: it ends with outcome `cancelled`, unless it has already finished. Every handle of a turn can:
+   * also one that another `session.turn` with the same `key` gave, and of a turn that an earlier process began.
+   */
+  cancel(reason = HOST_CANCELLED, options?: CancelOptions): void {
+    this.#driver.cancel(cancellationOf(reason, options, false));
   }
 
   /**
@@ -156,12 +208,13 @@ export class Turn implements PromiseLike<TurnResult>, AsyncIterable<Activity> {
    * after the end gets the last one.
    */
   [Symbol.asyncIterator](): AsyncIterator<Activity> {
+    this.#isAwaited = true;
     const listener = new Listener((gone) => {
       this.#listeners = this.#listeners.filter((other) => other !== gone);
     });
     if (this.#settled !== undefined) {
-      const { error, result } = this.#settled;
-      if (result !== undefined) listener.push({ type: "turn_finished", result });
+      const { error, result, at } = this.#settled;
+      if (result !== undefined) listener.push({ type: "turn_finished", result, at });
       listener.end(error);
       return listener;
     }
@@ -176,10 +229,11 @@ export class Turn implements PromiseLike<TurnResult>, AsyncIterable<Activity> {
   }
 
   #settle(error: TroupeError | undefined, result: TurnResult | undefined): void {
-    this.#settled = { error, result };
+    const at = this.#driver.now();
+    this.#settled = { error, result, at };
     for (const listener of this.#listeners) {
       // Who began to listen when the turn was just over hears of its end here.
-      if (result !== undefined && !listener.finished) listener.push({ type: "turn_finished", result });
+      if (result !== undefined && !listener.finished) listener.push({ type: "turn_finished", result, at });
       listener.end(error);
     }
     this.#listeners = [];
@@ -238,12 +292,16 @@ export class AskedTurn {
   readonly #input: AskedInput;
   #progress: Progress = { at: "asked" };
   #listening = false;
-  #cancelled: string | undefined;
+  #cancelled: Cancellation | undefined;
 
   constructor(key: number, sessionId: string, input: AskedInput) {
     this.key = key;
     this.#sessionId = sessionId;
     this.#input = input;
+  }
+
+  get text(): string {
+    return this.#input.text;
   }
 
   listen(): void {
@@ -253,10 +311,10 @@ export class AskedTurn {
   }
 
   /** The first reason counts. */
-  cancel(reason: string): void {
+  cancel(cancellation: Cancellation): void {
     if (this.#cancelled !== undefined) return;
-    this.#cancelled = reason;
-    this.#tell("cancel", [this.key, reason] satisfies CancelNote);
+    this.#cancelled = cancellation;
+    this.#tell("cancel", [this.key, cancellation] satisfies CancelNote);
   }
 
   /** Sends the turn, at once when the worker has a lane; and again to a successor, when turns survive their worker. */

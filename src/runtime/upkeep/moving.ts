@@ -1,5 +1,5 @@
 import { Serial, sleep } from "../../async/index.js";
-import { messageOf, TroupeError } from "../../kernel/index.js";
+import { messageOf, sessionUnknown, type TroupeError } from "../../kernel/index.js";
 import type { Observers } from "../observe/index.js";
 import { leastLoaded, type Residence, type Runtime } from "../places/index.js";
 import { type SessionWorker, unknownWorker } from "../threads/index.js";
@@ -26,7 +26,7 @@ export class Moving {
       if (residence.worker !== worker) await this.#bring(residence, worker);
     });
     if (moved) return;
-    throw new TroupeError("session_unknown", `This runtime has no session ${sessionId}.`, { details: { sessionId } });
+    throw sessionUnknown(sessionId, "in this runtime");
   }
 
   async rebalance(): Promise<number> {

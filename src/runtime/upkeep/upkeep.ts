@@ -1,6 +1,6 @@
-import { checkSessionId, sessionExists, TroupeError } from "../../kernel/index.js";
+import { checkSessionId, invalidOptions, sessionExists } from "../../kernel/index.js";
 import { type ExportOptions, type ImportedSession, type ImportOptions, readWhole } from "../../store/index.js";
-import { type Runtime, sessionBusy } from "../places/index.js";
+import { type Runtime, underWay } from "../places/index.js";
 import { NO_DEADLINE_MS } from "../threads/index.js";
 
 export interface DeleteOptions {
@@ -17,8 +17,8 @@ export async function deleteSession(
   const { directory, store } = runtime;
   checkSessionId(sessionId);
   if (running !== "refuse" && running !== "cancel")
-    throw new TroupeError("invalid_options", 'running is "refuse" or "cancel".');
-  if (running === "refuse" && directory.isBusy(sessionId)) throw sessionBusy(sessionId);
+    throw invalidOptions(`running must be "refuse" or "cancel", not ${String(running)}`);
+  if (running === "refuse" && directory.isBusy(sessionId)) throw underWay(sessionId);
   // Also a session that is not open: nobody opens it while it is being deleted.
   directory.of(sessionId);
   let deleted = false;
@@ -42,16 +42,16 @@ export async function exportSession(
 ): Promise<Uint8Array | undefined> {
   checkSessionId(sessionId);
   if (format !== "msgpack" && format !== "json")
-    throw new TroupeError("invalid_options", 'format is "msgpack" or "json".');
+    throw invalidOptions(`format must be "msgpack" or "json", not ${String(format)}`);
   return (await store.follow("exportSession", { sessionId, file, format }, work)).bytes;
 }
 
 export async function importSession(
-  { directory, store }: Runtime,
+  { directory, store, options: { worker } }: Runtime,
   source: string | URL | Uint8Array,
   { id, tenant, ...work }: ImportOptions,
 ): Promise<ImportedSession> {
   if (id !== undefined && directory.has(checkSessionId(id))) throw sessionExists(id);
   const bytes = await readWhole(source);
-  return store.follow("importSession", { bytes, sessionId: id, tenant }, work);
+  return store.follow("importSession", { bytes, sessionId: id, tenant, budget: worker.budget }, work);
 }

@@ -1,22 +1,32 @@
 import {
   type Activity,
   type AttemptRecord,
+  type BudgetPeriod,
+  type CallSettings,
+  type Cancellation,
   type InputItem,
   type Json,
   type JsonObject,
-  joinDeltas,
   type LedgerEntry,
   type ModelCallRecord,
   modelCallIdOf,
   NO_USAGE,
   type Part,
   type PromptLayer,
+  type RequestedOutput,
+  type SessionBudget,
   type SessionCreateRequest,
+  type TenantSpent,
   type TurnResult,
   type Usage,
 } from "../../kernel/index.js";
 import type { HostMethod, ProtocolTurnOptions, SessionHandle } from "../../plugin/index.js";
+import type { PackedNote } from "../../tools/index.js";
+import type { TroupeEvent } from "../../trace/index.js";
+import type { ErrorData } from "../../wire/index.js";
+import type { Observed } from "./observed.js";
 import type { Exchange, Inspected } from "./session-calls.js";
+import type { HostName, TurnLimit } from "./worker-setup.js";
 
 /** What a turn brings along beside its text. */
 export interface TurnExtras {
@@ -30,17 +40,23 @@ export interface TurnExtras {
   readonly key?: string;
   /** Another model than the session's. */
   readonly model?: string;
+  /** How models are called, over what runtime, agent and session say. */
+  readonly calling?: CallSettings;
   /** Laid over what host and session put into the prompt. */
   readonly prompt?: PromptLayer;
   readonly maxSteps?: number | null;
+  /** Over the runtime's. */
+  readonly limit?: Partial<TurnLimit>;
   /** What single plugins are told at the turn's beginning, by plugin id. */
   readonly pluginInputs?: Readonly<Record<string, Json>>;
   /** For the protocol, laid over the session's own. */
   readonly options?: ProtocolTurnOptions;
   readonly extension?: Json;
+  /** The form the answer is to have. */
+  readonly output?: RequestedOutput;
 }
 
-/** What the main thread says on the lane. Calls: `turn`, and those of `SESSION_CALLS` whose route it is. Notes: `listen`, `cancel`, `usage`. */
+/** What the main thread says on the lane. Calls: `turn`, and those of `SESSION_CALLS` whose route it is. Notes: `listen`, `cancel`, `usage`, `toolNote`. */
 export type TurnCall = readonly [
   key: number,
   sessionId: string,
@@ -50,17 +66,37 @@ export type TurnCall = readonly [
   /** Asked before, of a worker that was lost. */
   again?: boolean,
 ];
-export type CancelNote = readonly [key: number, reason: string];
+export type CancelNote = readonly [key: number, cancellation: Cancellation];
 /** What a session's child has used; counted in the session's ledger. */
 export type UsageNote = readonly [sessionId: string, entry: LedgerEntry];
 
-/** What a session worker says to the main thread on the lane. Calls: `tool`, `relay`. Notes: `activity`, `trace`, `observed`, `inspected`, `full`, `wanted`. */
+/** What a session worker says to the main thread on the lane. Calls: `tool`, `relay`, `secrets`. Notes: `activity`, `trace`, `observed`, `inspected`, `unasked`, `full`, `wanted`, `hostDown`, `floating`, `crashed`, `event`. */
 export type TraceNote = TraceEvent;
 /** The worker's heap stays full: how full, of 1. */
 export type FullNote = number;
 
-/** A plugin on a thread of its own is called and this worker has no lane to it: the plugin's place in the options. */
-export type WantedNote = number;
+/** A plugin host is called and this worker has no lane to it. */
+export interface WantedNote extends HostName {
+  /** The last lane to the host that this worker had; -1: none yet. Who opens lanes may have sent the next one already. */
+  readonly lane: number;
+}
+/** A lane to a plugin host was lost, or the host answers nothing: its thread must not go on. */
+export interface HostDownNote extends HostName {
+  readonly lane: number;
+  /** Nobody needs the host any more: it was for one session, which is closed. */
+  readonly released?: boolean;
+  /** The session whose call held the thread, when it was one of this worker's. */
+  readonly offender: string | undefined;
+  /** Sessions of this worker that have offended lately, and those that use the group and have not. */
+  readonly offenders: number;
+  readonly innocent: number;
+}
+/** A promise of a model or an inline plugin was rejected and nobody handled it: a `floating_rejection`. */
+export type FloatingNote = ErrorData;
+/** The worker ends with an error that nobody caught: an `uncaught_exception`. The last thing it says. */
+export type CrashedNote = ErrorData;
+/** Something that whoever listens is told. Floods are joined before they cross. */
+export type EventNote = TroupeEvent;
 /** An event in the life of a session that somebody inspects. */
 export type InspectedNote = Inspected;
 export type ObservedNote = readonly [reader: number, observed: Observed];
@@ -68,20 +104,43 @@ export type ActivityNote = readonly [key: number, activity: Activity];
 export type HostToolCall = readonly [
   toolName: string,
   args: unknown,
-  facts: { sessionId: string; turnId: string; callId: string },
+  facts: { sessionId: string; turnId: string; callId: string; asks?: true },
 ];
+
+/** What a tool of the host's, or of a plugin's thread, says before it answers: for which call of the lane, and a packed note. */
+export type ToolNoteOf = readonly [call: number, ...note: PackedNote];
+
+/** Asks the host for the secrets of a tenant; never stored, never logged. */
+export interface SecretsCall {
+  readonly tenant: string | undefined;
+}
 
 interface StartedTurn {
   readonly from: string;
   readonly turnId: string;
 }
 
+/** A model call that a tenant is to pay. */
+export interface TenantAsk {
+  readonly tenant: string;
+  /** The session whose turn it is of, or a completion beside it. */
+  readonly id: string;
+  /** What the turn has spent by now and is not stored. */
+  readonly unstored: TenantSpent;
+}
+
+export type TenantAnswer =
+  | { readonly kind: "unlimited" }
+  | { readonly kind: "go"; readonly period: BudgetPeriod }
+  /** `end`: of the period, in milliseconds since 1970. */
+  | { readonly kind: "spent"; readonly why: string; readonly whenSpent: "stop" | "pause"; readonly end: number };
+
 /**
  * What a session asks of other sessions, by way of the main thread: it knows where they are. `from` is the session that
  * asks; whether it may has been checked.
  */
 interface RelayCalls {
-  create: Exchange<SessionHandle, { from: string; request: SessionCreateRequest }>;
+  create: Exchange<SessionHandle, { from: string; request: SessionCreateRequest; budget?: SessionBudget }>;
   close: Exchange<void, { sessionId: string }>;
   /** `streams`: somebody will read its events. */
   startTurn: Exchange<
@@ -93,6 +152,12 @@ interface RelayCalls {
   cancelTurn: Exchange<void, StartedTurn>;
   /** The next activities of a turn; null when it is over. */
   turnEvents: Exchange<readonly unknown[] | null, StartedTurn>;
+  /** May a call of this tenant's session begin? Waits while calls under way may use up what is left. */
+  tenantAdmit: Exchange<TenantAnswer, TenantAsk>;
+  tenantPaid: Exchange<void, TenantAsk & { cost: TenantSpent }>;
+  tenantEnded: Exchange<void, Pick<TenantAsk, "tenant" | "id">>;
+  /** A turn is about to be stored: the period that it counts for, null for a tenant without a budget. */
+  tenantCommits: Exchange<BudgetPeriod | null, Pick<TenantAsk, "tenant" | "id">>;
   /** A service of another session, served where that session is. */
   ask: Exchange<unknown, { sessionId: string; pluginId: string; method: HostMethod; args: readonly unknown[] }>;
 }
@@ -128,32 +193,6 @@ export interface TraceSink {
   emit(event: TraceEvent): void;
 }
 
-/** What can be seen of a session from outside, in the order it happened. */
-export type ObservedEvent =
-  | { readonly type: "activity"; readonly turnId: string; readonly activity: Activity }
-  /** A turn is stored. */
-  | { readonly type: "committed"; readonly revision: number; readonly turnIndex: number };
-
-/** An event with its place: a reader that has seen it can go on behind it. */
-export interface Observed {
-  readonly cursor: string;
-  readonly event: ObservedEvent | ObservationGap;
-}
-
-/** Events a reader asked for are no longer known. What follows is complete again. */
-export interface ObservationGap {
-  readonly type: "gap";
-  /** `trimmed`: too long ago. `unavailable`: of another life of the session, or never. */
-  readonly reason: "trimmed" | "unavailable";
-}
-
-/** Two neighbouring events as one, when they are deltas that can be joined. */
-export function joinEvents(first: Observed["event"], second: Observed["event"]): ObservedEvent | undefined {
-  if (first.type !== "activity" || second.type !== "activity") return undefined;
-  const activity = joinDeltas(first.activity, second.activity);
-  return activity && { ...second, activity };
-}
-
 /**
  * A turn's result on its way to the main thread. Cloning an object costs mostly its keys, and the calls of an ordinary
  * turn all have the same: they go as values, and only what is out of the ordinary goes as it is.
@@ -165,7 +204,9 @@ type PackedCalls = readonly ModelCallRecord[] | readonly [model: string, route: 
 
 const COUNTERS = Object.keys(NO_USAGE) as readonly (keyof Usage)[];
 const FIRST_CALL = 2;
-const WIDTH = 2 + COUNTERS.length;
+const WIDTH = 3 + COUNTERS.length;
+/** In the place of a first token that never came. */
+const NONE = -1;
 
 export function packResult(result: TurnResult): TurnReply {
   const { modelCallRecords: records } = result;
@@ -173,8 +214,8 @@ export function packResult(result: TurnResult): TurnReply {
   if (first === undefined || !records.every((record) => isOrdinary(record, first))) return result;
   const packed: [string, string, ...number[]] = [first.model, first.route];
   for (const { step, attempts } of records) {
-    const [{ durationMs, usage }] = attempts as readonly [OrdinaryAttempt];
-    packed.push(step, durationMs, ...COUNTERS.map((counter) => usage[counter]));
+    const [{ durationMs, firstTokenMs = NONE, usage }] = attempts as readonly [OrdinaryAttempt];
+    packed.push(step, durationMs, firstTokenMs, ...COUNTERS.map((counter) => usage[counter]));
   }
   return { ...result, modelCallRecords: packed };
 }
@@ -185,12 +226,23 @@ export function unpackResult(reply: TurnReply): TurnResult {
   const [model, route] = packed;
   const records: ModelCallRecord[] = [];
   for (let at = FIRST_CALL; at < packed.length; at += WIDTH) {
-    const [step, durationMs, ...counted] = packed.slice(at, at + WIDTH) as [number, number, ...number[]];
-    const usage = Object.fromEntries(COUNTERS.map((counter, place) => [counter, counted[place]])) as unknown as Usage;
-    const attempts: readonly AttemptRecord[] = [
-      { attempt: 1, outcome: "completed", durationMs, outputStarted: true, usage },
+    const [step, durationMs, firstTokenMs, ...counted] = packed.slice(at, at + WIDTH) as [
+      number,
+      number,
+      number,
+      ...number[],
     ];
-    records.push({ modelCallId: modelCallIdOf(turnId, step), step, model, route, attempts });
+    const usage = Object.fromEntries(COUNTERS.map((counter, place) => [counter, counted[place]])) as unknown as Usage;
+    const first = firstTokenMs === NONE ? undefined : { firstTokenMs };
+    const attempt: AttemptRecord = {
+      attempt: 1,
+      outcome: "completed",
+      durationMs,
+      outputStarted: true,
+      ...first,
+      usage,
+    };
+    records.push({ modelCallId: modelCallIdOf(turnId, step), step, model, route, attempts: [attempt] });
   }
   return { ...reply, modelCallRecords: records };
 }
@@ -198,14 +250,16 @@ export function unpackResult(reply: TurnReply): TurnResult {
 type OrdinaryAttempt = AttemptRecord & Required<Pick<AttemptRecord, "usage">>;
 
 /** Answered at the first attempt, by the same model as the others, and nothing to say about it but what it cost. */
-function isOrdinary({ model, route, attempts, replayDrops }: ModelCallRecord, first: ModelCallRecord): boolean {
+function isOrdinary({ model, route, attempts, replayDrops, misfit }: ModelCallRecord, first: ModelCallRecord): boolean {
   const [attempt] = attempts;
   return (
     attempts.length === 1 &&
     attempt?.outcome === "completed" &&
     attempt.usage !== undefined &&
     attempt.evidence === undefined &&
+    attempt.usageEstimated === undefined &&
     replayDrops === undefined &&
+    misfit === undefined &&
     model === first.model &&
     route === first.route
   );

@@ -1,20 +1,28 @@
 import type {
+  AnswerOutcome,
   AppendRequest,
   AppendResult,
+  ApprovalVerdict,
+  Cancellation,
   CheckpointKind,
+  CompletionPlace,
   InputItem,
   Json,
   Message,
   Owned,
+  PendingCall,
   PendingInput,
   PluginEvent,
   Role,
+  RowChange,
   SessionBudget,
   SessionConfig,
   SessionCreateRequest,
   SpendingReport,
   ToolOutput,
+  TroupeErrorCode,
   TurnIssue,
+  TurnResult,
 } from "../../kernel/index.js";
 import type {
   HostMethod,
@@ -26,7 +34,15 @@ import type {
   ToolRecordView,
   TriggerSpec,
 } from "../../plugin/index.js";
-import type { PluginLane, SessionWorkerSetup, SessionWorkerStats } from "./worker-setup.js";
+import type { TurnInProgress } from "./observed.js";
+import type {
+  AgentsSetup,
+  GroupSetup,
+  HostName,
+  PluginLane,
+  SessionWorkerSetup,
+  SessionWorkerStats,
+} from "./worker-setup.js";
 
 /** Options for single plugins, by plugin id, given when a session is opened. */
 export type SessionPluginOptions = Readonly<Record<string, Json>>;
@@ -37,6 +53,8 @@ export const NO_PLUGIN_OPTIONS: SessionPluginOptions = Object.freeze({});
 export type SessionMaking = Omit<SessionCreateRequest, "sessionId" | "usageSource"> & {
   /** The session that asked for it, when it is made from another one. */
   readonly createdBy?: string;
+  /** What is left of the budget of the session that asked for it: it may spend no more. */
+  readonly budget?: SessionBudget;
 };
 
 /** What a host gives a session when it opens it. */
@@ -50,6 +68,13 @@ export interface OpeningOptions {
   readonly tenant?: string;
   /** Words of the host's own to find the session by. They replace those it had. */
   readonly metadata?: Readonly<Record<string, string>>;
+  /**
+   * The agent of a new session, `support@3` or the newest `support`; also of one that has none yet, or whose agent is
+   * gone. One with another agent is refused with `agent_mismatch`.
+   */
+  readonly agent?: string;
+  /** The plugins of a new session, by id, in the place of its agent's. Default: its agent's, or all. */
+  readonly plugins?: readonly string[];
 }
 
 /** What a parked session leaves in memory, because no store has it and its plugins were told it. */
@@ -103,6 +128,8 @@ export interface SessionInfo {
   readonly parent?: string;
   readonly tenant?: string;
   readonly metadata?: Readonly<Record<string, string>>;
+  /** With its version; left out by a session that has the runtime's own settings. */
+  readonly agent?: string;
 }
 
 /** What came of an operation, as the host gets it. */
@@ -142,6 +169,29 @@ export interface TreeMessage {
   readonly text: string;
 }
 
+/** Where a session's conversation goes on after {@link SESSION_CALLS.rewind}. */
+export interface Rewound {
+  /** The last node of the conversation now; null: it has no message. */
+  readonly node: string | null;
+  readonly messageCount: number;
+  /** The frame it is in now: `view().frames` has the one that was left. */
+  readonly frameId: string;
+  /** The last node of the branch that was left; null when the conversation ended at the node already. */
+  readonly left: string | null;
+}
+
+/**
+ * What became of cancelling a turn by its id. `ended`: it is stored, or about to be, and ends as it was decided. `unknown`:
+ * the session has had no such turn, and none of that id runs.
+ */
+export type CancelledTurn = "cancelled" | "ended" | "unknown";
+
+/** A session as its host sees it. */
+export type HostSessionView = Omit<SessionView, "running"> & {
+  /** The turn that runs, or that a crash left behind and that is about to be taken up; null between turns. */
+  readonly running: TurnInProgress | null;
+};
+
 /** What a session has from its plugins. */
 export interface SessionSurface {
   readonly tools: readonly ToolRecordView[];
@@ -178,7 +228,7 @@ export const SESSION_CALLS = {
   /** The snapshot a fork is built from: of the session as it is, or as far as a node. */
   capture: control<{ readonly snapshot: Uint8Array<ArrayBuffer> }, { at: string | undefined }>(),
   adopt: control<SessionHandle, { snapshot: Uint8Array; making: SessionMaking }>(),
-  view: control<SessionView>(),
+  view: control<HostSessionView>(),
   messages: control<readonly Message[], { range: MessageRange }>(),
   /** As it is stored; asking does not bring a parked session back. */
   tree: control<readonly TreeMessage[]>(),
@@ -189,10 +239,14 @@ export const SESSION_CALLS = {
   setBudget: control<SpendingReport, { budget: SessionBudget | null }>(),
   /** What plugins contribute to a session. */
   surface: control<SessionSurface>(),
+  /** Answers with the agent's name and version. */
+  setAgent: lane<string, { agent: string }>(),
   setConfig: lane<ConfigReceipt, { change: Partial<SessionConfig> }>(),
   refreshTools: lane<void>(),
   /** False when no compactor had anything. */
   compact: lane<boolean, { instructions: string | null }>(),
+  /** Null: before the first message. */
+  rewind: lane<Rewound, { node: string | null }>(),
   append: lane<AppendResult, { request: AppendRequest }>(),
   extend: lane<void, { extension: Json }>(),
   /** A host service about one of this worker's sessions, asked by another session. */
@@ -207,13 +261,38 @@ export const SESSION_CALLS = {
       boundary: CheckpointKind | undefined;
     }
   >(),
+  /**
+   * An input that the runtime brings, stored with the row it comes from: a schedule's run, an occurrence of a trigger.
+   * `rows.skipped`: the row when an input of the same source has not had its turn, and this one is left out for it;
+   * `replaces`: this one takes the place of those.
+   */
+  deliverInput: lane<
+    "taken" | "skipped",
+    {
+      source: string;
+      /** Its number among those of its source. */
+      nth: number;
+      text: string;
+      items: readonly InputItem[] | undefined;
+      replaces: boolean;
+      rows: { readonly taken: RowChange; readonly skipped?: RowChange };
+    }
+  >(),
   inputs: lane<readonly PendingInput[]>(),
   cancelInput: lane<"cancelled" | "not_found" | "already_taken", { named: string }>(),
-  /** Answers a tool call that waits for it. */
-  completeTool: control<void, { key: string; output: ToolOutput }>(),
-  /** Sends a reader what happens in a session, from behind its cursor on; answers where it is then. */
-  observe: control<string, { reader: number; cursor: string | undefined }>(),
+  /** Stops the turn that runs, or that begins next. Behind what was asked for before, and at once. */
+  cancelRunning: lane<"cancelled" | "idle", { cancellation: Cancellation }>(),
+  cancelTurn: lane<CancelledTurn, { turnId: string; cancellation: Cancellation }>(),
+  /** Answers a tool call that waits for it. By the route of inputs: what was said before the answer reaches the turn before it. */
+  answerCall: lane<
+    AnswerOutcome,
+    { place: Pick<CompletionPlace, "turnId" | "callId">; answer: ToolOutput | ApprovalVerdict }
+  >(),
+  /** Sends a reader what happens in a session, from behind its cursor or the turn's beginning on; answers where it is then. */
+  observe: control<string, { reader: number; from: { readonly cursor: string } | "now" | "turn" }>(),
   unobserve: control<void, { reader: number }>(),
+  /** What a turn came to; of the one that runs, when it is over. By the lane, which has no deadline; it takes no place there. */
+  turnResult: lane<TurnResult, { turnId: string }>(),
   /** Closes a session for another one: refused while a turn runs. */
   releaseIdle: control<void>(),
   /** Resolves when the session is stored and no longer in memory. */
@@ -247,16 +326,48 @@ export type SessionWorkerService = {
   /** Answers with the schemas it found usable beside those it was told of. */
   configure(setup: SessionWorkerSetup): Promise<{
     readonly threadId: number;
+    /** The thread's id as the operating system has it; undefined where it cannot be known. */
+    readonly tid: number | undefined;
     readonly inline: readonly PluginManifest[];
     readonly usableSchemas: readonly string[];
   }>;
-  /** The hook lane to one incarnation of a plugin's worker. */
-  attachPlugin(lane: PluginLane): void;
-  /** A plugin that will not come back. */
-  failPlugin(argument: { readonly plugin: number; readonly code: string; readonly message: string }): void;
+  /** Loads what these agents need and finds out what is wrong with them; sessions see nothing of it. */
+  prepareAgents(argument: AgentsSetup): Promise<void>;
+  /** These are the agents from now on: the next turn of every session has its own as it is here. */
+  setAgents(argument: AgentsSetup): void;
+  /** A tenant's budget is another one. */
+  tenantChanged(argument: { readonly tenant: string }): void;
+  /** Answers when the thread's event loop turns. */
+  ping(argument: undefined): void;
+  /** The hook lane to one incarnation of a plugin host. */
+  attachHost(lane: PluginLane): void;
+  /** A lane whose host's thread does not end: nothing more comes from it. */
+  loseHost(lane: HostName & { readonly lane: number }): void;
+  /** A host that cannot be had: calls that wait for it fail. */
+  refuseHost(argument: HostName & { readonly code: TroupeErrorCode; readonly message: string }): void;
+  /** A group that will not come back, or does again. */
+  failGroup(argument: {
+    readonly group: number;
+    readonly failure: { readonly code: TroupeErrorCode; readonly message: string } | null;
+  }): void;
+  /** How many threads of a group do not end, because something native holds them. */
+  lingeringThreads(argument: { readonly group: number; readonly count: number }): void;
+  /** A plugin (its place in the options) is in a group of its own from now on, the one of this number. */
+  splitGroup(argument: { readonly plugin: number; readonly group: number; readonly setup: GroupSetup }): void;
+  /** Over how many hosts a group's sessions are spread from now on. Does any still use one beyond them? */
+  spreadGroup(argument: { readonly group: number; readonly shards: number }): Promise<boolean>;
   /** Which of its sessions somebody inspects. */
   inspect(argument: { readonly sessions: readonly string[] | "all" }): void;
   operations(argument: undefined): readonly OperationSpec[];
+  /** The triggers that the plugins declare, by name. */
+  triggers(argument: undefined): readonly string[];
+  /** What is wrong with a trigger's payload; undefined: it fits. */
+  checkTrigger(argument: {
+    readonly source: string;
+    readonly payload: Json;
+  }): string | undefined | Promise<string | undefined>;
+  /** The calls of its sessions that wait for somebody outside, where no store has them. */
+  waitingCalls(argument: undefined): readonly PendingCall[];
   stats(argument: { known: number }): SessionWorkerStats;
   /** Ends every session: running and queued turns get `drainMs` to finish, then they are cancelled. */
   shutdown(argument: { readonly drainMs: number }): Promise<void>;

@@ -2,13 +2,18 @@ import { ignore, onAbort } from "../../async/index.js";
 import {
   aborted,
   asTroupeError,
+  callSettings,
   checkAppend,
   type Message,
+  retryPolicyOf,
   type SessionCreateRequest,
+  sessionBusy,
   type ToolAvailability,
   type ToolState,
   TroupeError,
   textOf,
+  turnRunning,
+  unknownMethod,
 } from "../../kernel/index.js";
 import { completeOnce } from "../../model/index.js";
 import {
@@ -18,13 +23,16 @@ import {
   type HostMethod,
   type LlmRequest,
   type SessionHandle,
+  SHARED,
   TURN_EVENTS,
   type TurnRequestInput,
 } from "../../plugin/index.js";
 import { decodeError, type ErrorData, encodeError } from "../../wire/index.js";
+import { unfitAnswer } from "../plugin-thread/index.js";
 import type { AskedService, AskingCall, HostRequest } from "../plugins/index.js";
 import { addInput, type Session, takeFirstInput, viewOf } from "../state/index.js";
-import { createSessionFrom, trace, visibleSession } from "./immediate-directives.js";
+import { createSessionFrom, invalidHostCall, trace, visibleSession } from "./immediate-directives.js";
+import { serveShared } from "./shared-state.js";
 
 /** A host service asked for by a plugin of a session. */
 type OwnRequest = Omit<HostRequest, "sessionId">;
@@ -36,6 +44,7 @@ type OwnRequest = Omit<HostRequest, "sessionId">;
  */
 export async function callHost(session: Session, request: OwnRequest): Promise<unknown> {
   const { method, granted, asking } = request;
+  if (method === SHARED) return serveShared(session, request);
   const owner =
     method === TURN_EVENTS ? "turn" : Object.hasOwn(HOST_METHODS, method) ? HOST_METHODS[method] : undefined;
   if (owner === undefined || !granted.includes(owner)) {
@@ -138,14 +147,14 @@ const ABOUT_SESSION: { readonly [M in HostMethod]?: Service } = {
   setToolAvailability: (session, { method, args }) => setAvailability(session, names(method, [args[1]]), args[2]),
   setToolMembership: (session, { method, args }) => {
     const [, tools, present] = args;
-    if (typeof present !== "boolean") throw invalid(method, "say whether the tools are to be present");
+    if (typeof present !== "boolean") throw invalidHostCall(method, "say whether the tools are to be present");
     return toolsChanged(session, () => session.tools.setMembership(names(method, tools), present));
   },
   takeFirstTurnInput: (session) => takeFirstInput(session),
   injectTurnInput: async (session, { method, args }) => {
     const { id, text } = (args[1] ?? {}) as { id?: unknown; text?: unknown };
-    if (typeof text !== "string") throw invalid(method, "an input needs a text");
-    if (id !== undefined && typeof id !== "string") throw invalid(method, "an input's id is a string");
+    if (typeof text !== "string") throw invalidHostCall(method, "an input needs a text");
+    if (id !== undefined && typeof id !== "string") throw invalidHostCall(method, "an input's id is a string");
     await addInput(session, { text, items: undefined, key: id, boundary: "after_work" });
   },
   appendSessionNodes: (session, { args, pluginId }) =>
@@ -165,7 +174,7 @@ export async function serveHostCall(
   { pluginId, method, args }: Pick<HostRequest, "pluginId" | "method" | "args">,
 ): Promise<unknown> {
   const service = Object.hasOwn(ABOUT_SESSION, method) ? ABOUT_SESSION[method] : undefined;
-  if (service === undefined) throw new TroupeError("unknown_method", `A session does not serve ${method}.`);
+  if (service === undefined) throw unknownMethod("A session", method);
   return service(session, { pluginId, method, args: [session.id, ...args.slice(1)], granted: [], signal: undefined });
 }
 
@@ -185,11 +194,11 @@ async function toolsChanged(session: Session, change: () => number): Promise<num
 /** The services that are done here, whichever session they are about. */
 const HERE: { readonly [M in HostMethod | "turnEvents"]?: Service } = {
   snapshotCurrent: (session) => viewOf(session),
-  createSession: (session, { args }) => createSessionFrom(session, (args[0] ?? {}) as SessionCreateRequest),
+  createSession: (session, { args, pluginId }) =>
+    createSessionFrom(session, (args[0] ?? {}) as SessionCreateRequest, pluginId),
   closeSession: async (session, { args }) => {
-    if (args[0] === session.id) {
-      throw new TroupeError("session_busy", `Session ${session.id} cannot close itself in the middle of a call.`);
-    }
+    if (args[0] === session.id)
+      throw sessionBusy(session.id, "cannot close itself in the middle of a call", { retryable: false });
     const sessionId = await visibleSession(session, args[0], { missing: "pass" });
     return sessionId === undefined ? undefined : session.services.relay("close", { sessionId });
   },
@@ -205,8 +214,11 @@ const HERE: { readonly [M in HostMethod | "turnEvents"]?: Service } = {
   directLlmCompletion: complete,
   emitTraceEvent: (session, { method, pluginId, args: [context, event] }) => {
     const { name, payload } = (event ?? {}) as { name?: unknown; payload?: never };
-    if (typeof name !== "string" || name === "") throw invalid(method, "an event needs a name");
-    if (typeof (context ?? {}) !== "object") throw invalid(method, "a context is an object");
+    if (typeof name !== "string" || name === "") throw invalidHostCall(method, "an event needs a name");
+    if (typeof (context ?? {}) !== "object") throw invalidHostCall(method, "a context is an object");
+    // The host reads it, and may write it down as JSON.
+    const problem = unfitAnswer({ payload, context });
+    if (problem !== undefined) throw invalidHostCall(method, problem);
     trace(session, pluginId, { name, payload: payload ?? null, context: (context ?? {}) as never });
   },
   // As the seed's own host does while it has no tasks: what would start something refuses, the rest does nothing.
@@ -227,11 +239,10 @@ async function startTurn(
 ): Promise<{ readonly turnId: string }> {
   const sessionId = (await visibleSession(session, args[0])) as string;
   const { text, turnId } = turnInput(args[1]);
-  if (sessionId === session.id) {
-    throw new TroupeError("turn_running", `Session ${sessionId} cannot start a turn within its own call.`, {
-      details: { sessionId },
-    });
-  }
+  if (sessionId === session.id)
+    throw turnRunning(sessionId, "cannot start a turn within its own call", { retryable: false });
+  // What the other session spends is this one's to pay.
+  session.spending.check();
   return session.services.relay("startTurn", { from: session.id, sessionId, text, turnId, streams });
 }
 
@@ -249,15 +260,15 @@ async function wholeTurn(session: Session, turnId: string, signal: AbortSignal |
 
 function startedTurn({ id: from }: Session, { method, args: [turnId] }: OwnRequest): { from: string; turnId: string } {
   if (typeof turnId === "string") return { from, turnId };
-  throw invalid(method, "say which turn");
+  throw invalidHostCall(method, "say which turn");
 }
 
 function turnInput(input: unknown): TurnRequestInput {
   if (typeof input === "string") return { text: input };
   const { text, turnId } = (input ?? {}) as Partial<Record<keyof TurnRequestInput, unknown>>;
-  if (typeof text !== "string") throw invalid("startTurn", "a turn needs a text");
+  if (typeof text !== "string") throw invalidHostCall("startTurn", "a turn needs a text");
   if (turnId !== undefined && (typeof turnId !== "string" || turnId.trim() === ""))
-    throw invalid("startTurn", "a turn id must not be blank");
+    throw invalidHostCall("startTurn", "a turn id must not be blank");
   return { text, ...(turnId !== undefined && { turnId }) };
 }
 
@@ -266,34 +277,56 @@ async function complete(session: Session, request: OwnRequest): Promise<unknown>
   const { signal = new AbortController().signal } = request;
   session.spending.check();
   if (typeof source !== "string" || source.trim() === "")
-    throw invalid(request.method, "say under which source its usage is to be counted");
+    throw invalidHostCall(request.method, "say under which source its usage is to be counted");
   const { system = "", messages, output } = (asked ?? {}) as Partial<DirectRequest> & Partial<LlmRequest>;
   const turn = request.method === "directCompletion" ? plainMessages(messages) : wholeMessages(messages);
-  if (turn === undefined || turn.length === 0) throw invalid(request.method, "it needs messages that say something");
-  const response = await completeOnce(
-    session.settings.modelNamed(),
-    {
-      sessionId: session.id,
-      turnId: session.life.turn?.turnId ?? "",
-      system: typeof system === "string" ? system : "",
-      turn,
-      direct: { source, ...(output !== undefined && { output }) },
-    },
-    { signal, clock: session.services.clock },
-  ).catch((error: unknown) => {
-    if (signal.aborted) throw aborted(signal);
-    const cause = asTroupeError(error, "model_failed");
-    throw new TroupeError("direct_completion_failed", `The model did not answer: ${cause.message}`, {
-      cause,
-      retryable: cause.retryable,
+  if (turn === undefined || turn.length === 0)
+    throw invalidHostCall(request.method, "it needs messages that say something");
+  const { callLayers } = session.settings;
+  const { model, fallbacks } = await session.settings.modelsFor();
+  const { modelOptions: options } = callSettings(callLayers);
+  let answering = model;
+  const answered = async () => {
+    const response = await completeOnce(
+      model,
+      {
+        sessionId: session.id,
+        turnId: session.life.turn?.turnId ?? "",
+        system: typeof system === "string" ? system : "",
+        turn,
+        direct: { source, ...(output !== undefined && { output }) },
+        ...(options !== undefined && { options }),
+      },
+      {
+        signal,
+        clock: session.services.clock,
+        retry: retryPolicyOf(callLayers, model.modelRetry),
+        fallbacks: fallbacks.map((next) => ({ model: next, retry: retryPolicyOf(callLayers, next.modelRetry) })),
+        onFallback: ({ to }) => {
+          answering = to;
+        },
+      },
+    ).catch((error: unknown) => {
+      if (signal.aborted) throw aborted(signal);
+      const cause = asTroupeError(error, "model_failed");
+      if (cause.code === "model_auth_failed") session.services.instances.refused(answering);
+      throw notCompleted("did not answer", cause);
     });
-  });
+    return { response, entry: { source, model: answering.id, usage: response.usage } };
+  };
+  const tenant = session.spending.tenant;
+  const { response, entry } = await (tenant === undefined ? answered() : tenant.completed(signal, answered));
   const { usage, reason } = response;
-  await session.spending.record({ source, model: session.settings.modelNamed().id, usage });
+  await session.spending.record(entry);
   if (request.method === "directLlmCompletion") return { response, usage };
   // Of a whole response the caller sees it; half a text looks like any other.
-  if (reason === "error") throw new TroupeError("direct_completion_failed", "The model broke off with an error.");
-  return { text: textOf({ id: "", role: "assistant", parts: response.parts }), usage };
+  if (reason === "error") throw notCompleted("broke off with an error");
+  return { text: textOf(response), usage };
+}
+
+function notCompleted(how: string, cause?: TroupeError): TroupeError {
+  const message = `The model ${how}${cause === undefined ? "." : `: ${cause.message}`}`;
+  return new TroupeError("direct_completion_failed", message, { cause, retryable: cause?.retryable ?? false });
 }
 
 /** Texts as messages; what says nothing is left out. */
@@ -302,7 +335,7 @@ function plainMessages(messages: unknown): readonly Message[] | undefined {
   return messages.flatMap((message: unknown, index): Message[] => {
     const { role, text } = (message ?? {}) as Record<string, unknown>;
     if (typeof text !== "string" || (role !== "user" && role !== "assistant" && role !== "system")) {
-      throw invalid("directCompletion", "a message needs a role (user, assistant, system) and a text");
+      throw invalidHostCall("directCompletion", "a message needs a role (user, assistant, system) and a text");
     }
     return text === "" ? [] : [{ id: `direct.${index}`, role, parts: [{ type: "text", text }] }];
   });
@@ -312,18 +345,14 @@ function wholeMessages(messages: unknown): readonly Message[] | undefined {
   if (!Array.isArray(messages)) return undefined;
   for (const message of messages as readonly (Partial<Message> | null)[]) {
     if (typeof message?.role !== "string" || !Array.isArray(message.parts))
-      throw invalid("directLlmCompletion", "a message needs a role and parts");
+      throw invalidHostCall("directLlmCompletion", "a message needs a role and parts");
   }
   return messages;
 }
 
 function names(method: HostMethod, value: unknown): readonly string[] {
   if (Array.isArray(value) && value.every((name) => typeof name === "string")) return value;
-  throw invalid(method, "it needs a list of tool names");
-}
-
-function invalid(method: string, why: string): TroupeError {
-  return new TroupeError("invalid_host_call", `${method} was not called as it must be: ${why}.`);
+  throw invalidHostCall(method, "it needs a list of tool names");
 }
 
 function unavailable(method: HostMethod, what: string): TroupeError {

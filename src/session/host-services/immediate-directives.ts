@@ -1,24 +1,28 @@
 import {
   asTroupeError,
+  authorityWidened,
   checkCreateRequest,
   checkNodes,
   checkSessionId,
   type Directive,
   type JsonObject,
+  messageOf,
   type Owned,
   type SessionCreateRequest,
+  sessionExists,
   TroupeError,
   toolFailure,
 } from "../../kernel/index.js";
 import type { SessionHandle } from "../../plugin/index.js";
 import type { TraceEvent } from "../calls/index.js";
-import type { SessionServices } from "../state/index.js";
+import type { SessionServices, Spending } from "../state/index.js";
 
 /** A session that makes others and may see them. */
 export interface ParentSession {
   readonly id: string;
   /** Sessions this one's plugins made: it may see them, whatever their relation. */
   readonly created: Set<string>;
+  readonly spending: Pick<Spending, "remaining">;
   readonly services: Pick<SessionServices, "store" | "relay" | "trace">;
 }
 
@@ -30,10 +34,9 @@ export async function performDirectives(
   for (const { pluginId, value } of directives) {
     if (value.kind === "emit_trace") trace(session, pluginId, value);
     else if (value.kind === "create_session")
-      await createSessionFrom(session, value.request).catch((error: unknown) => {
-        const cause = asTroupeError(error, "session_create_failed");
-        const message = `Plugin ${pluginId} could not create a session: ${cause.message}`;
-        throw new TroupeError("plugin_session_create_failed", message, { cause, details: { pluginId } });
+      await createSessionFrom(session, value.request, pluginId).catch((error: unknown) => {
+        const message = `Plugin ${pluginId} could not create a session: ${messageOf(error)}`;
+        throw new TroupeError("plugin_session_create_failed", message, { cause: error, details: { pluginId } });
       });
   }
 }
@@ -84,19 +87,38 @@ export function trace(
   });
 }
 
-/** Makes a session for another one, checked before anything leaves the worker. */
-export async function createSessionFrom(session: ParentSession, asked: SessionCreateRequest): Promise<SessionHandle> {
+/**
+ * Makes a session for another one, in the name of a plugin, checked before anything leaves the worker. The new session
+ * may spend what is left of this one's budget.
+ */
+export async function createSessionFrom(
+  session: ParentSession,
+  asked: SessionCreateRequest,
+  pluginId: string,
+): Promise<SessionHandle> {
   const request = checkCreateRequest(asked);
+  checkOwnOptions(request, pluginId);
   const { sessionId, start, initialNodes } = request;
   if (sessionId !== undefined) checkSessionId(sessionId);
-  if (sessionId === session.id) {
-    throw new TroupeError("session_exists", `There is already a session ${sessionId}.`, { details: { sessionId } });
-  }
+  if (sessionId === session.id) throw sessionExists(sessionId);
   if (start?.kind === "existing_session") await visibleSession(session, start.sessionId);
   if (initialNodes !== undefined) checkNodes(initialNodes);
-  const handle = await session.services.relay("create", { from: session.id, request });
+  const budget = session.spending.remaining();
+  const handle = await session.services.relay("create", { from: session.id, request, ...(budget && { budget }) });
   session.created.add(handle.sessionId);
   return handle;
+}
+
+/** Another plugin's options may be what it guards by: a plugin that could set them would switch the guard off in a child. */
+function checkOwnOptions({ authority }: SessionCreateRequest, pluginId: string): void {
+  const stranger = Object.keys(authority?.pluginOptions ?? {}).find((id) => id !== pluginId);
+  if (stranger === undefined) return;
+  const why = `Plugin ${pluginId} can give a child its own pluginOptions only, not those of ${stranger}`;
+  throw authorityWidened(why, { pluginId, stranger });
+}
+
+export function invalidHostCall(method: string, why: string): TroupeError {
+  return new TroupeError("invalid_host_call", `${method} was not called as it must be: ${why}.`);
 }
 
 /** A chain of forks longer than this is not followed. */
@@ -111,8 +133,7 @@ export async function visibleSession(
   sessionId: unknown,
   options: { readonly missing?: "refuse" | "pass" } = {},
 ): Promise<string | undefined> {
-  if (typeof sessionId !== "string")
-    throw new TroupeError("invalid_host_call", "The call must say which session it is about.");
+  if (typeof sessionId !== "string") throw invalidHostCall("The call", "it must say which session it is about");
   if (sessionId === session.id || session.created.has(sessionId)) return sessionId;
   const { store } = session.services;
   const ancestors = await store.ancestors(sessionId, MAX_DEPTH);

@@ -1,85 +1,54 @@
-import { type Clock, deferred, ignore, type Timer, untilAborted } from "../../async/index.js";
+import { type Clock, type Deferred, deferred, ignore } from "../../async/index.js";
 import {
   addLedgers,
+  type Cancellation,
   type JournalReceipt,
   type JournalRow,
   type Json,
   type Ledger,
   ledgerSince,
+  type RowWrite,
   replayMismatch,
-  TroupeError,
+  replayMismatched,
 } from "../../kernel/index.js";
 import type { TurnFacts } from "../../plugin/index.js";
 import { sealEnvelope } from "../../store/index.js";
 import { decode, encode } from "../../wire/index.js";
 import type { SessionHooks } from "../plugins/index.js";
 import type { JournalWriter, UnwrittenUsage } from "../stored/index.js";
-import { RESUMED, START, type TurnStart, type UnfinishedTurn } from "./unfinished-turn.js";
-
-/** Something a turn does once, whatever becomes of its worker. `T`: what came of it; `R`: what is recorded of that. */
-export interface Once<T, R = T> {
-  /** The same in every life of the turn. */
-  readonly key: string;
-  /** What is asked for. A turn that asks for something else under the same key is not the same turn. */
-  readonly envelope: () => Json;
-  readonly run: () => T | Promise<T>;
-  /** What is recorded; undefined: nothing, and it is done again. Default: what came of it. */
-  readonly keep?: (value: T) => R | undefined | Promise<R | undefined>;
-  /** Nothing is built on it yet: it is recorded only when something is. */
-  readonly owes?: (value: T) => boolean;
-  /** The plugins it may have left in another state, by id: their state is recorded and restored with it. */
-  readonly changes?: (value: T) => readonly string[] | "all";
-  /** Makes of what was recorded, and when, what came of it. Default: that is what was recorded. */
-  readonly found?: (recorded: R, at: number) => T | Promise<T>;
-  /** It does nothing outside of the turn, so what the turn owes need not be recorded first. */
-  readonly inside?: boolean;
-}
-
-/**
- * What a turn has done, recorded before anything is built on it: a paid answer, a finished tool call, what a checkpoint
- * delivered. A turn that is taken up again runs as it did the first time, and finds here what it need not do twice.
- */
-export interface TurnJournal {
-  /** Not waited for: what is recorded later is stored behind it, and without anything recorded nothing was done. */
-  begin(start: () => TurnStart): Promise<unknown> | undefined;
-  /** The turn is taken up again, for the n-th time. `past` is called when it is clear that this does not kill its worker. */
-  resume(n: number, past: () => void): Promise<void>;
-  /** Finds what was done, or does and records it. Rejects with `replay_mismatch` when something else was asked for then. */
-  once<T, R = T>(step: Once<T, R>): T | Promise<T>;
-  /** How many were given a number at this place before: tells apart what else would have the same key. */
-  number(place: string): number;
-  /** What somebody else recorded for the turn. */
-  find<T>(key: string): T | undefined;
-  /** The turn waits for somebody outside. */
-  waits(): void;
-  /** The turn is left as it is, and no death's fault is it. */
-  left(): Promise<void>;
-  ended(): void;
-}
-
-/** Of a runtime that records nothing: everything is done as if there were no journal. */
-export const NO_JOURNAL: TurnJournal = {
-  begin: () => undefined,
-  resume: async () => undefined,
-  once: ({ run }) => run(),
-  number: () => 0,
-  find: () => undefined,
-  waits: ignore,
-  left: async () => undefined,
-  ended: ignore,
-};
+import { HeldStart } from "./held-start.js";
+import type { TurnJournal } from "./no-journal.js";
+import type { Once } from "./once.js";
+import { type Passed, Trial } from "./trial.js";
+import {
+  CANCEL,
+  cancellationIn,
+  doneIn,
+  notedIn,
+  RESUMED,
+  START,
+  type TurnStart,
+  type UnfinishedTurn,
+} from "./unfinished-turn.js";
 
 interface StoredJournalParts extends Pick<TurnFacts, "sessionId" | "turnId"> {
   readonly clock: Clock;
   readonly write: JournalWriter;
-  readonly hooks: Pick<SessionHooks, "unsavedState" | "restoreState">;
+  /** The turn is stored: what it recorded is cleared. */
+  readonly isStored: () => boolean;
+  readonly hooks: Pick<SessionHooks, "unsavedState" | "stateSoFar" | "restoreState">;
   /** Of other sources than the turn's own calls. */
   readonly usage: Pick<UnwrittenUsage, "held" | "hold">;
   readonly unfinished: UnfinishedTurn | undefined;
+  /** A turn that was taken up again has found all it had done. Told before it does anything new. */
+  readonly onCaughtUp: () => void;
+  /** It goes on with what it was asked with: what was recorded counts, whatever is asked for now. */
+  readonly goesOn?: boolean;
 }
 
 export class StoredJournal implements TurnJournal {
   readonly #parts: StoredJournalParts;
+  readonly #start: HeldStart;
   readonly #rows: ReadonlyMap<string, JournalRow>;
   /** What was given out and not recorded, because nothing was built on it yet. */
   #unrecorded: { readonly key: string; readonly envelope: Json; readonly value: unknown } | undefined;
@@ -89,43 +58,114 @@ export class StoredJournal implements TurnJournal {
   /** Which row each plugin has its state of. */
   readonly #restored = new Map<string, number>();
   readonly #numbers = new Map<string, number>();
-  /** What of the turn's usage beside its own calls is recorded. */
+  /** Of other sources than the turn's own calls: what there was before it, and what of the turn's is recorded. */
+  readonly #usageBefore: Ledger;
   #recordedUsage: Ledger;
+
+  #replaying: boolean;
+  readonly cancellation: Cancellation | undefined;
+  /** What a turn that was taken up again has still to find; undefined for any other. */
+  readonly #ahead: Set<string> | undefined;
+  /** It waits for somebody, or for a time to come. */
+  #waits = false;
+  #replayedAt: number | undefined;
+  /** Whether the turn was begun, as soon as that is known; set by {@link hold}. */
+  #begun: Deferred<boolean> | undefined;
 
   constructor(parts: StoredJournalParts) {
     this.#parts = parts;
-    this.#recordedUsage = parts.usage.held;
+    this.#start = new HeldStart({ clock: parts.clock, put: (start) => this.#put(START, null, encode(start)) });
+    this.#replaying = parts.unfinished !== undefined;
+    this.#usageBefore = parts.usage.held;
+    this.#recordedUsage = this.#usageBefore;
     this.#rows = new Map(parts.unfinished?.rows.map((row) => [row.key, row]));
+    this.#ahead = parts.unfinished && doneIn(parts.unfinished);
+    this.cancellation = parts.unfinished && cancellationIn(parts.unfinished);
+    this.#replayedAt = this.#rows.get(START)?.at;
   }
 
-  begin(start: () => TurnStart): Promise<unknown> {
-    return this.#record(START, null, start());
+  hold(): void {
+    this.#begun = deferred();
+  }
+
+  get held(): boolean {
+    return this.#begun !== undefined;
+  }
+
+  begin(start: () => TurnStart, { held } = { held: false }): Promise<unknown> | undefined {
+    this.#begun?.resolve(true);
+    this.#begun = undefined;
+    if (held) {
+      this.#start.hold(start);
+      return undefined;
+    }
+    return this.#record({ key: START, envelope: null }, start());
   }
 
   async resume(n: number, past: () => void): Promise<void> {
-    await this.#record(`${RESUMED}:${n}`, null, null);
+    await this.#record({ key: `${RESUMED}:${n}`, envelope: null }, null);
     this.#note = (what) => this.#put(`${what}:${n}`, null, encode(null));
     this.#trial = new Trial({ clock: this.#parts.clock, note: this.#note, past });
   }
 
   waits(): void {
     this.#trial?.end("waits");
+    this.#waits = true;
+    if (this.#ahead?.size === 0) this.#parts.onCaughtUp();
+  }
+
+  async cancel(cancellation: Cancellation): Promise<unknown> {
+    // Of a turn that is never begun nothing is there to be cancelled.
+    if (this.#begun !== undefined && !(await this.#begun.promise)) return undefined;
+    const { turnId, write, isStored } = this.#parts;
+    void this.#start.write()?.catch(ignore);
+    // Behind the turn's own write there is no turn left to cancel.
+    return write({ turnId, key: CANCEL, ...sealEnvelope(null), bytes: encode(cancellation) }, isStored);
+  }
+
+  get isAhead(): boolean {
+    return this.#ahead !== undefined && this.#ahead.size > 0;
+  }
+
+  #found(key: string): void {
+    if (this.#ahead?.delete(key) === true && this.#waits && this.#ahead.size === 0) this.#parts.onCaughtUp();
+  }
+
+  /** Nothing behind it was done before; but the tools that code calls were done before the code had ended. */
+  #misses(key: string): void {
+    if (this.#ahead === undefined || (key.startsWith("code:") && this.#ahead.size > 0)) return;
+    this.#ahead.clear();
+    this.#parts.onCaughtUp();
   }
 
   async left(): Promise<void> {
+    await this.#start.write()?.catch(ignore);
     this.ended();
     await this.#note?.("left").catch(ignore);
   }
 
+  storing(): void {
+    this.#start.drop();
+  }
+
   ended(): void {
+    this.#begun?.resolve(false);
+    this.#start.drop();
     this.#trial?.end();
   }
 
   async once<T, R = T>(step: Once<T, R>): Promise<T> {
     const { key, run, keep, inside = false } = step;
+    if (this.#begun !== undefined) return run();
     const envelope = step.envelope();
-    const row = this.#row(key, envelope);
-    if (row !== undefined) return this.#replay(row, step);
+    const row = this.#row(key, envelope, step);
+    if (row !== undefined) {
+      this.#found(key);
+      return this.#replay(row, step);
+    }
+    if (!inside) this.#misses(key);
+    // A step that only looks inside the turn is recorded when something came of it: none proves nothing.
+    if (!inside) this.#replaying = false;
     const owed = inside ? undefined : this.#settled();
     if (owed !== undefined) await owed;
     const value = await run();
@@ -134,14 +174,24 @@ export class StoredJournal implements TurnJournal {
     if (step.owes?.(value) === true) this.#unrecorded = { key, envelope, value: kept };
     else {
       const state = await this.#stateLeft(step.changes?.(value));
-      const spent = this.#unrecordedUsage();
+      // A step that may be refused takes nothing along that would be missed then.
+      const spent = step.rows === undefined ? this.#unrecordedUsage() : undefined;
       const aside = { ...(state && { state }), ...(spent && { spent }) };
       const outcome = state === undefined && spent === undefined ? kept : { ...kept, ...aside };
-      const receipt = await this.#record(key, envelope, outcome);
+      const rows = step.rows ?? step.rowsOf?.(value);
+      const receipt = await this.#record({ key, envelope, rows }, outcome);
       // It was recorded before: that is what came of it, whatever came of it now.
       if (receipt.replayed) return this.#replay({ ...receipt, sequence: Number.POSITIVE_INFINITY }, step);
     }
     return value;
+  }
+
+  get replaying(): boolean {
+    return this.#replaying;
+  }
+
+  get replayedAt(): number | undefined {
+    return this.#replaying ? this.#replayedAt : undefined;
   }
 
   number(place: string): number {
@@ -150,17 +200,61 @@ export class StoredJournal implements TurnJournal {
     return number;
   }
 
-  find<T>(key: string): T | undefined {
-    const row = this.#row(key, null);
+  has(key: string): boolean {
+    return this.#rows.has(key);
+  }
+
+  find<T>(key: string, envelope: Json = null): T | undefined {
+    const row = this.#row(key, envelope);
     return row && decode<T>(row.bytes);
   }
 
-  #row(key: string, envelope: Json): JournalRow | undefined {
+  note(key: string, value: object): void {
+    // What is recorded next fails for the same reason, and is waited for.
+    this.#put(key, null, encode(value)).catch(ignore);
+  }
+
+  noteDone(key: string, value: object, plugins: readonly string[]): Promise<void> | undefined {
+    if (plugins.length > 0) {
+      const { hooks } = this.#parts;
+      return hooks.stateSoFar(plugins).then((state) => this.#noteWith(key, value, state));
+    }
+    this.#noteWith(key, value, undefined);
+    return undefined;
+  }
+
+  /** All that the turn spent until then: the rows behind it are of what comes to it. */
+  #noteWith(key: string, value: object, state: PluginStates | undefined): void {
+    const { held } = this.#parts.usage;
+    const spent = held === this.#usageBefore ? undefined : ledgerSince(held, this.#usageBefore);
+    this.#recordedUsage = held;
+    const done = { ...value, ...(state && { state }), ...(spent && { spent }) };
+    const together = this.#start.write(done);
+    if (together === undefined) this.note(key, done);
+    else together.catch(ignore);
+  }
+
+  takeUp(): void {
+    const noted = notedIn<Aside>(this.#rows);
+    if (noted === undefined) return;
+    const { state = {}, spent = NO_LEDGER } = noted.value;
+    this.#restoreState(state, noted.sequence);
+    this.#restoreUsage(spent);
+  }
+
+  #row(
+    key: string,
+    envelope: Json,
+    { earlier, counts }: Pick<Once<never>, "earlier" | "counts"> = {},
+  ): JournalRow | undefined {
     const row = this.#rows.get(key);
     if (row === undefined) return undefined;
     const asked = sealEnvelope(envelope);
     if (row.hash === asked.hash) return row;
+    if (earlier !== undefined && row.hash === sealEnvelope(earlier()).hash) return row;
+    if (this.#parts.goesOn === true && counts?.(keptOf(row)) === true) return row;
     const { sessionId, turnId } = this.#parts;
+    this.#misses("");
     throw replayMismatch(row, { sessionId, turnId, key, ...asked });
   }
 
@@ -171,22 +265,25 @@ export class StoredJournal implements TurnJournal {
     const { state = {}, spent = NO_LEDGER, ...recorded } = decode<(R & Aside) | null>(bytes) ?? {};
     this.#restoreState(state, sequence);
     this.#restoreUsage(spent);
+    this.#replayedAt = Math.max(this.#replayedAt ?? 0, at);
     return found === undefined ? (recorded as T) : found(recorded as R, at);
   }
 
   /** Resolves when it is durable, and what it builds on. */
-  async #record(key: string, envelope: Json, value: unknown): Promise<JournalReceipt> {
+  async #record({ key, envelope, rows }: Recording, value: unknown): Promise<JournalReceipt> {
     const before = this.#settled();
-    const written = this.#put(key, envelope, encode(value));
+    const written = this.#put(key, envelope, encode(value), rows);
     if (before !== undefined) await Promise.all([before, written]);
     const receipt = await written;
     this.#trial?.end();
     return receipt;
   }
 
-  #put(key: string, envelope: Json, bytes: Uint8Array): Promise<JournalReceipt> {
+  #put(key: string, envelope: Json, bytes: Uint8Array, rows?: readonly RowWrite[]): Promise<JournalReceipt> {
+    // What the turn began with stands before everything else of it.
+    void this.#start.write()?.catch(ignore);
     const { turnId, write } = this.#parts;
-    return write({ turnId, key, ...sealEnvelope(envelope), bytes });
+    return write({ turnId, key, ...sealEnvelope(envelope), bytes, ...(rows && { rows }) });
   }
 
   /** Everything that was given out is durable; undefined when it is already. */
@@ -203,10 +300,9 @@ export class StoredJournal implements TurnJournal {
     this.#trial?.end();
     if (!receipt.replayed || Buffer.compare(receipt.bytes, bytes) === 0) return;
     const { sessionId, turnId } = this.#parts;
-    throw new TroupeError(
-      "replay_mismatch",
+    throw replayMismatched(
       `${key} of turn ${turnId} in session ${sessionId} came to something else before: the turn is not repeating itself.`,
-      { details: { sessionId, turnId, key } },
+      { sessionId, turnId, key },
     );
   }
 
@@ -241,6 +337,18 @@ export class StoredJournal implements TurnJournal {
   }
 }
 
+/** What a row was recorded for, as far as it is kept. */
+function keptOf({ envelope }: JournalRow): Json | undefined {
+  return envelope === undefined ? undefined : (JSON.parse(envelope) as Json);
+}
+
+/** What is recorded, and with what. */
+interface Recording {
+  readonly key: string;
+  readonly envelope: Json;
+  readonly rows?: readonly RowWrite[] | undefined;
+}
+
 const NOBODY: readonly string[] = [];
 
 const NO_LEDGER: Ledger = [];
@@ -253,63 +361,3 @@ interface Aside {
 
 /** The state of plugins as bytes, by plugin id. */
 type PluginStates = Readonly<Record<string, Uint8Array>>;
-
-/** How long a suspect has to show what it is. What kills a worker does so as soon as it is done again. */
-const ALONE_MS = 2_000;
-
-/**
- * Turns whose worker died with them more than once, on one worker. One of them may be what kills it, and the others only
- * share the worker: they are taken up one at a time, so that the next death is that one's.
- */
-export class Suspects {
-  #last: Promise<void> = Promise.resolve();
-
-  /** Resolves when those before it have shown what they are, with what says the same of this one; or when it aborts. */
-  async alone(signal: AbortSignal): Promise<() => void> {
-    const before = this.#last;
-    const { promise, resolve: past } = deferred();
-    this.#last = promise;
-    await untilAborted(before, signal).catch(ignore);
-    if (!signal.aborted) return past;
-    // Whoever is behind it still waits for those before it.
-    void before.then(past);
-    return ignore;
-  }
-}
-
-/** How a turn came through its trial: it waits for somebody, or it has simply gone on for so long. */
-export type Passed = "waits" | "lasted";
-
-interface TrialParts {
-  readonly clock: Clock;
-  /** Writes down how it was passed. */
-  readonly note: (passed: Passed) => Promise<unknown>;
-  /** Lets the next suspect begin. */
-  readonly past: () => void;
-}
-
-/**
- * The time from when a turn is taken up again until it has done something new, has ended, waits for somebody outside or
- * has lasted. A worker that dies before that counts against the turn, and later it does not.
- */
-export class Trial {
-  readonly #parts: TrialParts;
-  readonly #timer: Timer;
-  #over = false;
-
-  constructor(parts: TrialParts) {
-    this.#parts = parts;
-    this.#timer = parts.clock.timeout(ALONE_MS, () => this.end("lasted"));
-  }
-
-  /** It has something to show, or has ended; or it has passed without. */
-  end(passed?: Passed): void {
-    if (this.#over) return;
-    this.#over = true;
-    this.#timer.cancel();
-    const { note, past } = this.#parts;
-    // The next suspect begins when this one's good name is written down.
-    if (passed === undefined) past();
-    else void note(passed).then(past, past);
-  }
-}

@@ -1,10 +1,13 @@
 import {
   answerKeyOf,
+  type Cancellation,
   completionKeyOf,
+  type Identity,
   type JournalRow,
   messageOf,
   type Part,
   TroupeError,
+  type TroupeErrorOptions,
   type TurnConfig,
   type TurnResult,
 } from "../../kernel/index.js";
@@ -29,6 +32,10 @@ export interface TurnStart {
   readonly before?: readonly TurnResult[];
   /** What its session was opened with, as older releases kept it. */
   readonly pluginOptions?: SessionPluginOptions;
+  /** What its session was given when it was made, while no commit has it. */
+  readonly identity?: Identity;
+  /** What names the calls its code makes. */
+  readonly codeCalls?: string;
   /** It was asked for with something of no use. */
   readonly stopped?: TurnConfig["stopped"];
 }
@@ -37,6 +44,14 @@ export interface TurnStart {
 export const START = "start";
 export const RESUMED = "resumed";
 const LASTED = "lasted";
+/** The replay key of a cancellation that was accepted. */
+export const CANCEL = "cancel";
+/** Of what a turn was asked with, as it was when its model was called first. */
+export const PREPARED = "prepared";
+/** Of what of that was another one at a later call, by step. */
+export const ASKED = "asked:";
+/** Of a call that somebody is asked about before it runs. */
+export const APPROVAL = "approval:";
 /** How often in a row a worker may die with a turn that was taken up and had nothing to show yet. */
 export const MAX_STRIKES = 3;
 /** How often in a row a turn is taken up that never has anything to show, although it lasts. */
@@ -45,6 +60,8 @@ export const MAX_IDLE = 12;
 /** A turn a crash left behind, as its journal has it. */
 export interface UnfinishedTurn {
   readonly turnId: string;
+  /** When it began the first time. */
+  readonly since: number;
   readonly start: TurnStart;
   readonly rows: readonly JournalRow[];
   /** How often it was taken up again already. */
@@ -59,13 +76,24 @@ export function unfinishedTurn(rows: readonly JournalRow[], turnId: string): Unf
   const own = rows.filter((row) => row.turnId === turnId);
   const start = own.find(({ key }) => key === START);
   if (start === undefined) return undefined;
-  return { turnId, start: decode<TurnStart>(start.bytes), rows: own, ...deathsIn(own) };
+  return { turnId, since: start.at, start: decode<TurnStart>(start.bytes), rows: own, ...deathsIn(own) };
+}
+
+/** Where what a model call was asked with is written down, as far as it is not as before. */
+export function askedKey(step: number): string {
+  return step === 0 ? PREPARED : `${ASKED}${step}`;
+}
+
+/** Written beside what a turn does: such a row does not show that the turn came through anything. */
+function isBeside(key: string): boolean {
+  return key === PREPARED || key.startsWith(ASKED);
 }
 
 /** What the rows say of the times the turn was taken up. Any other row is something it did, or a wait it came to. */
 function deathsIn(rows: readonly JournalRow[]): Pick<UnfinishedTurn, "resumed" | "strikes" | "idle"> {
   let [resumed, strikes, idle] = [0, 0, 0];
   for (const { key } of rows) {
+    if (isBeside(key)) continue;
     if (key.startsWith(RESUMED)) {
       resumed++;
       strikes++;
@@ -78,15 +106,82 @@ function deathsIn(rows: readonly JournalRow[]): Pick<UnfinishedTurn, "resumed" |
   return { resumed, strikes, idle };
 }
 
-/** The calls of an unfinished turn that wait for an answer from outside, by completion key. */
-export function awaitedCalls(sessionId: string, { turnId, rows }: UnfinishedTurn): string[] {
-  return rows.flatMap(({ key, bytes }) => {
-    if (!key.startsWith("tools:")) return [];
+/** What an answer from outside is: what a tool came to, or whether a call may run. */
+export type AnswerKind = "output" | "verdict";
+
+/** The calls of an unfinished turn that wait for an answer from outside: which kind, by completion key. */
+export function awaitedCalls(sessionId: string, { turnId, rows }: UnfinishedTurn): Map<string, AnswerKind> {
+  const awaited = new Map<string, AnswerKind>();
+  const expect = (callId: string, kind: AnswerKind) => {
+    const answers = answerKeysOf(sessionId, turnId, callId);
+    if (!rows.some(({ key }) => answers.includes(key))) awaited.set(completionKeyOf(sessionId, turnId, callId), kind);
+  };
+  for (const row of rows) {
+    const waited = waitedFor(row);
+    if (waited !== undefined) expect(waited.id, waited.kind);
+  }
+  return awaited;
+}
+
+/** What a row says is waited for: the last part of its key. */
+function waitedFor({ key, bytes }: Pick<JournalRow, "key" | "bytes">): { id: string; kind: AnswerKind } | undefined {
+  if (key.startsWith("tools:")) {
     const { pending, callId } = decode<{ readonly pending?: unknown; readonly callId?: string }>(bytes) ?? {};
-    if (pending === undefined || callId === undefined) return [];
-    const completionKey = completionKeyOf(sessionId, turnId, callId);
-    return rows.some((row) => row.key === answerKeyOf(completionKey)) ? [] : [completionKey];
-  });
+    return pending === undefined || callId === undefined ? undefined : { id: callId, kind: "output" };
+  }
+  if (!key.startsWith(APPROVAL)) return undefined;
+  const { question } = decode<{ readonly question?: { readonly id: string } }>(bytes) ?? {};
+  return question && { id: question.id, kind: "verdict" };
+}
+
+/** The replay keys an answer may have been recorded under: this release's, and the one of releases before it. */
+export function answerKeysOf(sessionId: string, turnId: string, callId: string): readonly string[] {
+  return [
+    answerKeyOf(completionKeyOf(sessionId, turnId, callId)),
+    answerKeyOf(JSON.stringify([sessionId, turnId, callId])),
+  ];
+}
+
+/** What somebody was told would stop the turn; undefined when nobody was. */
+export function cancellationIn({ rows }: UnfinishedTurn): Cancellation | undefined {
+  const row = rows.find(({ key }) => key === CANCEL);
+  return row && decode<Cancellation>(row.bytes);
+}
+
+/** What the turn did that it finds again, by replay key: the answers, calls, code and checkpoints its rows have. */
+export function doneIn({ rows }: UnfinishedTurn): Set<string> {
+  return new Set(rows.map(({ key }) => key).filter((key) => DONE.test(key)));
+}
+const DONE = /^(model|tools|approval|code|checkpoint):/;
+
+/** How long the turn waited for nobody but people, and since when it does now; both by the clock of the store. */
+export function waitsIn(
+  sessionId: string,
+  { turnId, rows }: UnfinishedTurn,
+): { readonly ms: number; readonly since: number | undefined } {
+  const steps = new Map<string, { from: number; to: number; open: boolean }>();
+  for (const { key, at, bytes } of rows) {
+    const step = /^(?:tools|approval):\d+:/.exec(key)?.[0];
+    if (step === undefined || key.endsWith(":sleep")) continue;
+    const known = steps.get(step) ?? { from: 0, to: 0, open: false };
+    // As long as one of its calls still worked, the step did not wait.
+    known.from = Math.max(known.from, at);
+    const waited = waitedFor({ key, bytes });
+    if (waited !== undefined) {
+      const answers = answerKeysOf(sessionId, turnId, waited.id);
+      const answer = rows.find((row) => answers.includes(row.key));
+      if (answer === undefined) known.open = true;
+      else known.to = Math.max(known.to, answer.at);
+    }
+    steps.set(step, known);
+  }
+  let ms = 0;
+  let since: number | undefined;
+  for (const { from, to, open } of steps.values()) {
+    if (open) since = from;
+    else ms += Math.max(0, to - from);
+  }
+  return { ms, since };
 }
 
 /** The last code the turn ran left its executor without state: what the last commit has of it is not to come back. */
@@ -101,17 +196,18 @@ export function leavesNoExecution({ rows }: UnfinishedTurn): boolean {
 
 /** The reason of a signal that ends a turn here, but not for good. */
 export function suspension(): TroupeError {
-  return new TroupeError(
-    "turn_suspended",
-    "The runtime is closing. The turn is kept, and goes on when its session is opened again.",
-  );
+  return suspended("The runtime is closing");
 }
 
 /** Why a turn was not taken up again, this time. */
 export function notTakenUp(cause: unknown): TroupeError {
   if (cause instanceof TroupeError && cause.code === "turn_suspended") return cause;
-  const message = `The turn could not be taken up again: ${messageOf(cause)}. It is kept, and goes on when its session is next opened.`;
-  return new TroupeError("turn_suspended", message, { retryable: true, cause });
+  return suspended(`The turn could not be taken up again: ${messageOf(cause)}`, { retryable: true, cause });
+}
+
+function suspended(why: string, options?: TroupeErrorOptions): TroupeError {
+  const message = `${why}. The turn is kept, and goes on when its session is opened again.`;
+  return new TroupeError("turn_suspended", message, options);
 }
 
 const ENDS_HERE: readonly string[] = ["turn_suspended", "store_lost", "session_moved"];
@@ -123,4 +219,15 @@ export function endsHere({ reason }: AbortSignal): boolean {
 
 export function isSuspended({ reason }: AbortSignal): boolean {
   return reason instanceof TroupeError && reason.code === "turn_suspended";
+}
+
+/** What was written down when a turn was prepared: in a row of its own, or in that of the turn's beginning. */
+export function notedIn<T>(
+  rows: ReadonlyMap<string, Pick<JournalRow, "bytes" | "sequence">>,
+): { readonly value: T; readonly sequence: number } | undefined {
+  const own = rows.get(PREPARED);
+  if (own !== undefined) return { value: decode<T>(own.bytes), sequence: own.sequence };
+  const start = rows.get(START);
+  const { prepared } = start === undefined ? {} : decode<{ readonly prepared?: T }>(start.bytes);
+  return start === undefined || prepared === undefined ? undefined : { value: prepared, sequence: start.sequence };
 }

@@ -1,6 +1,6 @@
 import { createActor } from "xstate";
 import { type Clock, type Deferred, deferred, ignore } from "../../async/index.js";
-import { asTroupeError, TroupeError } from "../../kernel/index.js";
+import { asTroupeError, sessionClosed, TroupeError } from "../../kernel/index.js";
 import type { SessionEvent, SessionState } from "../calls/index.js";
 import { type LifeChart, type Session, saveSession } from "../state/index.js";
 import { type Asked, type ChartEvent, type LifeContext, type Mail, sessionLogic } from "./session-machine.js";
@@ -54,7 +54,9 @@ export abstract class LifeActor {
   readonly #opened = deferred<Session>();
   readonly #ended = deferred();
   /** By the id of their mail. */
-  readonly #calls = new Map<number, Call>();
+  readonly #calls = new Map<number, Call & { readonly isTurn: boolean }>();
+  /** Turns in the mailbox, and one that is being done. */
+  #turns = 0;
   /** Who asked for the session to be parked, and waits. */
   #parkers: Deferred<void>[] = [];
   #lastId = 0;
@@ -111,7 +113,13 @@ export abstract class LifeActor {
 
   /** What everything that is asked for from now on is refused with, when it is. */
   protected refusal(): TroupeError | undefined {
-    return this.#isActive && !this.isLeaving ? undefined : (this.failure ?? closing(this.id));
+    return this.#isActive && !this.isLeaving ? undefined : (this.failure ?? sessionClosed(this.id));
+  }
+
+  /** Throws what everything is refused with from now on, when it is. */
+  protected checkTaking(): void {
+    const refusal = this.refusal();
+    if (refusal !== undefined) throw refusal;
   }
 
   /** Does something in its place behind what was asked for before. Refuses with `mailbox_full`, never drops. */
@@ -162,6 +170,11 @@ export abstract class LifeActor {
       });
   }
 
+  /** A turn is being done, or waits for its place. */
+  protected get hasTurns(): boolean {
+    return this.#turns > 0;
+  }
+
   get #isActive(): boolean {
     return this.#actor.getSnapshot().status === "active";
   }
@@ -181,7 +194,9 @@ export abstract class LifeActor {
 
   #mail(kind: Mail["kind"], call: Call): Mail {
     const mail = { id: ++this.#lastId, kind };
-    this.#calls.set(mail.id, call);
+    const isTurn = TURNS.includes(kind);
+    if (isTurn) this.#turns++;
+    this.#calls.set(mail.id, { ...call, isTurn });
     return mail;
   }
 
@@ -236,6 +251,7 @@ export abstract class LifeActor {
     this.#calls.delete(id ?? 0);
     // An open session: the chart asks for no work before.
     const settle = await call?.run(this.#session as Session);
+    if (call?.isTurn === true) this.#turns--;
     this.#send({ type: "work.done", inputsWait: this.#inputsWait });
     settle?.();
     this.#rest();
@@ -271,7 +287,7 @@ export abstract class LifeActor {
   #end(): void {
     const { failure } = this;
     this.#session?.hooks.close();
-    const error = failure ?? new TroupeError("session_closed", `Session ${this.id} was closed.`, { retryable: true });
+    const error = failure ?? sessionClosed(this.id, "was closed");
     this.#opened.reject(error);
     for (const { reject } of this.#calls.values()) reject(error);
     this.#calls.clear();
@@ -281,9 +297,8 @@ export abstract class LifeActor {
   }
 }
 
-export function closing(sessionId: string): TroupeError {
-  return new TroupeError("session_closed", `Session ${sessionId} is closing.`, { retryable: true });
-}
+/** Mail of which a turn comes. */
+const TURNS: readonly Mail["kind"][] = ["turn", "inputs", "resume"];
 
 function nameOf({ type }: { readonly type: string }): SessionEvent {
   // The chart is sent no other event than its own and XState's first.

@@ -1,26 +1,15 @@
 import {
-  type Authority,
   canonicalJson,
   type Head,
+  type Identity,
   NO_AUTHORITY,
   type PendingInput,
-  type SessionBudget,
   type StoredAuthority,
   sessionExists,
-  type ToolState,
   TroupeError,
   turnIdOf,
 } from "../../kernel/index.js";
-import {
-  type Contributions,
-  NO_CONTRIBUTIONS,
-  type PluginManifest,
-  PluginOptions,
-  type ProtocolTurnOptions,
-  sameMajor,
-} from "../../plugin/index.js";
 import type { OpenedSession } from "../../store/index.js";
-import { SessionTools } from "../../tools/index.js";
 import {
   NO_PLUGIN_OPTIONS,
   type OpeningOptions,
@@ -28,20 +17,12 @@ import {
   type SessionPluginOptions,
 } from "../calls/index.js";
 import { awaitedCalls, leavesNoExecution, unfinishedTurn } from "../journal/index.js";
-import { describeCaptured } from "../plugin-thread/index.js";
-import { type PluginLink, PluginSlot, type Surface } from "../plugins/index.js";
-import { SessionProtocol } from "../protocol/index.js";
 import type { LifeChart, NewFrame, SessionServices } from "../state/index.js";
-import { Session, SessionInputs, storedConfig, viewOf } from "../state/index.js";
-import {
-  COMPONENT,
-  ComponentReader,
-  KeptOpening,
-  optionsOfOpening,
-  pluginComponent,
-  withoutSecrets,
-} from "../stored/index.js";
+import { Session, SessionInputs, viewOf } from "../state/index.js";
+import { COMPONENT, ComponentReader, KeptOpening, optionsOfOpening, withoutSecrets } from "../stored/index.js";
+import { announceRestored, authorityWith, closeSlots, configFrom, equipmentOf, materialize } from "./equipment.js";
 import { planChild, type SessionSnapshot } from "./fork.js";
+import { agentOf, checkPlugins, checkSamePlugins, storeAgent } from "./session-agent.js";
 
 interface Opening extends OpeningOptions {
   readonly chart: LifeChart;
@@ -56,7 +37,7 @@ interface Opening extends OpeningOptions {
 export async function openSession(
   services: SessionServices,
   id: string,
-  { chart, take, pluginOptions, tenant, metadata }: Opening,
+  { chart, take, pluginOptions, tenant, metadata, agent, plugins }: Opening,
 ): Promise<Session> {
   const { store, journals } = services;
   // A stranger must not take the session from its owner before it is refused.
@@ -65,8 +46,14 @@ export async function openSession(
   try {
     const { head } = opened;
     if (tenant !== undefined) checkTenant(id, head, tenant);
+    if (plugins !== undefined && head !== undefined) checkSamePlugins(id, head, plugins);
     const reader = new ComponentReader(store, head, opened.components);
-    const identity = { ...(tenant !== undefined && { tenant }), ...(metadata && { metadata }) };
+    const identity = {
+      ...(tenant !== undefined && { tenant }),
+      ...(metadata && { metadata }),
+      ...(agent !== undefined && { agent }),
+      ...(plugins && { plugins: checkPlugins(services, plugins) }),
+    };
     const session = await restore(services, {
       id,
       chart,
@@ -77,6 +64,7 @@ export async function openSession(
       keepsOpening: journals,
     });
     if (head !== undefined && metadata !== undefined) await orClosed(session, renameFor(session, metadata));
+    if (head !== undefined) await orClosed(session, storeAgent(session));
     return session;
   } catch (error) {
     store.release(id, opened.epoch);
@@ -131,11 +119,16 @@ export async function adoptSession(
     const given = { pluginOptions, identity: {}, keepsOpening: services.journals };
     const session = await restore(services, { id, chart, opened, reader, ...given });
     await orClosed(session, session.stored.found(planned));
+    if (!startsEmpty(making)) session.past.inherited = session.past.unstored = snapshot.unstored;
     return session;
   } catch (error) {
     store.release(id, epoch);
     throw error;
   }
+}
+
+function startsEmpty({ start }: SessionMaking): boolean {
+  return start === undefined || start.kind === "empty";
 }
 
 interface Restoring {
@@ -144,7 +137,8 @@ interface Restoring {
   readonly opened: Omit<OpenedSession, "components">;
   readonly reader: ComponentReader;
   readonly pluginOptions: SessionPluginOptions | undefined;
-  readonly identity: Pick<Head, "tenant" | "metadata">;
+  /** What the host says of a new session; `agent` also of one that has none, or whose agent is gone. */
+  readonly identity: Identity;
   /** What it is opened with is kept for who takes up what it begins. */
   readonly keepsOpening?: boolean;
 }
@@ -156,42 +150,33 @@ async function restore(
   const { head, epoch, journal } = opened;
   // The turn a crash left behind, if one did.
   const unfinished = journal.length === 0 ? undefined : unfinishedTurn(journal, turnIdOf((head?.turnIndex ?? 0) + 1));
+  const agent = agentOf(services, { id, head, unfinished, asked: identity.agent });
   // What the opening before left to be done is done with what that one was given, unless this one is given something.
   const before = journal.length === 0 ? undefined : optionsOfOpening(opened.opening);
   const options = given.pluginOptions ?? before ?? unfinished?.start.pluginOptions ?? NO_PLUGIN_OPTIONS;
   const hasOptions = Object.keys(options).length > 0;
   const pluginOptions = hasOptions ? options : NO_PLUGIN_OPTIONS;
   const stored = (await reader.value<StoredAuthority>(COMPONENT.authority)) ?? NO_AUTHORITY;
-  const authority: Authority = hasOptions
-    ? { ...stored.authority, pluginOptions: { ...stored.authority.pluginOptions, ...options } }
-    : stored.authority;
-  const { links } = services.surfaces;
-  const slots: (PluginSlot | undefined)[] = [];
+  const authority = authorityWith(stored, options);
+  // A turn that a crash left behind in a session that was never stored says whose it was.
+  const own: Identity = {
+    ...identity,
+    ...unfinished?.start.identity,
+    ...(agent.name !== undefined && { agent: agent.name }),
+  };
+  const maker = { id, head, own: head ?? own, reader, stored, authority, agent };
+  const equipment = await equipmentOf(services, maker, await configFrom(services, maker));
+  const { slots, protocol } = equipment;
   try {
-    for (const link of links) slots.push(await openSlot(services, { id, head, reader, authority }, link));
-    const surface = await surfaceOf(services, slots);
-    const protocol = new SessionProtocol(links, slots, {
-      sessionId: id,
-      turnOptions: await reader.value<ProtocolTurnOptions>(COMPONENT.protocol),
-    });
-    await protocol.initialize();
-    const tools = await toolsOf(surface, stored, reader);
-    const budget = await reader.value<{ readonly budget: SessionBudget | null }>(COMPONENT.budget);
     const session = new Session({
       id,
       chart,
       services,
       head,
       epoch,
-      identity,
+      identity: own,
       opening: keepsOpening ? keptOpening(services, { id, options, stored: opened.opening }) : undefined,
-      surface,
-      slots,
-      tools,
-      config: await storedConfig(services, reader),
-      budget: budget === undefined ? services.budget : budget.budget,
-      authority,
-      protocol,
+      equipment,
       pluginOptions,
       inputs: new SessionInputs(await reader.value<readonly PendingInput[]>(COMPONENT.inputs)),
     });
@@ -202,20 +187,17 @@ async function restore(
     else {
       session.life.found(unfinished);
       // Its calls that wait for an answer can be answered at once.
-      for (const key of awaitedCalls(id, unfinished)) session.completions.expect(key);
+      for (const [key, kind] of awaitedCalls(id, unfinished)) {
+        session.completions.expect(key, kind);
+        session.waitingCalls.expect(key);
+      }
     }
     await enterLeftFor(session, await reader.value<NewFrame>(COMPONENT.entering));
     await announceRestored(session, head === undefined);
-    protocol.materialize({
-      pluginOptions: new PluginOptions(authority.pluginOptions),
-      isRootSession: head?.parent === undefined,
-    });
+    materialize(session, authority);
     return session;
   } catch (error) {
-    links.forEach((link, index) => {
-      const slot = slots[index];
-      if (slot !== undefined) link.closeSession(slot);
-    });
+    closeSlots(services, slots);
     throw error;
   }
 }
@@ -236,87 +218,4 @@ async function enterLeftFor(session: Session, frame: NewFrame | undefined): Prom
   } catch (error) {
     if (session.life.isStale) throw error;
   }
-}
-
-async function openSlot(
-  services: SessionServices,
-  { id, head, reader, authority }: Pick<Restoring, "id" | "reader"> & { head: Head | undefined; authority: Authority },
-  { manifest }: PluginLink,
-): Promise<PluginSlot | undefined> {
-  if (authority.withoutPlugins?.includes(manifest.id)) return undefined;
-  const captured = manifest.stateful ? await reader.bytes(pluginComponent(manifest.id)) : undefined;
-  if (captured !== undefined) checkVersion(id, manifest, describeCaptured(captured).version);
-  const init = manifest.registers
-    ? {
-        parentSessionId: head?.parent?.sessionId,
-        authority,
-        extensions: services.surfaces.extensions,
-        fresh: head === undefined,
-      }
-    : undefined;
-  const slot = new PluginSlot(id, {
-    number: services.surfaces.nextSlot(),
-    component: pluginComponent(manifest.id),
-    captured,
-    init,
-  });
-  slot.stateful = manifest.stateful;
-  return slot;
-}
-
-/**
- * Has plugins that register do so again, and tools, catalog and prompt made of that. When one cannot, the session goes on
- * with what was registered before.
- */
-export async function refreshTools({ services, hooks, catalog }: Session): Promise<void> {
-  await hooks.renew();
-  const surface = await surfaceOf(services, hooks.slots);
-  hooks.rebind(surface.table);
-  catalog.refresh(surface);
-}
-
-/** Plugins register one after another; the first that cannot ends it. */
-async function surfaceOf(services: SessionServices, slots: readonly (PluginSlot | undefined)[]): Promise<Surface> {
-  const { surfaces } = services;
-  const contributions: Contributions[] = [];
-  for (const [index, link] of surfaces.links.entries()) {
-    const slot = slots[index];
-    if (slot === undefined) contributions.push(NO_CONTRIBUTIONS);
-    else contributions.push(link.manifest.registers ? await link.register(slot) : link.manifest.contributions);
-  }
-  return surfaces.of(contributions);
-}
-
-async function toolsOf(
-  { registry }: Surface,
-  { authority, catalog }: StoredAuthority,
-  reader: ComponentReader,
-): Promise<SessionTools> {
-  const state = await reader.value<ToolState>(COMPONENT.tools);
-  const tools = new SessionTools(registry, {
-    ...(authority.hiddenTools && { hidden: authority.hiddenTools }),
-    ...(authority.tools && { access: authority.tools }),
-    ...(state && { state }),
-  });
-  if (catalog.remove.length > 0) tools.setRemoved(catalog.remove);
-  return tools;
-}
-
-async function announceRestored(session: Session, fresh: boolean): Promise<void> {
-  const facts = { sessionId: session.id, turnIndex: session.stored.turnIndex, fresh };
-  const [issue] = await session.hooks.announce("session_restored", facts);
-  if (issue === undefined) return;
-  throw new TroupeError("session_restore_failed", `Session ${session.id} could not be opened: ${issue.message}`, {
-    details: { pluginId: issue.pluginId },
-  });
-}
-
-/** Before any plugin is called: state its plugin cannot read is left as it is. */
-function checkVersion(sessionId: string, { id, version, migrates }: PluginManifest, stored: string): void {
-  if (migrates || sameMajor(stored, version)) return;
-  throw new TroupeError(
-    "plugin_state_incompatible",
-    `Session ${sessionId} has state of plugin ${id} ${stored}, which ${version} cannot read. Give the plugin a migrate(state, fromVersion), or run ${stored}.`,
-    { details: { sessionId, pluginId: id, stored, current: version } },
-  );
 }

@@ -4,6 +4,8 @@ import {
   asTroupeError,
   changeConfig,
   type Json,
+  messageOf,
+  operationFailed,
   type PendingInput,
   type SessionConfig,
   sameConfig,
@@ -15,6 +17,7 @@ import type { ConfigReceipt, OperationReceipt, ToldBy } from "../calls/index.js"
 import { readCompaction, readConfigChange, readOutcome } from "../plugins/index.js";
 import type { Session } from "../state/index.js";
 import { settleOrIssue } from "../turn/index.js";
+import { replacedText } from "./replaced-inputs.js";
 
 export type OperationRequest = ToldBy<"operate"> & {
   readonly signal: AbortSignal;
@@ -49,11 +52,9 @@ export async function runOperation(session: Session, request: OperationRequest):
   }
   const pluginId = link.manifest.id;
   const { output, events, directives } = readOutcome(answer, pluginId);
-  const receipt: OperationReceipt = {
-    output,
-    events: events.map((value) => ({ pluginId, value })),
-    turns: directives.map(({ input }) => input),
-  };
+  const turns: string[] = [];
+  for (const { input } of directives) turns.push(await replacedText(session, input, { arrival: "enqueue", signal }));
+  const receipt: OperationReceipt = { output, events: events.map((value) => ({ pluginId, value })), turns };
   if (!needsItsTurn(spec)) return { receipt, queued: [] };
   const { clock } = session.services;
   const queued = receipt.turns.map(
@@ -82,8 +83,7 @@ export async function runOperation(session: Session, request: OperationRequest):
 /** What the plugin threw is the cause; what the runtime says of itself (a lost worker, an abort) stays what it is. */
 function operationError(thrown: unknown, name: string): TroupeError {
   if (thrown instanceof TroupeError) return thrown;
-  const cause = asTroupeError(thrown, "operation_failed");
-  return new TroupeError("operation_failed", `${name} failed: ${cause.message}`, { cause: thrown });
+  return operationFailed(name, messageOf(thrown), { cause: thrown });
 }
 
 /**
@@ -99,9 +99,9 @@ export async function configureSession(session: Session, change: Partial<Session
   const issues: TurnIssue[] = [];
   let config = current;
   const facts = () => ({ sessionId, previous, current, config });
-  for await (const { pluginId, answer } of hooks.oneByOne("session_config_mutator", facts)) {
+  for await (const { pluginId, answer } of hooks.oneByOne("session_config_mutator", facts, readConfigChange)) {
     try {
-      config = changeConfig(config, readConfigChange(answer(), pluginId));
+      config = changeConfig(config, answer());
     } catch (error) {
       const { message } = asTroupeError(error, "hook_failed");
       issues.push({ kind: "plugin", code: "config_mutator_failed", message, pluginId });
@@ -136,19 +136,19 @@ export async function compactSession(session: Session, instructions: string | nu
     maxContextTokens: settings.config.maxContextTokens,
     instructions,
   };
-  let found: { readonly nodes: readonly AppendNode[]; readonly pluginId: string } | undefined;
+  let found: (ReturnType<typeof readCompaction> & { readonly pluginId: string }) | undefined;
   try {
-    for await (const { pluginId, answer } of hooks.oneByOne("context_compactor", () => facts)) {
-      found = { nodes: readCompaction(answer(), pluginId), pluginId };
-      if (found.nodes.length > 0) break;
+    for await (const { pluginId, answer } of hooks.oneByOne("context_compactor", () => facts, readCompaction)) {
+      found = { ...answer(), pluginId };
+      if (found.initialNodes.length > 0) break;
     }
   } catch (error) {
     const cause = asTroupeError(error, "hook_failed");
     throw new TroupeError("plugin_compact", `A context compactor failed: ${cause.message}`, { cause });
   }
-  if (found === undefined || found.nodes.length === 0) return false;
-  const { nodes, pluginId } = found;
+  if (found === undefined || found.initialNodes.length === 0) return false;
+  const { initialNodes: nodes, keep, pluginId } = found;
   const frameId = `frame-${stored.revision + 1}`;
-  await session.graph.openFrame({ frameId, reason: "compaction", nodes, origin: { kind: "plugin", pluginId } });
+  await session.graph.openFrame({ frameId, reason: "compaction", nodes, keep, origin: { kind: "plugin", pluginId } });
   return true;
 }

@@ -1,29 +1,75 @@
-import { abortWith, type Deferred, deferred, ignore } from "../../async/index.js";
-import { type Activity, type PendingInput, partsOfInput, TroupeError, type TurnResult } from "../../kernel/index.js";
+import { abortWith, type Deferred, deferred, ignore, Serial } from "../../async/index.js";
+import {
+  type Activity,
+  asTroupeError,
+  type Cancellation,
+  indexOfTurn,
+  type PendingInput,
+  partsOfInput,
+  sessionClosed,
+  TroupeError,
+  type TurnResult,
+} from "../../kernel/index.js";
 import { needsItsTurn } from "../../plugin/index.js";
-import type { OperationReceipt, ToldBy, TurnExtras } from "../calls/index.js";
+import { eventError } from "../../trace/index.js";
+import type { CancelledTurn, OperationReceipt, Rewound, ToldBy, TurnExtras } from "../calls/index.js";
 import { isSuspended, notTakenUp, suspension, type UnfinishedTurn } from "../journal/index.js";
-import { addInput, isUnsaved, type Session, type SessionInputs, settleSession } from "../state/index.js";
-import { NO_EXTRAS, resumeTurn, runTurn, type TurnRequest } from "../turn/index.js";
-import { type Call, callOf, closing, LifeActor, type LifeOptions } from "./life-actor.js";
+import {
+  addInput,
+  isTakenUp,
+  isUnsaved,
+  type Session,
+  type SessionInputs,
+  settleSession,
+  takeDelivered,
+} from "../state/index.js";
+import { isNamesake, type TurnKey } from "../stored/index.js";
+import {
+  type CancelAnswer,
+  NO_EXTRAS,
+  nameOfAsked,
+  resumeTurn,
+  runTurn,
+  type TurnRequest,
+  TurnStop,
+} from "../turn/index.js";
+import { type Call, callOf, LifeActor, type LifeOptions } from "./life-actor.js";
+import { addReplaced } from "./replaced-inputs.js";
 import { type OperationRequest, runOperation } from "./requests.js";
+import { rewindSession, turnAhead } from "./rewind.js";
+import { bringUpToDate } from "./session-agent.js";
 import type { Mail } from "./session-machine.js";
 
 export interface SessionActorOptions extends LifeOptions {
   /** Told of everything that happens in the session's turns, whoever asked for them. */
   readonly onActivity: (activity: Activity) => void;
+  /** A turn is over and not stored: it was refused, or goes on later. */
+  readonly onLeft?: (refusal: unknown) => void;
+  /** Does anybody watch the session? */
+  readonly isWatched?: () => boolean;
+  /** A turn begins that no call waits for. */
+  readonly onUnasked?: () => void;
   /** Runs what no caller can cancel, with a signal that aborts when the runtime closes. */
   readonly stoppable: <T>(run: (signal: AbortSignal) => Promise<T>) => Promise<T>;
 }
 
-/** Where the activities of a turn go, and what stops it. */
-type Listener = Pick<TurnRequest, "emit" | "signal">;
+/** Where the activities of a turn go, whether anybody takes them, and what stops it. */
+type Listener = Pick<TurnRequest, "emit" | "signal" | "stop"> & { readonly isHeard?: boolean };
+
+type Watching = Required<Pick<TurnRequest, "retell" | "onLeft" | "isShown">>;
+
+/** Something that was asked for, until nothing more comes of it. */
+interface Asked {
+  readonly stop: TurnStop;
+  /** Its caller's name for it; undefined: it has none. */
+  readonly name?: (session: Session) => TurnKey | Promise<TurnKey>;
+}
 
 /** A turn that is taken up again. Whoever asked for it may still be there, and comes back for it. */
 interface ResumedTurn {
   readonly call: string | undefined;
   readonly answer: Deferred<TurnResult>;
-  readonly stop: AbortController;
+  readonly stop: TurnStop;
   /** Who came back: its activities go there. */
   attached?: Listener;
 }
@@ -33,14 +79,24 @@ export class SessionActor extends LifeActor {
   /** When it last had something to do, by the worker's clock. */
   restedAt: number;
   readonly #onActivity: (activity: Activity) => void;
+  readonly #onLeft: (refusal: unknown) => void;
+  readonly #isWatched: () => boolean;
   readonly #stoppable: SessionActorOptions["stoppable"];
+  readonly #onUnasked: () => void;
   #resumed: ResumedTurn | undefined;
+  /** Turns that were asked for, in the order they are run in. */
+  readonly #asked: Asked[] = [];
+  /** Inputs on their way to those that wait, while hooks may replace them. */
+  readonly #intake = new Serial();
 
   constructor(id: string, options: SessionActorOptions) {
     super(id, options);
     this.restedAt = options.clock.now();
     this.#onActivity = options.onActivity;
+    this.#onLeft = options.onLeft ?? ignore;
+    this.#isWatched = options.isWatched ?? nobody;
     this.#stoppable = options.stoppable;
+    this.#onUnasked = options.onUnasked ?? ignore;
   }
 
   protected async prepare(session: Session): Promise<Call | undefined> {
@@ -57,6 +113,16 @@ export class SessionActor extends LifeActor {
     this.#takeInputsSoon();
   }
 
+  /** Moves the head between turns: refused while one runs or waits, also one that a crash left behind. */
+  async rewind(node: string | null): Promise<Rewound> {
+    const opens = this.session === undefined;
+    if (this.hasTurns) throw turnAhead(this.id);
+    return this.perform("rewind", async (session) => {
+      if (opens && this.#resumed !== undefined) throw turnAhead(this.id);
+      return rewindSession(session, node);
+    });
+  }
+
   /** Queues a turn behind what was already asked for. Refuses with `mailbox_full`, never drops. */
   turn(
     input: string,
@@ -64,12 +130,73 @@ export class SessionActor extends LifeActor {
     extras: TurnExtras = NO_EXTRAS,
     asked: Pick<TurnRequest, "call" | "again"> = {},
   ): Promise<TurnResult> {
-    const { signal } = options;
+    const { signal, stop } = options;
     const emit = (activity: Activity) => {
       options.emit(activity);
       this.#onActivity(activity);
     };
-    return this.perform("turn", (session) => runTurn(session, { input, emit, signal, extras, ...asked }));
+    const told = { emit, ...this.#watching(() => options) };
+    const turn = this.perform("turn", (session) =>
+      runTurnNow(session, { input, ...told, signal, ...(stop && { stop }), extras, ...asked }),
+    );
+    if (stop === undefined) return turn;
+    const { key } = extras;
+    return this.#until(turn, {
+      stop,
+      ...(key !== undefined && { name: ({ blobs }) => nameOfAsked(blobs, { key, input, extras }) }),
+    });
+  }
+
+  /** Whoever asks meanwhile finds what may be stopped. */
+  async #until<T>(turn: Promise<T>, asked: Asked, isFirst = false): Promise<T> {
+    if (isFirst) this.#asked.unshift(asked);
+    else this.#asked.push(asked);
+    try {
+      return await turn;
+    } finally {
+      asked.stop.ended();
+      this.#asked.splice(this.#asked.indexOf(asked), 1);
+    }
+  }
+
+  /** Stops what runs, whoever asked for it; when nothing has begun, what begins next. */
+  async cancel(cancellation: Cancellation): Promise<CancelAnswer> {
+    await this.opened();
+    // Inputs that begin a turn by themselves are as good as a turn that was asked for.
+    if (this.#asked.length === 0) this.#takeInputs();
+    return this.#asked[0]?.stop.cancel(cancellation) ?? "idle";
+  }
+
+  /** Stops the turn with this id, and no other. */
+  async cancelTurn(turnId: string, cancellation: Cancellation): Promise<CancelledTurn> {
+    const { stored, life } = await this.opened();
+    const resumes = life.unfinished?.turnId === turnId;
+    const turn = this.#asked.find(({ stop }, first) => stop.turnId === turnId || (resumes && first === 0));
+    if (turn !== undefined && (await turn.stop.cancel(cancellation)) === "cancelled") return "cancelled";
+    const index = indexOfTurn(turnId);
+    return turn !== undefined || (index ?? Number.POSITIVE_INFINITY) <= stored.turnIndex ? "ended" : "unknown";
+  }
+
+  /** Who was asked for by the same key and with the same input is the same turn: a handle of one is a handle of all. */
+  async cancelNamesakes(stop: TurnStop, cancellation: Cancellation): Promise<void> {
+    const own = this.#asked.find((asked) => asked.stop === stop);
+    if (own?.name === undefined) return;
+    const session = await this.opened();
+    const known = await own.name(session);
+    for (const asked of [...this.#asked]) {
+      const name = asked === own ? undefined : await asked.name?.(session);
+      if (name !== undefined && isNamesake(name, known)) asked.stop.cancel(cancellation).catch(ignore);
+    }
+  }
+
+  /** What a turn asks of whoever watches the session, beside the one who asked for the turn. */
+  #watching(listener: () => Listener | undefined): Watching {
+    return {
+      // Who asked for it, and comes back for it, was there when it was told.
+      retell: this.#onActivity,
+      onLeft: this.#onLeft,
+      isShown: () => listener()?.isHeard === true || this.#isWatched(),
+    };
   }
 
   /**
@@ -82,6 +209,7 @@ export class SessionActor extends LifeActor {
     if (resumed?.call === call) {
       resumed.attached = turn;
       abortWith(resumed.stop, turn.signal);
+      turn.stop?.handTo(resumed.stop);
       return resumed.answer.promise;
     }
     // One that was named by a key has its result kept.
@@ -95,23 +223,28 @@ export class SessionActor extends LifeActor {
 
   /** Takes up a turn that a crash left behind, before anything else. */
   #resume(session: Session, unfinished: UnfinishedTurn): Call {
-    const turn: ResumedTurn = { call: unfinished.start.call, answer: deferred(), stop: new AbortController() };
+    const { call, name } = unfinished.start;
+    const turn: ResumedTurn = { call, answer: deferred(), stop: new TurnStop() };
     this.#resumed = turn;
     // Nobody may come back for it.
-    turn.answer.promise.catch(ignore);
+    this.#until(turn.answer.promise, { stop: turn.stop, ...(name && { name: () => name }) }, true).catch(ignore);
     const { signal } = turn.stop;
     const emit = (activity: Activity) => {
       turn.attached?.emit(activity);
       this.#onActivity(activity);
     };
     const run = async () => {
+      this.#onUnasked();
       try {
-        return await resumeTurn(session, unfinished, { emit, signal });
+        const told = { emit, ...this.#watching(() => turn.attached) };
+        return await resumeTurn(session, unfinished, { ...told, signal, stop: turn.stop });
       } catch (error) {
+        if (turn.attached === undefined) this.#tellRefused(error);
         if (session.life.unfinished === undefined) throw error;
         // It was not even begun. Its journal is as it was: whoever opens the session next takes it up.
         if (isSuspended(signal)) session.life.suspend();
         else session.life.giveUp();
+        this.#onLeft(undefined);
         throw notTakenUp(error);
       } finally {
         await settle(session);
@@ -161,9 +294,27 @@ export class SessionActor extends LifeActor {
   /** Lets an input wait for the running turn or the next; when nothing else is to be done, the next begins with it. */
   async addInput(request: ToldBy<"addInput">): Promise<PendingInput> {
     const session = await this.opened();
-    const refusal = this.refusal();
-    if (refusal !== undefined) throw refusal;
-    return addInput(session, request);
+    this.checkTaking();
+    if (!session.hooks.replacesInput) return addInput(session, request);
+    const add = (signal: AbortSignal) => addReplaced(session, request, signal, () => this.checkTaking());
+    return this.#intake.run(() => this.#stoppable(add).finally(() => settle(session, () => this.state === "running")));
+  }
+
+  /** Does something behind the inputs that were said before it, of which a hook may still have one. */
+  async behindInputs<T>(perform: (session: Session) => T | Promise<T>): Promise<T> {
+    const session = await this.opened();
+    if (this.#intake.size > 0) await this.#intake.ended();
+    return perform(session);
+  }
+
+  /** The same for an input that the runtime brings, which has a turn of its own. */
+  async deliverInput(delivery: ToldBy<"deliverInput">): Promise<"taken" | "skipped"> {
+    const session = await this.opened();
+    this.checkTaking();
+    // Whether it came in time or not, this input takes that one's place.
+    if (delivery.replaces && isTakenUp(session, delivery.source))
+      await this.cancel({ reason: `The next input of ${delivery.source} is due.` });
+    return takeDelivered(session, delivery);
   }
 
   /** Behind what is being done now, and what others ask for meanwhile. */
@@ -179,16 +330,32 @@ export class SessionActor extends LifeActor {
 
   /** A turn of inputs that wait, as far as they still do. */
   #begin(take: (inputs: SessionInputs) => readonly PendingInput[]): void {
-    const perform = async (session: Session, signal: AbortSignal) => {
+    const stop = new TurnStop();
+    const perform = async (session: Session, outer: AbortSignal) => {
       const taken = take(session.inputs);
       if (taken.length === 0) return;
+      this.#onUnasked();
       const input = taken.map(({ text }) => text).join("\n\n");
       const whole = taken.some(({ parts }) => parts !== undefined);
       const extras = whole ? { parts: taken.flatMap(partsOfInput) } : NO_EXTRAS;
       const inputIds = taken.map(({ id }) => id);
-      await runTurn(session, { input, emit: this.#onActivity, signal, extras, inputIds, keepsInputs: true });
+      const letGo = abortWith(stop, outer);
+      const { signal } = stop;
+      const told = { emit: this.#onActivity, ...this.#watching(() => undefined) };
+      const how = { ...told, signal, stop, inputIds, keepsInputs: true };
+      await runTurnNow(session, { input, extras, ...how }).finally(letGo);
     };
-    this.#stoppable((signal) => this.perform("inputs", (session) => perform(session, signal))).catch(ignore);
+    const run = (outer: AbortSignal) => this.perform("inputs", (session) => perform(session, outer));
+    this.#until(this.#stoppable(run), { stop }).catch((error) => this.#tellRefused(error));
+  }
+
+  /** Nobody waits for the turn. One for which there was no room, or that the runtime's closing left as it is, still comes. */
+  #tellRefused(error: unknown): void {
+    const refused = asTroupeError(error, "turn_failed");
+    if (STILL_COME.includes(refused.code)) return;
+    const { code } = refused;
+    const { events } = this.session?.services ?? {};
+    events?.emit({ type: "turn_refused", session: this.id, code, background: true, error: eventError(refused) });
   }
 
   /** Does something in its place behind what was asked for before, and has what it left unstored stored. */
@@ -199,7 +366,7 @@ export class SessionActor extends LifeActor {
   ): Promise<T> {
     return this.post(kind, async (session) => {
       // A turn was left in the middle: what is behind it cannot come before it.
-      if (session.life.isSuspended) throw closing(this.id);
+      if (session.life.isSuspended) throw sessionClosed(this.id);
       const { inputs } = session;
       try {
         // What it left unstored is stored before it is answered, however it ended.
@@ -217,6 +384,16 @@ export class SessionActor extends LifeActor {
       }
     });
   }
+}
+
+const nobody = () => false;
+
+const STILL_COME: readonly string[] = ["mailbox_full", "turn_suspended", "closed"];
+
+/** A turn is run with the session's agent as it is registered now; a session without one costs a look. */
+function runTurnNow(session: Session, request: TurnRequest): Promise<TurnResult> {
+  if (session.stored.identity.agent === undefined) return runTurn(session, request);
+  return bringUpToDate(session).then(() => runTurn(session, request));
 }
 
 /** What cannot be captured is tried again with the next write, and a store that cannot be written to says so then. */

@@ -5,7 +5,18 @@ import { IDLE, type Life, type LifeEvent, lifeAfter, mayPark } from "../state/in
 /** What waits for its place in a session: which call of the actor's table it is, and what is asked for. */
 export interface Mail {
   readonly id: number;
-  readonly kind: "turn" | "inputs" | "resume" | "config" | "tools" | "compact" | "append" | "extend" | "operation";
+  readonly kind:
+    | "turn"
+    | "inputs"
+    | "resume"
+    | "agent"
+    | "config"
+    | "tools"
+    | "compact"
+    | "rewind"
+    | "append"
+    | "extend"
+    | "operation";
 }
 
 /** Who wants a session to leave memory. For the host, a session that was never stored is stored too. */

@@ -1,7 +1,20 @@
 import type { Clock } from "../../async/index.js";
-import { asTroupeError, TroupeError } from "../../kernel/index.js";
-import { type LoadedPlugin, pluginInvalid } from "../../plugin/index.js";
-import { Caller, Lane, type ServedCall } from "../../wire/index.js";
+import { asTroupeError, TroupeError, unknownMethod } from "../../kernel/index.js";
+import { type LoadedPlugin, loadChecker, pluginInvalid } from "../../plugin/index.js";
+import { type NoteSink, packNote } from "../../tools/index.js";
+import {
+  Caller,
+  type ErrorData,
+  type Essentials,
+  Lane,
+  OwnMap,
+  type ServedCall,
+  type StageWriter,
+} from "../../wire/index.js";
+import type { ToolNoteOf } from "../calls/index.js";
+import { tooLarge } from "./answer-size.js";
+import type { FloatingRejections } from "./floating.js";
+import { type FollowedSession, FollowedStates } from "./followed-states.js";
 import {
   type Captured,
   type CaptureMode,
@@ -11,10 +24,18 @@ import {
   type HostService,
   hookOf,
   type OpenInstance,
-  type PluginWorkerService,
+  type PluginHostService,
   unpackFacts,
 } from "./plugin-calls.js";
 import { type HostAccess, type InstanceOptions, PluginInstance } from "./plugin-instance.js";
+import { HookRuns, type WaitingInRun } from "./serve-run.js";
+import { StateBoard } from "./state-board.js";
+import type { ThreadLimits } from "./thread-limits.js";
+
+type AttachedLane = Parameters<PluginHostService["attach"]>[0];
+
+/** How long a lane goes on beginning calls before timers and the lanes of other session workers have their turn. */
+const BUDGET_MS = 4;
 
 /** The commit asks again for what failed here, and reports it. */
 function tryCapture(instance: PluginInstance, mode: CaptureMode): Captured | undefined {
@@ -26,78 +47,225 @@ function tryCapture(instance: PluginInstance, mode: CaptureMode): Captured | und
 }
 
 /** Host services across the thread: the session worker knows the call and so what it was granted. */
-function hostAccess({ hostPort, name }: Parameters<PluginWorkerService["attach"]>[0], clock: Clock): HostAccess {
+function hostAccess({ hostPort, name }: AttachedLane, clock: Clock): HostAccess {
   // No deadline of its own: the call it is made in has one.
   const caller = new Caller<HostService>(hostPort, { name, clock, deadlineMs: Number.POSITIVE_INFINITY });
   hostPort.on("close", () => caller.lose());
   hostPort.on("messageerror", (error) => caller.lose(error));
-  return ({ waiting, method, args, signal }) =>
-    caller.to.host({ call: (waiting as ServedCall).id, method, args }, { signal });
+  return async ({ waiting, method, args, signal }) => {
+    const refusal = tooLarge(args, `What was given to ${method}`);
+    if (refusal !== undefined) throw refusal;
+    const { id, at } = waiting as ServedCall & Partial<WaitingInRun>;
+    return caller.to.host({ call: id, at, method, args }, { signal });
+  };
+}
+
+interface HostParts {
+  /** By their places in the group. */
+  readonly plugins: readonly LoadedPlugin[];
+  readonly stage: StageWriter;
+  readonly development: boolean;
+  readonly clock: Clock;
+  /** Called when the thread ends by its own exit or by what nobody caught: what is known can still be told. */
+  readonly lastWords: Set<() => void>;
+  readonly limits: ThreadLimits;
+  readonly floating: FloatingRejections;
+  readonly essentials: Essentials;
 }
 
 /** Serves the calls of one session worker. */
 export function openHookLane(
-  plugin: LoadedPlugin,
-  lane: Parameters<PluginWorkerService["attach"]>[0],
-  { development, clock }: { readonly development: boolean; readonly clock: Clock },
+  attached: AttachedLane,
+  { plugins, stage, development, clock, lastWords, floating, limits, essentials }: HostParts,
 ): void {
-  const { id } = plugin.manifest;
-  const host = hostAccess(lane, clock);
-  /** By the session's number. One whose state could not be made or restored fails each of its calls with the reason. */
-  const sessions = new Map<number, OpenSession>();
+  const host = hostAccess(attached, clock);
+  /** By the slot's number. One whose state could not be made or restored fails each of its calls with the reason. */
+  const sessions = new OwnMap<number, OpenSession>();
 
   /** Made within its first call: when the plugin's own code ends the thread there, that call is lost and not made again. */
   const opened = (session: number) => {
     const found = sessions.get(session);
-    if (found === undefined) throw new TroupeError("plugin_session_unknown", `Plugin ${id} has no such session.`);
-    found.instance ??= makeInstance(plugin, found.options);
+    if (found === undefined)
+      throw new TroupeError("plugin_session_unknown", "This plugin host has no such session open.");
+    if (found.instance === undefined) {
+      stage.at(found.member);
+      found.instance = makeInstance(found.plugin, found.options);
+    }
     if (found.instance instanceof TroupeError) throw found.instance;
     return found as OpenSession & { readonly instance: PluginInstance };
   };
+  const board = new StateBoard((note) => lane.note("board", note));
+  const followed = new FollowedStates(clock, board, (note) => lane.note("state", note));
+  /** A call may change its session's state, which is told once the call is answered and never before. */
+  const changes = (call: ServedCall, session: OpenSession): void => {
+    if ((session.instance as PluginInstance).stateful) call.subject = session;
+  };
+  /** What tools say before they answer, by the number of their call. */
+  const notes: NoteSink<ServedCall> = {
+    clock,
+    tell: ({ id }, note) => lane.note("toolNote", [id, ...packNote(note)] satisfies ToolNoteOf),
+  };
+  /** Before the first arguments are checked: what loading the checker takes is not the plugin's time. */
+  const readyToCheck = <S extends OpenSession>(session: S): S => {
+    stage.at(session.member);
+    if (loadChecker()) stage.next(session.member);
+    return session;
+  };
+  const withState = ({ instance }: OpenSession, capture: CaptureMode, value: unknown): HookAnswer => ({
+    value,
+    captured: tryCapture(instance as PluginInstance, capture),
+  });
+  /** What answers stand on was changed while no call was answered: by a timer, or behind an `await`. */
+  let foundChanged = false;
+  let isHeld = false;
+  const onStage = {
+    enter(call: number) {
+      limits.enter();
+      isHeld = true;
+      stage.enter(attached.lane, attached.started, call);
+    },
+    leave() {
+      onStage.judge();
+      isHeld = false;
+      stage.leave();
+    },
+    enterAgain(call: number) {
+      limits.enter();
+      isHeld = true;
+      stage.enterAgain(attached.lane, call);
+    },
+    next: (member: number) => stage.next(member),
+    /** Code of a plugin has returned and still holds the thread: what was done to the thread since it took it, it did. */
+    judge() {
+      limits.leave();
+      if (!foundChanged && essentials.vitalAreChanged) limits.end("patched");
+    },
+  };
+  const runs = new HookRuns({
+    lane: attached.lane,
+    clock,
+    stage: onStage,
+    opened(slot) {
+      const { instance, member, options } = opened(slot);
+      return { instance, member, sessionId: options.sessionId };
+    },
+    finished: (slot, capture, value) => withState(opened(slot), capture, value),
+    changed(call, slots) {
+      const changed = slots.map(opened).filter(({ instance }) => instance.stateful);
+      if (changed.length > 0) call.subject = changed;
+    },
+  });
 
   const calls: { readonly [M in keyof HookLane]: (payload: HookLane[M]["call"], call: ServedCall) => unknown } = {
     hook(payload, call) {
       const [session, kindNumber, capture] = payload;
-      const { options, instance } = opened(session);
+      const found = opened(session);
+      const { options, instance } = found;
+      stage.at(found.member);
+      changes(call, found);
       const hook = hookOf(kindNumber);
       const value = instance.hook(hook, (context) => unpackFacts(context, hook.kind, options.sessionId, payload), call);
       if (capture === 0) return value;
-      const answer = (settled: unknown): HookAnswer => ({ value: settled, captured: tryCapture(instance, capture) });
-      return value instanceof Promise ? value.then(answer) : answer(value);
+      return value instanceof Promise
+        ? value.then((settled) => withState(found, capture, settled))
+        : withState(found, capture, value);
     },
-    tool: ([session, toolId, args, facts], call) => opened(session).instance.tool(toolId, args, facts, call),
-    operation: ([session, name, args, sessionId], call) =>
-      opened(session).instance.operation(name, args, sessionId, call),
-    capture: ([session, mode]) => opened(session).instance.capture(mode === 2),
+    run: (payload, call) => runs.run(payload, call),
+    rest: (payload, call) => runs.rest(payload, call) ?? calls.hook(payload[3], call),
+    tool([session, toolId, args, facts], call) {
+      const found = readyToCheck(opened(session));
+      changes(call, found);
+      return found.instance.tool(toolId, args, facts, call, notes);
+    },
+    operation([session, name, args, sessionId], call) {
+      const found = readyToCheck(opened(session));
+      changes(call, found);
+      return found.instance.operation(name, args, sessionId, call);
+    },
+    capture([session, mode], call) {
+      const found = opened(session);
+      stage.at(found.member);
+      changes(call, found);
+      return found.instance.capture(mode === 2);
+    },
     register([session]): HookLane["register"]["answer"] {
-      const { contributions, stateful, protocol } = opened(session).instance;
+      const { plugin, instance } = opened(session);
+      const { contributions, stateful, protocol } = instance;
       if (protocol === undefined) return { contributions, stateful };
       throw pluginInvalid(
-        `plugin ${id}`,
+        `plugin ${plugin.manifest.id}`,
         'it registered a protocol, which is part of every turn. Give it the tier "inline"',
       );
     },
   };
 
-  new Lane(lane.port, {
-    name: lane.name,
+  const lane = new Lane(attached.port, {
+    name: attached.name,
     clock,
-    stage: lane.stage,
+    beforeSend() {
+      limits.look();
+      followed.write();
+    },
+    withholds(failed) {
+      // Before the answer is on its way.
+      if (isHeld) onStage.judge();
+      const isChanged = foundChanged || essentials.vitalAreChanged;
+      if (!(failed || isChanged || attached.alone) || !essentials.areChanged) return false;
+      // The call that is answered first after the change, or alone on its thread, is the one that made it. Of a change that
+      // a call met, or fails by, nobody knows: the thread ends while no call holds it, and its calls are made again.
+      if (!foundChanged && (isChanged || attached.alone)) limits.end("patched");
+      else clock.nextTick(() => limits.end("patched"));
+      return true;
+    },
+    refusalOf: (answer) => tooLarge(answer, "The plugin's answer"),
+    onLost: () => {
+      lastWords.delete(tellLast);
+      floating.leave(tellFloating);
+    },
+    stage: onStage,
+    onAnswered: (subject) => {
+      if (Array.isArray(subject)) for (const session of subject) followed.add(session as OpenSession);
+      else followed.add(subject as OpenSession);
+    },
+    budgetMs: BUDGET_MS,
     methods: HOOK_LANE_METHODS,
     serve(method, payload, call) {
+      foundChanged ||= essentials.vitalAreChanged;
       if (Object.hasOwn(calls, method)) return calls[method as keyof HookLane](payload as never, call);
-      throw new TroupeError("unknown_method", `A plugin worker does not serve ${method}.`);
+      throw unknownMethod("A plugin host", method);
     },
     onNote(topic, payload) {
       if (topic === "open") {
-        const [session, sessionId, captured, init] = payload as OpenInstance;
-        sessions.set(session, { options: { sessionId, captured, init, host, development }, instance: undefined });
-      } else if (topic === "close") sessions.delete(payload as number);
+        const [number, member, sessionId, captured, init, life, facts] = payload as OpenInstance;
+        const options = { sessionId, captured, init, facts, host, development };
+        const plugin = plugins[member] as LoadedPlugin;
+        const told = { isBehind: false, isClosed: false, block: undefined };
+        sessions.set(number, { number, life, member, plugin, options, instance: undefined, ...told });
+      } else if (topic === "close") {
+        const closed = sessions.get(payload as number);
+        if (closed !== undefined) {
+          closed.isBehind = false;
+          closed.isClosed = true;
+        }
+        sessions.delete(payload as number);
+        board.release(payload as number);
+      } else if (topic === "drop") runs.drop(payload as number);
     },
   });
+  const tellLast = () => {
+    followed.write();
+    followed.tell(Number.POSITIVE_INFINITY);
+    lane.flush();
+  };
+  lastWords.add(tellLast);
+  const tellFloating = (report: ErrorData) => lane.note("floating", report);
+  floating.tellTo(tellFloating);
 }
 
-interface OpenSession {
+interface OpenSession extends FollowedSession {
+  /** The plugin's place in its group. */
+  readonly member: number;
+  readonly plugin: LoadedPlugin;
   readonly options: InstanceOptions;
   instance: PluginInstance | TroupeError | undefined;
 }

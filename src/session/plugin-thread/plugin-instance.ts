@@ -1,11 +1,21 @@
 import { ignore } from "../../async/index.js";
-import { asTroupeError, completionKeyOf, messageOf, TroupeError } from "../../kernel/index.js";
+import {
+  asTroupeError,
+  completionKeyOf,
+  invalidToolArgs,
+  messageOf,
+  TroupeError,
+  type TroupeErrorCode,
+  toolUnavailable,
+  unknownMethod,
+} from "../../kernel/index.js";
 import {
   type ContributionSet,
   type Contributions,
   HOOK_HOSTS,
   type HostInterface,
   type HostMethod,
+  hookNameOf,
   hostFacade,
   type LoadedPlugin,
   OPERATION_HOSTS,
@@ -14,12 +24,18 @@ import {
   type Protocol,
   pluginInvalid,
   type SessionPlugin,
+  SHARED,
+  type SharedFacts,
+  type SharedState,
   TOOL_HOOK_HOST,
+  unknownOperation,
+  validateArgs,
 } from "../../plugin/index.js";
-import { runHere } from "../../tools/index.js";
+import { askHere, type NoteSink, runHere } from "../../tools/index.js";
 import { decode, encodeState } from "../../wire/index.js";
 import type { Captured, HookRef, InstanceInit, ToolFacts } from "./plugin-calls.js";
 import { runOperation } from "./plugin-operations.js";
+import { noShared, SharedAccess, type SharedOwner, sharedOwner } from "./shared-state.js";
 
 /** Whoever waits for a hook or tool; the signal is made only when it is looked at. */
 export interface Waiting {
@@ -51,6 +67,8 @@ export interface InstanceOptions {
   readonly captured: Uint8Array | undefined;
   /** For a plugin that registers. */
   readonly init: InstanceInit | undefined;
+  /** For a plugin with shared state. */
+  readonly facts?: SharedFacts | undefined;
   readonly host: HostAccess;
   /** Look for state that changed under the same revision. */
   readonly development: boolean;
@@ -64,12 +82,14 @@ export class PluginInstance {
   /** Of a plugin that registers: what it keeps for itself. */
   readonly #own: SessionPlugin | undefined;
   readonly #state: unknown;
+  readonly #shared: SharedOwner | null;
   #captured: Uint8Array | undefined;
 
   constructor(plugin: LoadedPlugin, options: InstanceOptions) {
     const { sessionId, captured } = options;
     this.#plugin = plugin;
     this.#options = options;
+    this.#shared = sharedOwner(plugin, options);
     this.#captured = captured;
     const stored = captured === undefined ? undefined : decode<CapturedState>(captured);
     // A plugin that comes to keep its state in the other way still finds what it had.
@@ -103,46 +123,64 @@ export class PluginInstance {
   hook({ kind, nth }: HookRef, fill: (context: object) => void, waiting: Waiting): unknown {
     const hook = this.#contributed.hook(kind, nth);
     if (hook === undefined) {
-      throw new TroupeError("unknown_hook", `Plugin ${this.#plugin.manifest.id} has no ${kind} hook.`);
+      throw unknownMethod(`Plugin ${this.#plugin.manifest.id}`, hookNameOf(kind));
     }
-    const context = this.#context(waiting, HOOK_HOSTS[kind]);
+    const shared = kind === "session_restored" ? null : this.#shared;
+    const context = this.#context(waiting, HOOK_HOSTS[kind], undefined, shared);
     fill(context);
     // The context is made of what this kind sends; its type is checked where the facts are written.
     return hook(context as never);
   }
 
   /** Runs a tool with what every tool gets, and the session's state. */
-  tool(toolId: string, args: unknown, facts: ToolFacts, waiting: Waiting): unknown {
+  tool<W extends Waiting>(toolId: string, args: unknown, facts: ToolFacts, waiting: W, notes?: NoteSink<W>): unknown {
     const definition = this.#contributed.tool(toolId);
-    if (definition === undefined)
-      throw new TroupeError("tool_unavailable", `Plugin ${this.#plugin.manifest.id} has no tool ${toolId}.`);
-    const { sessionId, turnId, callId } = facts;
+    if (definition === undefined) throw toolUnavailable(`Plugin ${this.#plugin.manifest.id} has no tool ${toolId}`);
+    const { sessionId, turnId, callId, asks } = facts;
     const completionKey = completionKeyOf(sessionId, turnId, callId);
-    const context = Object.assign(this.#context(waiting, TOOL_HOOK_HOST), facts, { completionKey });
-    // The arguments were checked against this tool's own schema; its types are the plugin's.
-    return runHere(definition as never, args as never, context as never);
+    const context = Object.assign(this.#context(waiting, TOOL_HOOK_HOST), { sessionId, turnId, callId, completionKey });
+    // On the plugin's own thread: a pattern that never ends holds nobody else.
+    const schema = this.#contributed.toolSchema(toolId);
+    const problem = schema && validateArgs(schema, args as never);
+    if (problem !== undefined) throw invalidToolArgs(problem);
+    // The arguments fit this tool's own schema; its types are the plugin's.
+    if (asks) return askHere(definition as never, args as never, context as never);
+    return runHere(definition as never, args as never, context as never, notes, waiting);
   }
 
   /** Runs an operation: arguments in, outcome out, both checked against its schemas. */
   async operation(name: string, args: unknown, sessionId: string | undefined, waiting: Waiting): Promise<unknown> {
     const operation = this.#contributed.operation(name);
-    if (operation === undefined) throw new TroupeError("operation_unknown", `There is no operation ${name}.`);
+    if (operation === undefined) throw unknownOperation("operation", name);
     // An operation that is asked to stop may go on, and so may what it asks the host for.
     const host: HostAccess = (request) => this.#options.host({ ...request, signal: undefined });
-    const context = Object.assign(this.#context(waiting, OPERATION_HOSTS[operation.spec.kind], host), { sessionId });
+    const context = Object.assign(this.#context(waiting, OPERATION_HOSTS[operation.spec.kind], host), {
+      sessionId,
+    });
     return runOperation(operation, args, context);
   }
 
   /** The state as bytes when it changed since the last capture (or restore); nothing when it did not, unless it is wanted in any case. */
   capture(inAnyCase = false): Captured {
     const { manifest } = this.#plugin;
-    if (this.#own?.snapshot !== undefined) return this.#captureOwn(inAnyCase);
+    if (this.#own?.snapshot !== undefined) return this.#captureOwn(inAnyCase, this.#options.development);
     if (this.#plugin.initialState === undefined) return NOTHING_CAPTURED;
     const record: CapturedState = { version: manifest.version, state: this.#state };
     const bytes = encodeState(record, `The state of plugin ${manifest.id}`);
     if (!inAnyCase && this.#captured !== undefined && same(this.#captured, bytes)) return NOTHING_CAPTURED;
     this.#captured = bytes;
     return { state: bytes };
+  }
+
+  /** The declared state as it is; undefined when the plugin keeps its state itself. */
+  get declaredState(): unknown {
+    return this.#plugin.initialState === undefined ? undefined : this.#state;
+  }
+
+  /** The state as bytes when it changed, for a host that takes over; a commit asks for it by {@link capture}. */
+  follow(): Uint8Array | undefined {
+    if (this.#own?.snapshot !== undefined) return this.#captureOwn(false, false).state;
+    return this.capture().state;
   }
 
   /** The revision a plugin counts itself. One that fails to is reported by the commit, which asks for it again. */
@@ -155,12 +193,12 @@ export class PluginInstance {
   }
 
   /** A plugin that counts its revisions is believed; in development it is also checked. */
-  #captureOwn(inAnyCase: boolean): Captured {
+  #captureOwn(inAnyCase: boolean, checks: boolean): Captured {
     const { id, version } = this.#plugin.manifest;
     const revision = this.#asked("plugin_capture_failed", "snapshotRevision", () => String(this.#revision()));
     const last = this.#captured === undefined ? undefined : decode<CapturedState>(this.#captured);
     const current = last?.revision === revision && last.version === version;
-    if (current && !inAnyCase && !this.#options.development) return NOTHING_CAPTURED;
+    if (current && !inAnyCase && !checks) return NOTHING_CAPTURED;
     const blobs: Blob[] = [];
     const written = this.#asked("plugin_capture_failed", "snapshot", () =>
       this.#own?.snapshot?.({ writeBlob: (name, data) => void blobs.push([name, Uint8Array.from(data)]) }),
@@ -196,7 +234,7 @@ export class PluginInstance {
   }
 
   /** What a plugin's own part throws is told in its name. */
-  #asked<T>(code: string, method: keyof SessionPlugin, ask: () => T): T {
+  #asked<T>(code: TroupeErrorCode, method: keyof SessionPlugin, ask: () => T): T {
     const { id: pluginId } = this.#plugin.manifest;
     try {
       return ask();
@@ -206,8 +244,13 @@ export class PluginInstance {
     }
   }
 
-  #context(waiting: Waiting, granted: readonly HostInterface[], host = this.#options.host): Context {
-    return new Context(this.#state, this.#plugin.options, { waiting, granted, host });
+  #context(
+    waiting: Waiting,
+    granted: readonly HostInterface[],
+    host = this.#options.host,
+    shared: SharedOwner | null = this.#shared,
+  ): Context {
+    return new Context(this.#state, this.#plugin, { waiting, granted, host, shared });
   }
 }
 
@@ -313,18 +356,24 @@ export function describeCaptured(captured: Uint8Array): { version: string; revis
 }
 
 /** The call a context is for, and how its host services are reached. */
-type ContextCall = Pick<Parameters<HostAccess>[0], "waiting" | "granted"> & { readonly host: HostAccess };
+type ContextCall = Pick<Parameters<HostAccess>[0], "waiting" | "granted"> & {
+  readonly host: HostAccess;
+  readonly shared: SharedOwner | null;
+};
 
 /** State, options, host services and a signal on demand; the facts are added to it. */
 class Context {
   readonly state: unknown;
   readonly options: unknown;
   readonly #call: ContextCall;
+  readonly #plugin: LoadedPlugin;
   #host: object | undefined;
+  #shared: SharedState<unknown> | undefined;
 
-  constructor(state: unknown, options: unknown, call: ContextCall) {
+  constructor(state: unknown, plugin: LoadedPlugin, call: ContextCall) {
     this.state = state;
-    this.options = options;
+    this.options = plugin.options;
+    this.#plugin = plugin;
     this.#call = call;
   }
 
@@ -338,5 +387,14 @@ class Context {
       host({ granted, waiting, method, args, signal: waiting.signal }),
     );
     return this.#host;
+  }
+
+  get shared(): SharedState<unknown> {
+    const { waiting, granted, host, shared } = this.#call;
+    if (shared === null) throw noShared(this.#plugin.manifest.id, this.#plugin.shared !== undefined);
+    this.#shared ??= new SharedAccess(shared, (args) =>
+      host({ granted, waiting, method: SHARED, args, signal: waiting.signal }),
+    );
+    return this.#shared;
   }
 }

@@ -1,4 +1,4 @@
-import { asTroupeError, isToolOutput, type ToolOutput, TroupeError, toolFailure } from "../../kernel/index.js";
+import { asTroupeError, isToolOutput, operationFailed, type ToolOutput, toolFailure } from "../../kernel/index.js";
 import { type LoadedOperation, type OperationOutcome, parseAny } from "../../plugin/index.js";
 import { plainResult } from "../../tools/index.js";
 
@@ -8,12 +8,12 @@ export async function runOperation(operation: LoadedOperation, args: unknown, co
   const { name, kind } = spec;
   if (kind === "action") return { output: await runAction(operation, args, context) };
   const parsed = await parseAny(input, args ?? {}, name);
-  if (!parsed.ok) throw operationFailed(`the arguments of ${name} are not valid: ${parsed.issues.join("; ")}`);
+  if (!parsed.ok) throw operationFailed(name, `its arguments are not valid: ${parsed.issues.join("; ")}.`);
   const returned = await run(parsed.value, context as never);
   const outcome = kind === "query" ? { output: returned } : readOutcome(returned, name);
   if (output === undefined) return outcome;
   const checked = await parseAny(output, outcome.output, name);
-  if (!checked.ok) throw operationFailed(`the output of ${name} is not valid: ${checked.issues.join("; ")}`);
+  if (!checked.ok) throw operationFailed(name, `its output is not valid: ${checked.issues.join("; ")}.`);
   return { ...outcome, output: checked.value };
 }
 
@@ -45,9 +45,5 @@ async function runAction(
 
 function readOutcome(returned: unknown, name: string): OperationOutcome {
   if (typeof returned === "object" && returned !== null && "output" in returned) return returned as OperationOutcome;
-  throw operationFailed(`${name} must return { output, events?, directives? }`);
-}
-
-function operationFailed(why: string): TroupeError {
-  return new TroupeError("operation_failed", `The operation failed: ${why}.`);
+  throw operationFailed(name, "it must return { output, events?, directives? }.");
 }

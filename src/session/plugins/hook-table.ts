@@ -7,6 +7,7 @@ import {
   type HookSpec,
   matchesTool,
   mergeExtensions,
+  NO_CONTRIBUTIONS,
   type OperationSpec,
   type PluginManifest,
   PRIORITISED_KINDS,
@@ -27,6 +28,8 @@ export interface RegisteredHook {
   readonly spec: HookSpec;
   /** No later hook of its plugin can change state before the next write: its answer brings the state along. */
   readonly captures: boolean;
+  /** The same of what is asked before a turn's first model call: the state is written down with what it came to. */
+  readonly endsPreparation: boolean;
 }
 
 const NOBODY: readonly RegisteredHook[] = [];
@@ -36,6 +39,10 @@ export class HookTable {
   readonly links: readonly PluginLink[];
   readonly dispatch: HookDispatch;
   readonly #byKind = new Map<HookKind, RegisteredHook[]>();
+  /** The `beforeTurn` hooks that may replace the input: they are asked ahead of every other hook, and not among theirs. */
+  readonly replacing: RegisteredHook[] = [];
+  /** Some stream hook is told when a block is over. */
+  hasFinal = false;
   /** For kinds with matchers: the hooks that want a tool, found once per tool. */
   readonly #byTool = new Map<string, readonly RegisteredHook[]>();
   readonly #operations = new Map<string, { readonly index: number; readonly spec: OperationSpec }>();
@@ -91,6 +98,11 @@ export class HookTable {
     // Asked at once, the last of several may answer before another one has changed anything.
     const inOrder =
       this.dispatch === "sequential" || specs.findIndex(({ kind }) => kind === "after_turn") === lastAfterTurn;
+    // Hooks that may replace the input are asked ahead of the others.
+    const others = specs.filter(({ replacesInput }) => replacesInput !== true);
+    const left = PREPARING.some((kind) => others.some((spec) => spec.kind === kind)) ? others : specs;
+    const preparing = PREPARING.findLast((kind) => left.some((spec) => spec.kind === kind));
+    const lastPreparing = specs.findLastIndex((spec) => spec.kind === preparing && left.includes(spec));
     const counts = new Map<HookKind, number>();
     const isOnly = (spec: HookSpec) => specs.every((other) => other === spec || other.kind !== spec.kind);
     specs.forEach((spec, at) => {
@@ -100,7 +112,11 @@ export class HookTable {
       const captures =
         stateful &&
         (at === lastAfterTurn ? inOrder && !mayChangeLater : TELLS_WHAT_IS_STORED.includes(kind) && isOnly(spec));
-      this.#byKind.set(kind, [...(this.#byKind.get(kind) ?? NOBODY), { index, kind, nth, spec, captures }]);
+      const endsPreparation = stateful && at === lastPreparing && (this.dispatch === "sequential" || isOnly(spec));
+      const hook: RegisteredHook = { index, kind, nth, spec, captures, endsPreparation };
+      if (spec.replacesInput === true) this.replacing.push(hook);
+      else this.#byKind.set(kind, [...(this.#byKind.get(kind) ?? NOBODY), hook]);
+      if (spec.final === true) this.hasFinal = true;
     });
   }
 
@@ -117,7 +133,21 @@ export class HookTable {
   }
 }
 
+/** Kinds whose hooks are all called at once, and only watch. */
+export type LifecycleKind =
+  | "turn_finalized"
+  | "turn_persisted"
+  | "session_restored"
+  | "session_config_changed"
+  | "stream_finished";
+
+/** What flows from one hook of these kinds into the next. */
+export const CHAINED: readonly HookKind[] = ["context_transform", "assistant_stream", "assistant_response"];
+
 const MAX_TOOLS_KEPT = 1024;
+
+/** Asked before a turn's first model call, in this order. Contributors to the catalog always bring their state along. */
+const PREPARING: readonly HookKind[] = ["context_transform", "before_turn", "prompt_contributor"];
 
 /** Called behind a write: what they change is written next. */
 const TELLS_WHAT_IS_STORED: readonly HookKind[] = ["turn_persisted", "session_config_changed", "session_restored"];
@@ -138,32 +168,58 @@ export class Surfaces {
   readonly extensions: Extensions;
   /** What a session has when no plugin registers anything for it alone. */
   readonly common: Surface;
+  /** By id: plugins that are protocols, of which a session has one. The first is that of sessions whose agent names none. */
+  readonly protocols: readonly string[];
   readonly #tools: readonly RegisteredTool[];
   readonly #dispatch: HookDispatch;
+  /** What a session has from each plugin when no plugin registers anything for it alone. */
+  readonly #usual: readonly Contributions[];
   readonly #kept = new Map<string, Surface>();
   #slots = 0;
 
   /** `tools`: those that are not of plugins. */
-  constructor(links: readonly PluginLink[], tools: readonly RegisteredTool[], dispatch: HookDispatch) {
+  constructor(
+    links: readonly PluginLink[],
+    tools: readonly RegisteredTool[],
+    { dispatch, protocols = [] }: { readonly dispatch: HookDispatch; readonly protocols?: readonly string[] },
+  ) {
     this.links = links;
     this.#tools = tools;
     this.#dispatch = dispatch;
+    this.protocols = protocols;
     this.extensions = mergeExtensions(links.flatMap(({ manifest }) => manifest.extensions));
-    this.common = this.#build(links.map(({ manifest }) => manifest.contributions));
+    const others = protocols.slice(1);
+    this.#usual = this.manifests.map(({ id, contributions }) =>
+      others.includes(id) ? NO_CONTRIBUTIONS : contributions,
+    );
+    this.common = this.#build(this.#usual);
+  }
+
+  /** The plugins that are no protocols, by id. */
+  get plugins(): readonly string[] {
+    return this.manifests.map(({ id }) => id).filter((id) => !this.protocols.includes(id));
+  }
+
+  /** The names of all tools that are known before a session has them registered, and whether there may be others. */
+  get knownTools(): { readonly names: readonly string[]; readonly others: boolean } {
+    const names = [...this.#tools, ...this.manifests.flatMap(({ contributions }) => contributions.tools)].map(
+      ({ spec }) => spec.name,
+    );
+    return { names, others: this.manifests.some(({ registers }) => registers) };
   }
 
   get manifests(): readonly PluginManifest[] {
     return this.links.map(({ manifest }) => manifest);
   }
 
-  /** The surface of these contributions, each at its plugin's place. */
-  of(contributions: readonly Contributions[]): Surface {
-    if (contributions.every((contributed, index) => contributed === this.links[index]?.manifest.contributions))
-      return this.common;
-    const key = JSON.stringify(contributions);
+  /** The surface of these contributions, each at its plugin's place; with a list, of no other tools than these. */
+  of(contributions: readonly Contributions[], allowed?: readonly string[]): Surface {
+    const isUsual = allowed === undefined && contributions.every((each, index) => each === this.#usual[index]);
+    if (isUsual) return this.common;
+    const key = JSON.stringify(allowed === undefined ? contributions : [contributions, allowed]);
     let surface = this.#kept.get(key);
     if (surface === undefined) {
-      surface = this.#build(contributions);
+      surface = this.#build(contributions, allowed);
       if (this.#kept.size >= MAX_KEPT) this.#kept.clear();
       this.#kept.set(key, surface);
     }
@@ -175,7 +231,7 @@ export class Surfaces {
     return ++this.#slots;
   }
 
-  #build(contributions: readonly Contributions[]): Surface {
+  #build(contributions: readonly Contributions[], allowed?: readonly string[]): Surface {
     const owned = contributions.map((contributed, index) => ({
       pluginId: this.links[index]?.manifest.id ?? "",
       contributed,
@@ -189,7 +245,9 @@ export class Surfaces {
     );
     return {
       table: new HookTable(this.links, contributions, this.#dispatch),
-      registry: new ToolRegistry([...this.#tools, ...tools]),
+      registry: new ToolRegistry(
+        [...this.#tools, ...tools].filter(({ spec }) => allowed === undefined || allowed.includes(spec.name)),
+      ),
       triggers: new TriggerCatalog(
         owned.flatMap(({ pluginId, contributed }) => contributed.triggers.map((trigger) => ({ pluginId, trigger }))),
       ),

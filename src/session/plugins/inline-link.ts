@@ -1,16 +1,25 @@
 import { ignore, onAbort, untilAborted } from "../../async/index.js";
-import { aborted, asTroupeError, TroupeError } from "../../kernel/index.js";
+import { aborted, asTroupeError, TroupeError, unserialisable } from "../../kernel/index.js";
 import {
   type Contributions,
+  hookNameOf,
   type LoadedPlugin,
   operationDeadline,
   operationTimeout,
   type PluginManifest,
   type Protocol,
-  type ToolContext,
 } from "../../plugin/index.js";
+import type { HomeContext, NoteSink } from "../../tools/index.js";
 import { Deadlines, ServedCall } from "../../wire/index.js";
-import { type HookRef, type HostAccess, PluginInstance, placeOf } from "../plugin-thread/index.js";
+import {
+  type HookRef,
+  type HostAccess,
+  PluginInstance,
+  placeOf,
+  type ToolFacts,
+  type Waiting,
+} from "../plugin-thread/index.js";
+import { PluginPolicy } from "./failure-policy.js";
 import {
   AskingCall,
   type HookOptions,
@@ -50,21 +59,37 @@ class InlineCall extends ServedCall {
   }
 }
 
+interface InlineToolCall extends Waiting {
+  readonly context: HomeContext;
+  readonly facts: ToolFacts;
+}
+
 /** A trusted plugin in the session worker itself: no hop, and no protection from its loops. */
 export class InlineLink implements PluginLink {
   readonly manifest: PluginManifest;
   readonly probes: PluginLink["probes"];
   readonly optionalInChildren: boolean;
+  readonly policy: PluginPolicy;
   readonly #options: InlineLinkOptions;
   readonly #deadlines: Deadlines;
   readonly #instances = new Map<string, PluginInstance>();
+  /** Where its tools say how far they are: the sessions are on this thread. */
+  readonly #notes: NoteSink<InlineToolCall>;
 
   constructor(options: InlineLinkOptions) {
     this.manifest = options.plugin.manifest;
     this.probes = hookProbes(this.manifest.id, options);
     this.#deadlines = new Deadlines(options.clock);
     this.optionalInChildren = options.optionalInChildren;
+    this.policy = new PluginPolicy(this.manifest.id, options);
     this.#options = options;
+    const { clock, noted } = options;
+    this.#notes = {
+      clock,
+      tell: ({ context, facts }, note) => {
+        if (!context.isOver) noted?.(facts, note);
+      },
+    };
   }
 
   async register(slot: PluginSlot): Promise<Contributions> {
@@ -99,25 +124,28 @@ export class InlineLink implements PluginLink {
       deadlineMs,
       signal: options.signal,
       expired: () => {
-        const message = `Plugin ${this.manifest.id}: ${hook.kind} did not answer within ${deadlineMs} ms.`;
+        const message = `Plugin ${this.manifest.id}: ${hookNameOf(hook.kind)} did not answer within ${deadlineMs} ms.`;
         return new TroupeError("hook_timeout", message, { retryable: true });
       },
     });
   }
 
-  tool(slot: PluginSlot, toolId: string, args: unknown, tool: ToolContext): unknown {
+  tool(slot: PluginSlot, toolId: string, args: unknown, context: HomeContext): unknown {
     slot.touched = true;
-    const { sessionId, turnId, callId } = tool;
+    const { sessionId, turnId, callId, asks } = context;
+    const facts = { sessionId, turnId, callId, ...(asks && { asks }) };
     // The signal is made only when the tool looks at it.
     const waiting = {
       get signal() {
-        return tool.signal;
+        return context.signal;
       },
       over: false,
+      context,
+      facts,
     };
     let result: unknown;
     try {
-      result = this.#instance(slot).tool(toolId, args, { sessionId, turnId, callId }, waiting);
+      result = this.#instance(slot).tool(toolId, args, facts, waiting, this.#notes);
     } finally {
       waiting.over = !(result instanceof Promise);
     }
@@ -144,7 +172,7 @@ export class InlineLink implements PluginLink {
   async capture(slot: PluginSlot): Promise<void> {
     const instance = this.#instances.get(slot.sessionId);
     const captured = instance?.capture();
-    if (captured !== undefined) slot.keep(captured);
+    if (captured !== undefined) slot.keepOwn(captured);
     // The session calls the pieces of its protocol directly, so their plugin may change at any time.
     slot.touched = instance?.protocol !== undefined;
   }
@@ -173,8 +201,8 @@ export class InlineLink implements PluginLink {
     let instance = this.#instances.get(slot.sessionId);
     if (instance === undefined) {
       const { plugin, development } = this.#options;
-      const { sessionId, captured, init } = slot;
-      const options = { sessionId, captured, init, development, host: this.#hostFor(sessionId) };
+      const { sessionId, captured, init, facts } = slot;
+      const options = { sessionId, captured, init, facts, development, host: this.#hostFor(sessionId) };
       try {
         instance = new PluginInstance(plugin, options);
       } catch (error) {
@@ -241,9 +269,7 @@ function copied<T>(value: T, method: string): T {
   try {
     return detached(value) as T;
   } catch (cause) {
-    throw new TroupeError("unserialisable", `What ${method} was called with, or answers, is not plain data.`, {
-      cause,
-    });
+    throw unserialisable(method, "what it was called with, or answers, is not plain data", cause);
   }
 }
 

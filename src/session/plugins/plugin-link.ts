@@ -1,17 +1,31 @@
 import type { RecordableHistogram } from "node:perf_hooks";
 import { isDeepStrictEqual } from "node:util";
 import type { Clock } from "../../async/index.js";
-import { TroupeError } from "../../kernel/index.js";
-import type { Contributions, HookKind, OperationSpec, PluginManifest, Protocol } from "../../plugin/index.js";
-import type { HomeContext } from "../../tools/index.js";
-import { hookPhase, type PhaseProbe, recordMs } from "../../trace/index.js";
+import { replayMismatched, TroupeError } from "../../kernel/index.js";
+import type {
+  Contributions,
+  HookKind,
+  OperationSpec,
+  PluginManifest,
+  Protocol,
+  SharedFacts,
+} from "../../plugin/index.js";
+import type { HomeContext, NoteTaker } from "../../tools/index.js";
+import { type EventSink, hookPhase, type PhaseProbe, recordMs } from "../../trace/index.js";
+import { encodeState } from "../../wire/index.js";
+import type { FailurePolicies } from "../calls/index.js";
 import type { Captured, HookRef, HostAccess, InstanceInit } from "../plugin-thread/index.js";
+import { checkCaptured } from "./check-captured.js";
+import type { PluginPolicy } from "./failure-policy.js";
 
 interface PluginSlotParts {
   readonly number: number;
   readonly component?: string;
   readonly captured?: Uint8Array | undefined;
   readonly init?: InstanceInit | undefined;
+  readonly facts?: SharedFacts | undefined;
+  /** Of the plugin as it was loaded: what its thread captures must be of this version. */
+  readonly version?: string;
 }
 
 /**
@@ -26,6 +40,8 @@ export class PluginSlot {
   readonly number: number;
   /** For a plugin that registers. */
   readonly init: InstanceInit | undefined;
+  /** For a plugin with shared state: what its key is made of. */
+  readonly facts: SharedFacts | undefined;
   /** What the plugin registered for this session alone, when it is on a thread: no manifest knows it. */
   registered: Contributions | undefined;
   /** The plugin keeps something for this session. One that registers says so when it has. */
@@ -34,20 +50,27 @@ export class PluginSlot {
   touched = false;
   /** A capture that is under way: until it is over, what was captured last is not what the plugin has. */
   capturing: Promise<unknown> | undefined;
+  /** A hook missed its deadline since the last capture: the next one is not waited for as long again. */
+  late = false;
   /** An answer with state was lost: what the plugin captured last is not what is here. */
   resync = false;
   /** Seen in development: state changed under the same revision. Told with the next commit. */
   unrevised = false;
   /** How often the plugin's instance was made anew: what an earlier one still captures is not this session's state. */
   lives = 0;
+  /** The state as the plugin last answered with it, when that is not what was captured last. */
+  latest: Uint8Array | undefined;
+  readonly #version: string | undefined;
   #captured: Uint8Array | undefined;
   #dirty = false;
 
-  constructor(sessionId: string, { number, component = "", captured, init }: PluginSlotParts) {
+  constructor(sessionId: string, { number, component = "", captured, init, facts, version }: PluginSlotParts) {
     this.sessionId = sessionId;
     this.number = number;
     this.name = component;
     this.init = init;
+    this.facts = facts;
+    this.#version = version;
     this.#captured = captured;
   }
 
@@ -69,16 +92,45 @@ export class PluginSlot {
     if (this.#captured === state) this.#dirty = false;
   }
 
-  keep({ state, unrevised }: Captured): void {
+  /** Keeps what a plugin's thread captured, once it was copied and looked at; otherwise throws `plugin_capture_failed`. */
+  keep(foreign: Captured): void {
+    const version = this.#version;
+    this.keepOwn(checkCaptured(foreign, { plugin: this.name, ...(version !== undefined && { version }) }));
+  }
+
+  /** Keeps what was captured on this thread, by our own code. */
+  keepOwn({ state, unrevised }: Captured): void {
     if (unrevised === true) this.unrevised = true;
     if (state === undefined) return;
+    this.latest = undefined;
     this.#captured = state;
     this.#dirty = true;
   }
 
-  /** The plugin's next instance goes on from what was captured last, or from state as if that had been captured now. */
+  /** The plugin answered, and this is its state then; nothing is to be stored for it yet. */
+  follow({ state }: Captured): void {
+    if (state === undefined) return;
+    const isKept = this.#captured !== undefined && Buffer.compare(this.#captured, state) === 0;
+    this.latest = isKept ? undefined : state;
+  }
+
+  /** The same, of a declared state as its host wrote it down. */
+  followDeclared(state: unknown): void {
+    try {
+      this.follow({ state: encodeState({ version: this.#version ?? "", state }, `The state of ${this.name}`) });
+    } catch {
+      // The session goes on from what was captured last.
+    }
+  }
+
+  /** The plugin's state is what it last answered with. */
+  keepLatest(): void {
+    if (this.latest !== undefined) this.keep({ state: this.latest });
+  }
+
+  /** The plugin's next instance goes on from what it last answered with, or from state as if that had been captured now. */
   renewed(state?: Uint8Array): void {
-    this.keep({ state });
+    this.keepOwn({ state });
     this.lives++;
     this.touched = false;
     this.resync = false;
@@ -88,7 +140,11 @@ export class PluginSlot {
 export interface HookOptions {
   /** Capture the state with the answer. */
   readonly capture?: boolean;
+  /** Before the first model call of a turn that is written down: its plugin's last hook then captures the state. */
+  readonly preparing?: boolean;
   readonly signal?: AbortSignal;
+  /** What the facts have for single plugins, by plugin id: hooks with different ones do not cross together. */
+  readonly inputs?: Readonly<Record<string, unknown>> | undefined;
 }
 
 export interface OperationCall {
@@ -120,7 +176,8 @@ export type AskedService = Pick<HostRequest, "method" | "args" | "signal">;
 export class AskingCall {
   /** Names the call within its turn, in every life of the turn alike; undefined for a call that no turn repeats. */
   readonly place: string | undefined;
-  readonly #answers: { readonly asked: AskedService; readonly answer: Promise<unknown> }[] = [];
+  /** Of a change that is made in steps: without an answer until it is stored. */
+  readonly #answers: { readonly asked: AskedService; answer: Promise<unknown> | undefined }[] = [];
   #next = 0;
   /** The call does not repeat itself: nothing more is done for it. */
   #mismatch: TroupeError | undefined;
@@ -147,7 +204,7 @@ export class AskingCall {
     if (this.#mismatch !== undefined) return Promise.reject(this.#mismatch);
     const nth = this.#next++;
     const known = this.#answers[nth];
-    if (known !== undefined && isSame(known.asked, asked)) return known.answer;
+    if (known?.answer !== undefined && isSame(known.asked, asked)) return known.answer;
     const given = known === undefined ? answer(nth) : Promise.reject(this.#askedOtherwise(nth, known.asked, asked));
     if (known === undefined) this.#answers[nth] = { asked, answer: given };
     given.catch((error: unknown) => {
@@ -157,17 +214,52 @@ export class AskingCall {
     return given;
   }
 
+  /**
+   * A change that is made in steps takes its place. `before`: what it came to when the call was made before; undefined when
+   * it came to nothing.
+   */
+  begin(asked: AskedService): { readonly nth: number; readonly before: Promise<Uint8Array | undefined> | undefined } {
+    if (this.#mismatch !== undefined) throw this.#mismatch;
+    const nth = this.#next++;
+    const known = this.#answers[nth];
+    if (known === undefined) {
+      this.#answers[nth] = { asked, answer: undefined };
+      return { nth, before: undefined };
+    }
+    if (!isSame(known.asked, asked)) {
+      this.#mismatch = this.#askedOtherwise(nth, known.asked, asked);
+      throw this.#mismatch;
+    }
+    // One that was still being stored when the call's thread died may come to something yet.
+    return { nth, before: known.answer?.then((answer) => answer as Uint8Array).catch(() => undefined) };
+  }
+
+  /** Was this change begun, and has it come to nothing so far? */
+  isBegun(nth: number, asked: Pick<AskedService, "method" | "args">): boolean {
+    const begun = this.#answers[nth];
+    return begun !== undefined && begun.answer === undefined && isSame(begun.asked, asked);
+  }
+
+  /** What a change that was begun comes to; one that fails came to nothing. */
+  answer(nth: number, answer: Promise<unknown>): void {
+    const begun = this.#answers[nth];
+    if (begun === undefined) return;
+    begun.answer = answer;
+    answer.catch(() => {
+      if (begun.answer === answer) begun.answer = undefined;
+    });
+  }
+
   #askedOtherwise(nth: number, before: AskedService, now: AskedService): TroupeError {
     const what = before.method === now.method ? `${now.method} with other arguments` : `${now.method}`;
-    return new TroupeError(
-      "replay_mismatch",
+    return replayMismatched(
       `${this.place ?? "The call"} is not repeating itself: when it was made before, service ${nth + 1} was ${before.method}, now it asks for ${what}.`,
-      { details: { nth, recorded: before.method, given: now.method } },
+      { nth, recorded: before.method, given: now.method },
     );
   }
 }
 
-function isSame(a: AskedService, b: AskedService): boolean {
+function isSame(a: Pick<AskedService, "method" | "args">, b: Pick<AskedService, "method" | "args">): boolean {
   return a.method === b.method && isDeepStrictEqual(a.args, b.args);
 }
 
@@ -181,6 +273,8 @@ export interface PluginLink {
   readonly probes: HookProbes;
   /** May a child do without it? */
   readonly optionalInChildren: boolean;
+  /** What becomes of its hooks that fail. */
+  readonly policy: PluginPolicy;
   /** What a plugin that registers contributes to this session; throws what its register() threw. */
   register(slot: PluginSlot): Promise<Contributions>;
   /** The pieces of a protocol; only an inline plugin has any. */
@@ -203,7 +297,14 @@ export interface LinkOptions {
   readonly deadlineMs: number;
   readonly probe: PhaseProbe;
   readonly host: HostGate;
+  /** Told what tools say before they answer; default: nobody is. */
+  readonly noted?: NoteTaker;
   readonly optionalInChildren: boolean;
+  readonly onFailure?: FailurePolicies;
+  /** Sessions go on without it when it is given up. Default false. */
+  readonly optional?: boolean;
+  /** Undefined: nobody listens. */
+  readonly events?: EventSink | undefined;
 }
 
 type HookProbes = ReturnType<typeof hookProbes>;
@@ -211,13 +312,18 @@ type HookProbes = ReturnType<typeof hookProbes>;
 /** Measures a plugin's hooks. The histogram of a kind is made when it is first called. */
 export function hookProbes(pluginId: string, { probe, clock }: Pick<LinkOptions, "probe" | "clock">) {
   const byKind = new Map<HookKind, RecordableHistogram>();
+  /** Counts a call that took so long. */
+  const add = (kind: HookKind, ms: number): void => {
+    const histogram = byKind.get(kind) ?? probe.phase(hookPhase(kind, pluginId));
+    byKind.set(kind, histogram);
+    recordMs(histogram, ms);
+  };
   return {
     now: () => clock.now(),
+    add,
+    /** Counts a call that failed. */
+    failed: (kind: HookKind, timeout: boolean): void => probe.failed(hookPhase(kind, pluginId), timeout),
     /** Counts a call that began at `started`. */
-    record(kind: HookKind, started: number): void {
-      const histogram = byKind.get(kind) ?? probe.phase(hookPhase(kind, pluginId));
-      byKind.set(kind, histogram);
-      recordMs(histogram, clock.now() - started);
-    },
+    record: (kind: HookKind, started: number): void => add(kind, clock.now() - started),
   };
 }

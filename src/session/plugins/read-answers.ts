@@ -1,90 +1,34 @@
 import {
-  type AppendNode,
   type CodeResult,
   checkNodes,
   checkPieces,
-  type Directive,
   isToolAtLeast,
-  isToolOutput,
   type ModelResponse,
-  type Owned,
+  type Part,
   type PluginEvent,
   PROMPT_SLOTS,
   type PreparedContext,
   type PromptContribution,
   type ProtocolStep,
+  problemWithAnswer,
+  protocolFailed,
   type SessionConfig,
   type ToolAvailability,
   type ToolCall,
   TroupeError,
-  toolFailure,
+  type TroupeErrorCode,
 } from "../../kernel/index.js";
-import type { FrameSwitch, OperationOutcome, Preamble, StreamTransform } from "../../plugin/index.js";
+import type { Compaction, FrameSwitch, OperationOutcome, Preamble, StreamTransform } from "../../plugin/index.js";
+import { ANSWER_LIMITS, unfitAnswer } from "../plugin-thread/index.js";
 
 /**
  * What plugins answer is foreign: it is read here, once, and anything a hook kind does not allow becomes a typed error
- * under that kind's policy.
+ * under that kind's policy. Directives are read in read-directives.ts.
  */
-type DirectiveKind = Directive["kind"];
-
-export const ALLOWED = {
-  before_turn: ["abort_turn", "enqueue_messages", "create_session", "emit_events", "emit_trace"],
-  checkpoint: ["abort_turn", "enqueue_messages", "create_session", "emit_events", "emit_trace"],
-  after_turn: ["enqueue_messages", "create_session", "emit_events", "emit_trace"],
-  before_tool_call: [
-    "abort_turn",
-    "create_session",
-    "replace_tool_args",
-    "short_circuit_tool",
-    "emit_events",
-    "emit_trace",
-  ],
-  after_tool_call: [
-    "abort_turn",
-    "enqueue_messages",
-    "create_session",
-    "short_circuit_tool",
-    "emit_events",
-    "emit_trace",
-  ],
-} as const satisfies Record<string, readonly DirectiveKind[]>;
-export type DirectiveSite = keyof typeof ALLOWED;
-
-const AT_TOOLS: readonly DirectiveSite[] = ["before_tool_call", "after_tool_call"];
-
-export type DirectivesAt<S extends DirectiveSite> = Extract<Directive, { kind: (typeof ALLOWED)[S][number] }>;
-
-export function readDirectives<S extends DirectiveSite>(
-  answer: unknown,
-  site: S,
-  pluginId: string,
-): Owned<DirectivesAt<S>>[] {
-  if (answer === undefined || answer === null) return [];
-  const list: readonly unknown[] = Array.isArray(answer) ? answer : [answer];
-  return list.map((item) => {
-    const directive = checkDirective(item, pluginId);
-    const misuse = misuseOf(directive, site);
-    if (misuse === undefined) return { pluginId, value: directive as DirectivesAt<S> };
-    const refusal = refuse("directive_not_allowed", pluginId, misuse);
-    if (!AT_TOOLS.includes(site)) throw refusal;
-    // Around a tool call misuse denies that call, and what else the hooks said still counts.
-    const output = toolFailure("internal", refusal.code, refusal.message);
-    return { pluginId, value: { kind: "short_circuit_tool", output } as unknown as DirectivesAt<S> };
-  });
-}
-
-/** Why a directive, well-formed as it is, cannot be used at this site. */
-function misuseOf(directive: Directive, site: DirectiveSite): string | undefined {
-  const allowed: readonly DirectiveKind[] = ALLOWED[site];
-  if (!allowed.includes(directive.kind))
-    return `${directive.kind} is not allowed in ${site}; allowed are ${allowed.join(", ")}`;
-  if (directive.kind !== "enqueue_messages") return undefined;
-  const stranger = directive.messages.find(({ role }) => role !== "user" && role !== "system");
-  return stranger && `only user and system messages can be enqueued, not ${String(stranger.role)}`;
-}
 
 export function readRemovals(answer: unknown, pluginId: string): readonly string[] {
   if (answer === undefined || answer === null) return [];
+  checkBounds(answer, pluginId);
   const { remove = [], overrides = [] } = isRecord(answer) ? answer : { remove: answer };
   const usable =
     Array.isArray(remove) &&
@@ -109,6 +53,7 @@ export function readPrepared(
   { messageCount, pluginId }: { readonly messageCount: number; readonly pluginId: string },
 ): PreparedContext {
   if (answer === undefined || answer === null) return before;
+  checkBounds(answer, pluginId);
   if (!isRecord(answer))
     throw refuse("invalid_hook_answer", pluginId, "a context transform returns a context or nothing");
   const { messages = before.messages, promptContributions = before.promptContributions } = answer;
@@ -126,31 +71,41 @@ export function readPrepared(
 
 export function readConfigChange(answer: unknown, pluginId: string): Partial<SessionConfig> {
   if (answer === undefined || answer === null) return {};
+  checkBounds(answer, pluginId);
   if (isRecord(answer)) return answer as Partial<SessionConfig>;
   throw refuse("invalid_hook_answer", pluginId, "a config mutator returns settings or nothing");
 }
 
 /** Nothing, or no nodes: the compactor passes. */
-export function readCompaction(answer: unknown, pluginId: string): readonly AppendNode[] {
-  if (answer === undefined || answer === null) return [];
-  if (isRecord(answer)) return checkNodes(answer.initialNodes ?? []);
-  throw refuse("invalid_hook_answer", pluginId, "a compactor returns { initialNodes } or nothing");
+export function readCompaction(answer: unknown, pluginId: string): Required<Compaction> {
+  if (answer === undefined || answer === null) return { initialNodes: [], keep: 0 };
+  checkBounds(answer, pluginId);
+  if (!isRecord(answer))
+    throw refuse("invalid_hook_answer", pluginId, "a compactor returns { initialNodes, keep? } or nothing");
+  const { initialNodes = [], keep = 0 } = answer;
+  if (!Number.isSafeInteger(keep) || (keep as number) < 0)
+    throw refuse("invalid_hook_answer", pluginId, "keep must be a whole number of messages from 0");
+  return { initialNodes: checkNodes(initialNodes), keep: keep as number };
 }
 
 export function readContributions(answer: unknown, pluginId: string): PromptContribution[] {
   if (answer === undefined || answer === null) return [];
+  checkBounds(answer, pluginId);
   const list: readonly unknown[] = Array.isArray(answer) ? answer : [answer];
   return list.map((item) => {
-    const { content, slot } = isRecord(item) ? item : {};
-    if (typeof content === "string" && (PROMPT_SLOTS as readonly unknown[]).includes(slot))
-      return item as PromptContribution;
-    const why = `a prompt contribution needs content and a slot (${PROMPT_SLOTS.join(", ")})`;
+    const { content, slot, volatile = false } = isRecord(item) ? item : {};
+    const usable = typeof content === "string" && (PROMPT_SLOTS as readonly unknown[]).includes(slot);
+    if (usable && typeof volatile === "boolean") return item as PromptContribution;
+    const why = usable
+      ? "volatile of a prompt contribution must be true or false"
+      : `a prompt contribution needs content and a slot (${PROMPT_SLOTS.join(", ")})`;
     throw refuse("invalid_hook_answer", pluginId, why);
   });
 }
 
 export function readStreamTransform(answer: unknown, chunk: string, pluginId: string): Required<StreamTransform> {
   if (answer === undefined || answer === null) return { chunk, reasoning: [], events: [], abortStream: false };
+  checkBounds(answer, pluginId);
   if (typeof answer === "string") return { chunk: answer, reasoning: [], events: [], abortStream: false };
   if (!isRecord(answer))
     throw refuse("invalid_hook_answer", pluginId, "a stream hook returns a string, a transform or nothing");
@@ -173,19 +128,26 @@ export function readResponseTransform(
   pluginId: string,
 ): { response: ModelResponse; events: readonly PluginEvent[] } {
   if (answer === undefined || answer === null) return { response, events: [] };
+  checkBounds(answer, pluginId);
   if (!isRecord(answer))
     throw refuse("invalid_hook_answer", pluginId, "a response hook returns { response?, events? } or nothing");
   const next = answer.response ?? response;
   const { parts } = isRecord(next) ? next : {};
-  if (!Array.isArray(parts) || !parts.every((part) => isRecord(part) && typeof part.type === "string"))
-    throw refuse("invalid_hook_answer", pluginId, "the response must keep its parts");
+  const problem = problemWithAnswer(parts, response.parts);
+  if (problem !== undefined) throw refuse("invalid_hook_answer", pluginId, `the response cannot be used: ${problem}`);
   // Usage and the finish reason are facts of the provider, not the plugin's to change.
-  return { response: { ...response, parts }, events: readEvents(answer.events ?? [], pluginId) };
+  return {
+    response: { ...response, parts: parts as readonly Part[] },
+    events: readEvents(answer.events ?? [], pluginId),
+  };
 }
 
 /** What an operation came to. */
 export function readOutcome(answer: unknown, pluginId: string): Required<OperationOutcome> {
   const { output, events = [], directives = [] } = isRecord(answer) ? answer : {};
+  // The output was checked against the operation's schema by its own thread; it may be any data a thread can send.
+  const problem = unfitAnswer(events) ?? unfitAnswer(directives) ?? excessOf(events, "events");
+  if (problem !== undefined) throw refuse("operation_failed", pluginId, problem);
   if (!Array.isArray(events) || !events.every((event) => isRecord(event) && typeof event.name === "string"))
     throw refuse("operation_failed", pluginId, "the events of an operation are a list of { name, payload? }");
   if (!Array.isArray(directives) || !directives.every(isQueueTurn))
@@ -197,42 +159,36 @@ function isQueueTurn(directive: unknown): boolean {
   return isRecord(directive) && directive.kind === "queue_turn" && typeof directive.input === "string";
 }
 
-/** What makes a directive of each kind complete. */
-const COMPLETE: { readonly [K in DirectiveKind]: (item: Record<string, unknown>, pluginId: string) => boolean } = {
-  abort_turn: ({ code, message }) => typeof code === "string" && typeof message === "string",
-  enqueue_messages: ({ messages }, pluginId) => {
-    if (!Array.isArray(messages)) return false;
-    if (messages.every((message) => isRecord(message) && typeof message.text === "string")) return true;
-    throw refuse("invalid_hook_answer", pluginId, "an enqueued message needs a text");
-  },
-  replace_tool_args: ({ args }) => args !== undefined,
-  short_circuit_tool: ({ output }) => isToolOutput(output),
-  emit_events: ({ events }, pluginId) => readEvents(events, pluginId) !== undefined,
-  create_session: ({ request }) => isRecord(request),
-  emit_trace: ({ name, context }) => typeof name === "string" && name !== "" && isRecord(context ?? {}),
-  handoff_session: () => true,
-};
-
-function checkDirective(item: unknown, pluginId: string): Directive {
-  if (!isRecord(item))
-    throw refuse("invalid_hook_answer", pluginId, "a hook returns a directive, a list of them or nothing");
-  const { kind } = item;
-  if (typeof kind === "string" && Object.hasOwn(COMPLETE, kind) && COMPLETE[kind as DirectiveKind](item, pluginId))
-    return item as unknown as Directive;
-  throw refuse("invalid_hook_answer", pluginId, `the directive ${String(kind)} is unknown or incomplete`);
-}
-
-function readEvents(events: unknown, pluginId: string): readonly PluginEvent[] {
+export function readEvents(events: unknown, pluginId: string): readonly PluginEvent[] {
+  checkCount(events, "events", pluginId);
   if (Array.isArray(events) && events.every((event) => isRecord(event) && typeof event.name === "string"))
     return events as PluginEvent[];
   throw refuse("invalid_hook_answer", pluginId, "events are a list of { name, payload? }");
 }
 
-function isRecord(value: unknown): value is Record<string, unknown> {
+/** Refuses what is too much or not plain data, before anything else reads it. */
+export function checkBounds(answer: unknown, pluginId: string): void {
+  const problem = unfitAnswer(answer);
+  if (problem !== undefined) throw refuse("invalid_hook_answer", pluginId, problem);
+}
+
+type Counted = "directives" | "messages" | "events";
+
+export function checkCount(list: unknown, what: Counted, pluginId: string): void {
+  const problem = excessOf(list, what);
+  if (problem !== undefined) throw refuse("invalid_hook_answer", pluginId, problem);
+}
+
+function excessOf(list: unknown, what: Counted): string | undefined {
+  if (!Array.isArray(list) || list.length <= ANSWER_LIMITS[what]) return undefined;
+  return `an answer has at most ${ANSWER_LIMITS[what]} ${what}, not ${list.length}`;
+}
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null;
 }
 
-function refuse(code: string, pluginId: string, why: string): TroupeError {
+export function refuse(code: TroupeErrorCode, pluginId: string, why: string): TroupeError {
   return new TroupeError(code, `Plugin ${pluginId}: ${why}.`, { details: { pluginId } });
 }
 
@@ -261,8 +217,11 @@ export function readPreamble(given: unknown, pluginId: string): Preamble {
 function readStep(given: unknown, pluginId: string): ProtocolStep {
   const step = isRecord(given) ? given : {};
   const { kind, calls, brokenArgs = {}, text, language, code } = step;
-  if (kind === "tools" && Array.isArray(calls) && calls.length > 0 && calls.every(isToolCall) && isRecord(brokenArgs))
+  if (kind === "tools" && Array.isArray(calls) && calls.length > 0 && calls.every(isToolCall) && isRecord(brokenArgs)) {
+    const ids = new Set(calls.map(({ callId }) => callId));
+    if (ids.size < calls.length) throw unfollowable("two of the calls it makes have the same callId", pluginId);
     return { ...step, brokenArgs } as unknown as ProtocolStep;
+  }
   if (kind === "code" && typeof language === "string" && typeof code === "string") return step as never;
   if (kind === "finish" && typeof text === "string") return step as never;
   throw unfollowable("interpret returned no step { kind: tools, code or finish, … }", pluginId);
@@ -305,7 +264,5 @@ function isToolCall(given: unknown): given is ToolCall {
 }
 
 function unfollowable(why: string, pluginId: string): TroupeError {
-  return new TroupeError("protocol_failed", `The protocol of plugin ${pluginId} cannot be followed: ${why}.`, {
-    details: { pluginId },
-  });
+  return protocolFailed(`of plugin ${pluginId} cannot be followed: ${why}.`, { details: { pluginId } });
 }

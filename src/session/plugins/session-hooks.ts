@@ -1,31 +1,45 @@
 import { ignore } from "../../async/index.js";
-import { messageOf, type Owned, TroupeError, type TurnIssue } from "../../kernel/index.js";
+import { type BeforeTurnDirective, messageOf, type Owned, pluginUnknown, type TurnIssue } from "../../kernel/index.js";
 import {
   type HookFacts,
   type HookKind,
+  hookNameOf,
   type NamedOperation,
   notOfPlugin,
   type OperationSpec,
   snapshotFingerprint,
   unknownOperation,
 } from "../../plugin/index.js";
-import { contentHash } from "../../wire/index.js";
-import { describeCaptured } from "../plugin-thread/index.js";
-import type { HookTable, RegisteredHook } from "./hook-table.js";
+import type { HomeContext } from "../../tools/index.js";
+import type { EventSink } from "../../trace/index.js";
+import { type AroundTool, type AskedAround, aroundTool, type HooksAround } from "./around-tool.js";
+import type { HookFailures } from "./failure-policy.js";
+import { HookCalls, isDue, revisionOf, settle } from "./hook-calls.js";
+import { finalizeFailed } from "./hook-error.js";
+import { CHAINED, type HookTable, type LifecycleKind, type RegisteredHook } from "./hook-table.js";
+import { askFinal, replacedInput } from "./one-by-one.js";
+import { OrderedHooks } from "./ordered-hooks.js";
 import type { HookOptions, PluginLink, PluginSlot } from "./plugin-link.js";
-import { type DirectiveSite, type DirectivesAt, readDirectives } from "./read-answers.js";
+import { type DirectiveSite, type DirectivesAt, readDirectives } from "./read-directives.js";
 
 /** The hooks of one session: the table, and this session's slot in every plugin. */
 export class SessionHooks {
   #table: HookTable;
   /** At each plugin's place; undefined where the session does without it. */
   readonly slots: readonly (PluginSlot | undefined)[];
+  readonly #calls: HookCalls;
   /** At each plugin's place: the revision of what was captured last, read once. */
   readonly #captured: { readonly of: Uint8Array | undefined; readonly revision: bigint }[] = [];
 
-  constructor(table: HookTable, slots: readonly (PluginSlot | undefined)[]) {
+  constructor(table: HookTable, slots: readonly (PluginSlot | undefined)[], events?: EventSink) {
     this.#table = table;
     this.slots = slots;
+    this.#calls = new HookCalls(table.links, slots, events);
+  }
+
+  /** Hooks that failed by a policy of the host's, for the turn to take. */
+  get failures(): HookFailures {
+    return this.#calls.failures;
   }
 
   has(kind: HookKind, toolName?: string): boolean {
@@ -34,7 +48,7 @@ export class SessionHooks {
 
   /**
    * Calls one kind's hooks, one after another, or all at once where nothing depends on the order. `read` gets each
-   * answer in registration order; the first error, in that order, ends it.
+   * answer in registration order; the first error, in that order, ends it, unless its plugin's policy is to go on.
    */
   async each<K extends HookKind>(
     kind: K,
@@ -44,90 +58,102 @@ export class SessionHooks {
   ): Promise<void> {
     const registered = this.#table.registered(kind);
     if (this.#table.dispatch === "concurrent" && registered.length > 1 && !CHAINED.includes(kind)) {
-      const early = registered.map((hook) => settle(() => this.#call(hook, facts(this.#idOf(hook)), options)));
-      for (const [n, answer] of early.entries()) read((await answer)(), this.#idOf(registered[n] as RegisteredHook));
+      const early = registered.map((hook) => settle(() => this.#calls.call(hook, facts(this.#idOf(hook)), options)));
+      for (const [n, answer] of early.entries()) {
+        const hook = registered[n] as RegisteredHook;
+        try {
+          read((await answer)(), this.#idOf(hook));
+        } catch (error) {
+          if (this.#calls.byPolicy(hook, error, options) !== "skip") throw error;
+        }
+      }
       return;
     }
+    if (registered.length > 1 && this.#calls.haveCompany(registered))
+      return this.#eachInCompany(registered, facts, read, options);
     // Measured here and not by #call: one promise less for each hook, and this is the hot path.
     for (const hook of registered) {
       const link = this.#table.links[hook.index] as PluginLink;
       const started = link.probes.now();
-      let answer: unknown;
       try {
-        answer = this.#start(hook, facts(link.manifest.id), options);
-        if (answer instanceof Promise) answer = await answer;
-      } finally {
-        link.probes.record(kind, started);
+        let answer: unknown;
+        try {
+          answer = this.#calls.start(hook, facts(link.manifest.id), options);
+          if (answer instanceof Promise) answer = await answer;
+        } finally {
+          link.probes.record(kind, started);
+        }
+        link.policy.answered(kind);
+        read(answer, link.manifest.id);
+      } catch (thrown) {
+        const error = this.#calls.failed(hook, started, thrown, options);
+        if (this.#calls.byPolicy(hook, error, options) !== "skip") throw error;
       }
-      read(answer, link.manifest.id);
     }
   }
 
-  #start(hook: RegisteredHook, facts: object, options: HookOptions): unknown {
-    const { index, captures } = hook;
-    const link = this.#table.links[index] as PluginLink;
-    const slot = this.slots[index] as PluginSlot;
-    return link.hook(slot, hook, facts, captures ? { ...options, capture: true } : options);
-  }
-
-  /** One hook, measured. */
-  #call(hook: RegisteredHook, facts: object, options: HookOptions): unknown {
-    const { probes } = this.#table.links[hook.index] as PluginLink;
-    const started = probes.now();
-    let answer: unknown;
-    try {
-      answer = this.#start(hook, facts, options);
-    } finally {
-      if (!(answer instanceof Promise)) probes.record(hook.kind, started);
-    }
-    return answer instanceof Promise ? answer.finally(() => probes.record(hook.kind, started)) : answer;
-  }
-
-  #idOf({ index }: RegisteredHook): string {
-    return (this.#table.links[index] as PluginLink).manifest.id;
-  }
-
-  /**
-   * The hooks around one tool call, to be asked one by one; what they are asked about (arguments, a result) may change on
-   * the way. With concurrent dispatch all of them are asked about the first subject at once; what a replacement changes
-   * is asked again.
-   */
-  around<S extends "before_tool_call" | "after_tool_call", T>(asked: {
-    readonly site: S;
-    readonly toolName: string;
-    readonly first: T;
-    readonly facts: (subject: T) => HookFacts[S];
-    readonly options: HookOptions;
-  }): { readonly count: number; ask(n: number, subject: T): MaybePromise<Owned<DirectivesAt<S>>[]> } {
-    const { site, first, options } = asked;
-    const registered = this.#table.registered(site, asked.toolName);
-    const count = registered.length;
-    const askNow = (n: number, subject: T) =>
-      this.#ask(site, registered[n] as RegisteredHook, asked.facts(subject), options);
-    if (this.#table.dispatch === "sequential" || count < 2) return { count, ask: askNow };
-    const early = registered.map((_, n) => settle(() => askNow(n, first)));
-    const used = new Set<number>();
-    return {
-      count,
-      ask: (n, subject) => {
-        if (subject !== first || used.has(n)) return askNow(n, subject);
-        used.add(n);
-        return (early[n] as Promise<() => Owned<DirectivesAt<S>>[]>).then((answer) => answer());
-      },
-    };
-  }
-
-  /** Calls one plugin's hook. A hook that is at hand answers without a promise. */
-  #ask<S extends DirectiveSite>(
-    site: S,
-    hook: RegisteredHook,
-    facts: HookFacts[S],
+  async #eachInCompany(
+    registered: readonly RegisteredHook[],
+    facts: (pluginId: string) => object,
+    read: (answer: unknown, pluginId: string) => void,
     options: HookOptions,
-  ): MaybePromise<Owned<DirectivesAt<S>>[]> {
-    const pluginId = this.#idOf(hook);
-    const answer = this.#call(hook, facts, options);
-    if (answer instanceof Promise) return answer.then((settled) => readDirectives(settled, site, pluginId));
-    return readDirectives(answer, site, pluginId);
+  ): Promise<void> {
+    const ordered = new OrderedHooks(this.#calls, registered, options);
+    try {
+      for (const [n, hook] of registered.entries()) {
+        try {
+          const answer = ordered.ask(n, facts);
+          read(answer instanceof Promise ? await answer : answer, this.#idOf(hook));
+        } catch (error) {
+          // What the hooks behind it were told may follow from an answer that does not count.
+          ordered.end();
+          if (this.#calls.byPolicy(hook, error, options) !== "skip") throw error;
+        }
+      }
+    } finally {
+      ordered.end();
+    }
+  }
+
+  #idOf(hook: RegisteredHook): string {
+    return this.#calls.idOf(hook);
+  }
+
+  /** Is there a hook that may replace a turn's input? Then nothing of that is written before it was asked. */
+  get replacesInput(): boolean {
+    return this.#table.replacing.length > 0;
+  }
+
+  /** See {@link replacedInput}. */
+  replacedInput(
+    input: string,
+    facts: (pluginId: string, input: string) => HookFacts["before_turn"],
+    options: HookOptions,
+  ): Promise<Owned<BeforeTurnDirective>[]> {
+    return replacedInput({ calls: this.#calls, hooks: this.#table.replacing, options }, input, facts);
+  }
+
+  /** Is some stream hook told when a block is over? */
+  get hasFinal(): boolean {
+    return this.#table.hasFinal;
+  }
+
+  /** See {@link askFinal}. */
+  askFinal(
+    facts: (final: boolean) => HookFacts["assistant_stream"],
+    read: (answer: unknown, pluginId: string) => void,
+    options: HookOptions,
+  ): Promise<void> {
+    return askFinal({ calls: this.#calls, hooks: this.#table.registered("assistant_stream"), options }, facts, read);
+  }
+
+  /** The hooks around one tool call, to be asked one by one. */
+  around<S extends AroundTool, T>({
+    toolName,
+    ...asked
+  }: AskedAround<S, T> & { readonly toolName: string }): HooksAround<S, T> {
+    const { dispatch } = this.#table;
+    return aroundTool(this.#calls, { ...asked, registered: this.#table.registered(asked.site, toolName), dispatch });
   }
 
   /** The directives of one site, in hook order. */
@@ -146,26 +172,46 @@ export class SessionHooks {
     return collected;
   }
 
-  /** Lifecycle events: all hooks at once, all awaited; a failure is an issue of the turn, never its end. */
+  /** Lifecycle events: all hooks at once, all awaited; a failure is an issue of the turn, and its end only by policy. */
   async announce<K extends LifecycleKind>(kind: K, facts: HookFacts[K]): Promise<TurnIssue[]> {
     const registered = this.#table.registered(kind);
     if (registered.length === 0) return [];
-    const settled = await Promise.allSettled(registered.map(async (hook) => this.#call(hook, facts, {})));
+    const settled = await Promise.allSettled(registered.map(async (hook) => this.#calls.call(hook, facts, {})));
     return settled.flatMap((result, n): TurnIssue[] => {
       if (result.status === "fulfilled") return [];
-      const pluginId = this.#idOf(registered[n] as RegisteredHook);
-      const message = `${kind}: ${messageOf(result.reason)}`;
-      return [{ kind: "plugin", code: "lifecycle_hook_failed", message, pluginId }];
+      const hook = registered[n] as RegisteredHook;
+      const pluginId = this.#idOf(hook);
+      const verdict = this.#calls.byPolicy(hook, result.reason, {});
+      if (verdict === "skip") return [];
+      if (verdict === undefined) {
+        const message = `${hookNameOf(kind)}: ${messageOf(result.reason)}`;
+        return [{ kind: "plugin", code: "lifecycle_hook_failed", message, pluginId }];
+      }
+      // The turn has its outcome by then: all that is left to end it is to refuse it.
+      if (kind === "turn_finalized") throw finalizeFailed(result.reason);
+      this.failures.endsTurn(kind, result.reason, pluginId);
+      return [];
     });
   }
 
-  /** One after another. An answer is a function, which throws what its hook threw. */
-  async *oneByOne<K extends HookKind>(
+  /** One after another. An answer is a function, which throws what its hook, or the reading of its answer, threw. */
+  async *oneByOne<K extends HookKind, T>(
     kind: K,
     facts: () => HookFacts[K],
-  ): AsyncGenerator<{ readonly pluginId: string; readonly answer: () => unknown }> {
-    for (const hook of this.#table.registered(kind))
-      yield { pluginId: this.#idOf(hook), answer: await settle(() => this.#call(hook, facts(), {})) };
+    read: (answer: unknown, pluginId: string) => T,
+  ): AsyncGenerator<{ readonly pluginId: string; readonly answer: () => T }> {
+    for (const hook of this.#table.registered(kind)) {
+      const pluginId = this.#idOf(hook);
+      const answer = await settle(async () => read(await this.#calls.call(hook, facts(), {}), pluginId));
+      try {
+        answer();
+      } catch (error) {
+        const verdict = this.#calls.byPolicy(hook, error, {});
+        if (verdict === "fail_turn") throw error;
+        if (verdict === "skip") continue;
+      }
+      yield { pluginId, answer };
+    }
   }
 
   /** Asks the one plugin that has this kind. */
@@ -173,9 +219,29 @@ export class SessionHooks {
     kind: K,
     facts: HookFacts[K],
     { toolName, ...options }: HookOptions & { readonly toolName?: string } = {},
+    read: (answer: unknown) => unknown = (answer) => answer,
   ): Promise<unknown> {
     const hook = this.#table.registered(kind, toolName)[0];
-    return hook === undefined ? undefined : this.#call(hook, facts, options);
+    if (hook === undefined) return undefined;
+    try {
+      return read(await this.#calls.call(hook, facts, options));
+    } catch (error) {
+      const verdict = this.#calls.byPolicy(hook, error, options);
+      if (verdict === undefined) throw error;
+      if (verdict === "fail_turn") this.failures.endsTurn(kind, error, this.#idOf(hook));
+      return undefined;
+    }
+  }
+
+  /** Runs a plugin's tool. */
+  tool(pluginId: string, { toolId, args, context }: { toolId: string; args: unknown; context: HomeContext }): unknown {
+    const { link, slot } = this.of(pluginId);
+    const result = link.tool(slot, toolId, args, context);
+    if (!link.policy.optional || !(result instanceof Promise)) return result;
+    return result.catch((error: unknown) => {
+      if (link.policy.doesWithout(error)) this.failures.switchedOff(error, pluginId);
+      throw error;
+    });
   }
 
   /** The plugins the session has, each with its slot. */
@@ -201,7 +267,13 @@ export class SessionHooks {
     const wanted = kind && this.#table.registered(kind).map(({ index }) => index);
     const due = this.#plugins.filter(({ slot, index }) => isDue(slot) && wanted?.includes(index) !== false);
     const settled = await Promise.allSettled(due.map(({ link, slot }) => link.capture(slot)));
-    for (const result of settled) if (result.status === "rejected") throw result.reason;
+    for (const [n, result] of settled.entries()) {
+      if (result.status === "fulfilled") continue;
+      const { manifest, policy } = (due[n] as (typeof due)[number]).link;
+      // A plugin the session does without keeps what was captured last.
+      if (!policy.doesWithout(result.reason)) throw result.reason;
+      this.failures.switchedOff(result.reason, manifest.id);
+    }
   }
 
   /** The same behind captures that are under way, such as a parking's. Not for a call that a plugin waits for itself. */
@@ -226,6 +298,14 @@ export class SessionHooks {
       if (slot.dirty && slot.captured !== undefined) states[id] = slot.captured;
     }
     return Object.keys(states).length > 0 ? states : undefined;
+  }
+
+  /** The same in the middle of a turn: what these plugins change behind their answers is captured with the commit. */
+  async stateSoFar(pluginIds: readonly string[]): Promise<Record<string, Uint8Array> | undefined> {
+    const states = await this.unsavedState(pluginIds);
+    for (const { link, slot } of this.#plugins)
+      if (slot.stateful && pluginIds.includes(link.manifest.id)) slot.touched = true;
+    return states;
   }
 
   /** Has every plugin that registers do so again with its next call, as it is now. */
@@ -265,7 +345,10 @@ export class SessionHooks {
     const index = this.#table.links.findIndex(({ manifest }) => manifest.id === pluginId);
     const [link, slot] = [this.#table.links[index], this.slots[index]];
     if (link !== undefined && slot !== undefined) return { link, slot };
-    throw new TroupeError("plugin_unknown", `There is no plugin ${pluginId}.`);
+    throw pluginUnknown(
+      `plugin ${pluginId}`,
+      this.#table.links.map(({ manifest }) => manifest.id),
+    );
   }
 
   /** Of the plugins' state as it was captured last; changes whenever any of it does. */
@@ -307,44 +390,5 @@ export class SessionHooks {
 
   close(): void {
     for (const { link, slot } of this.#plugins) link.closeSession(slot);
-  }
-}
-
-type LifecycleKind =
-  | "turn_finalized"
-  | "turn_persisted"
-  | "session_restored"
-  | "session_config_changed"
-  | "stream_finished";
-
-/** Something may have to be captured. */
-function isDue(slot: PluginSlot | undefined): boolean {
-  return slot?.stateful === true && slot.touched;
-}
-
-/**
- * How often a plugin's state has changed. A plugin that counts says so itself; of a declared state it is taken from the
- * content, so that it is the same for the same state in every life of a session.
- */
-function revisionOf(captured: Uint8Array | undefined): bigint {
-  if (captured === undefined) return 0n;
-  const { revision } = describeCaptured(captured);
-  return revision ?? Buffer.from(contentHash(captured), "base64url").readBigUInt64LE(0);
-}
-
-type MaybePromise<T> = T | Promise<T>;
-
-/** What flows from one hook of these kinds into the next. */
-const CHAINED: readonly HookKind[] = ["context_transform", "assistant_stream", "assistant_response"];
-
-/** Starts something and keeps how it ended, so that an error waits for its turn instead of being nobody's. */
-async function settle<T>(start: () => MaybePromise<T>): Promise<() => T> {
-  try {
-    const value = await start();
-    return () => value;
-  } catch (error) {
-    return () => {
-      throw error;
-    };
   }
 }

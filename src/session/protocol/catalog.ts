@@ -11,13 +11,13 @@ export class TurnCatalog implements ToolLookup {
   readonly preamble: Preamble;
   readonly specs: readonly ToolSpec[];
   readonly #tools: ToolLookup;
-  readonly #removed: ReadonlySet<string>;
+  readonly #removed: Removed;
   #names: readonly string[] | undefined;
 
   constructor(parts: {
     readonly tools: ToolLookup;
     readonly specs: readonly ToolSpec[];
-    readonly removed: ReadonlySet<string>;
+    readonly removed: Removed;
     readonly preamble: Preamble;
   }) {
     this.#tools = parts.tools;
@@ -31,14 +31,65 @@ export class TurnCatalog implements ToolLookup {
     return this.#names;
   }
 
+  /** The catalog of one model call that is offered only some of the tools. */
+  only(names: readonly string[]): TurnCatalog {
+    const offered = new Set(names);
+    const isOffered = ({ name }: ToolSpec) => offered.has(name);
+    const specs = this.specs.filter(isOffered);
+    return new TurnCatalog({
+      tools: this.#tools,
+      specs,
+      removed: new Map([
+        ...this.names.filter((name) => !offered.has(name)).map((name) => [name, undefined] as const),
+        ...this.#removed,
+      ]),
+      preamble: { ...this.preamble, toolSpecs: this.preamble.toolSpecs.filter(isOffered) },
+    });
+  }
+
   get(name: string): RegisteredTool | undefined {
     return this.#removed.has(name) ? undefined : this.#tools.get(name);
+  }
+
+  /** The plugin that took a tool out of the catalog. */
+  removedBy(name: string): string | undefined {
+    return this.#removed.get(name);
+  }
+
+  /** The plugin that brings a tool; undefined for the host's and the pool's. */
+  ownerOf(name: string): string | undefined {
+    const home = this.#tools.get(name)?.home;
+    return home?.kind === "plugin" ? home.pluginId : undefined;
   }
 
   whyNot(name: string): ToolAbsence | undefined {
     return this.#removed.has(name) ? "unavailable" : this.#tools.whyNot?.(name);
   }
 }
+
+/** The tools of a call as it was recorded: no others, and of those what can be called now. */
+class RecordedTools implements ToolLookup {
+  readonly #tools: ToolLookup;
+  readonly #names: ReadonlySet<string>;
+
+  constructor(tools: ToolLookup, names: ReadonlySet<string>) {
+    this.#tools = tools;
+    this.#names = names;
+  }
+
+  get(name: string): RegisteredTool | undefined {
+    return this.#names.has(name) ? this.#tools.get(name) : undefined;
+  }
+
+  /** Whoever was offered it may know why: the tool is gone, and not a slip of the model. */
+  whyNot(name: string): ToolAbsence | undefined {
+    const why = this.#tools.whyNot?.(name);
+    return this.#names.has(name) && why === "unknown" ? "gone" : (why ?? "unavailable");
+  }
+}
+
+/** The tools that are not offered, by name, with the plugin that took each away; undefined where it was a setting. */
+type Removed = ReadonlyMap<string, string | undefined>;
 
 /** What a catalog depends on. */
 interface CatalogKey {
@@ -51,7 +102,7 @@ interface CatalogKey {
 
 /** Catalogs kept: a session that goes back and forth between two states finds both. */
 const MAX_KEPT = 4;
-const NOTHING_REMOVED: ReadonlySet<string> = new Set();
+const NOTHING_REMOVED: Removed = new Map();
 const CONTRIBUTOR = "tool_catalog_contributor";
 
 /** What a catalog is made of. */
@@ -81,12 +132,12 @@ export class SessionCatalog {
     turnOptions: ProtocolTurnOptions | undefined,
     signal: AbortSignal,
   ): TurnCatalog | Promise<TurnCatalog> {
-    const { tools, hooks, protocol } = this.#session;
+    const { tools, hooks } = this.#session;
     const contributed = hooks.has(CONTRIBUTOR);
     const key: CatalogKey = {
       overlayRevision: tools.overlayRevision,
       toolGeneration: tools.generation,
-      pluginRevisions: contributed || protocol.driver.readsState !== false ? hooks.revisionsNow() : "",
+      pluginRevisions: this.#pluginRevisions(),
       turnOptions,
     };
     // A contributor that was called since may say something else now, and asking it is as quick as finding out.
@@ -94,6 +145,33 @@ export class SessionCatalog {
     if (kept !== undefined) return kept.catalog;
     if (!contributed) return this.#keep(key, this.#build(NOTHING_REMOVED, turnOptions));
     return this.#contributed(key, facts, signal);
+  }
+
+  /**
+   * The catalog of a call as it was recorded, over the tools as they are now: one that is gone by now is offered as it
+   * was, and cannot be called. Nobody is asked.
+   */
+  recorded(
+    { tools: specs, offered = specs }: { readonly tools: readonly ToolSpec[]; readonly offered?: readonly ToolSpec[] },
+    turnOptions: ProtocolTurnOptions | undefined,
+  ): TurnCatalog {
+    const { tools } = this.#session;
+    const names = new Set(specs.map(({ name }) => name));
+    const preamble = { ...this.#preamble(specs, turnOptions), toolSpecs: offered };
+    return new TurnCatalog({ tools: new RecordedTools(tools, names), specs, removed: NOTHING_REMOVED, preamble });
+  }
+
+  /** What the catalog depends on, as a text: another one when it may be another catalog. */
+  version(): string {
+    const { tools, hooks } = this.#session;
+    const touched = hooks.needCapture(CONTRIBUTOR);
+    return `${tools.generation}:${tools.overlayRevision}:${this.#pluginRevisions()}:${touched}`;
+  }
+
+  /** Of every plugin; empty when no contributor and no driver depends on them. */
+  #pluginRevisions(): string {
+    const { hooks, protocol } = this.#session;
+    return hooks.has(CONTRIBUTOR) || protocol.driver.readsState !== false ? hooks.revisionsNow() : "";
   }
 
   get surface(): Surface {
@@ -127,10 +205,15 @@ export class SessionCatalog {
     return catalog;
   }
 
-  #build(removed: ReadonlySet<string>, turnOptions: ProtocolTurnOptions | undefined): TurnCatalog {
-    const { tools, protocol, services, surface } = this.#session;
+  #build(removed: Removed, turnOptions: ProtocolTurnOptions | undefined): TurnCatalog {
+    const { tools } = this.#session;
     const all = tools.specs();
     const specs = removed.size === 0 ? all : all.filter(({ name }) => !removed.has(name));
+    return new TurnCatalog({ tools, specs, removed, preamble: this.#preamble(specs, turnOptions) });
+  }
+
+  #preamble(specs: readonly ToolSpec[], turnOptions: ProtocolTurnOptions | undefined): Preamble {
+    const { protocol, services, surface } = this.#session;
     const preamble = protocol.driver.buildPreamble({
       tools: specs,
       extensions: services.surfaces.extensions,
@@ -138,14 +221,14 @@ export class SessionCatalog {
       contributions: [],
       turnOptions,
     });
-    return new TurnCatalog({ tools, specs, removed, preamble: readPreamble(preamble, protocol.ownerOf("driver")) });
+    return readPreamble(preamble, protocol.ownerOf("driver"));
   }
 
   /** Contributors all see the same catalog and can only take away; what the session's authority hides is not in it. */
-  async #removals(facts: TurnFacts, signal: AbortSignal): Promise<ReadonlySet<string>> {
+  async #removals(facts: TurnFacts, signal: AbortSignal): Promise<Removed> {
     const { tools, hooks, authority, services } = this.#session;
     const names = tools.specs().map(({ name }) => name);
-    const removed = new Set<string>();
+    const removed = new Map<string, string>();
     await hooks.each(
       CONTRIBUTOR,
       () => ({
@@ -156,7 +239,7 @@ export class SessionCatalog {
         extensions: services.surfaces.extensions,
       }),
       (answer, pluginId) => {
-        for (const name of readRemovals(answer, pluginId)) removed.add(name);
+        for (const name of readRemovals(answer, pluginId)) removed.set(name, pluginId);
       },
       // The answer brings the state it was made from along.
       { signal, capture: true },

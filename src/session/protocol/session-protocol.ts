@@ -1,5 +1,5 @@
 import { ignore } from "../../async/index.js";
-import { type AppendNode, asTroupeError, type Json, TroupeError } from "../../kernel/index.js";
+import { type AppendNode, type Json, messageOf, protocolFailed, TroupeError } from "../../kernel/index.js";
 import {
   type CodeExecutor,
   checkTurnOptions,
@@ -107,8 +107,8 @@ export class SessionProtocol {
     try {
       await this.session.validateTurnExtension?.(this.#context, extension);
     } catch (error) {
-      const cause = asTroupeError(error, "protocol_turn_extension");
-      throw new TroupeError("protocol_turn_extension", `The turn's extension was refused: ${cause.message}`, { cause });
+      const message = `The turn's extension was refused: ${messageOf(error)}`;
+      throw new TroupeError("protocol_turn_extension", message, { cause: error });
     }
   }
 
@@ -132,7 +132,7 @@ export class SessionProtocol {
       const answer: unknown = this.session.configureOnMaterialize?.(context, materialization);
       if (answer instanceof Promise) {
         answer.catch(ignore);
-        throw new TroupeError("protocol_failed", "It is asynchronous; set the options at once.");
+        throw new Error("it is asynchronous; set the options at once");
       }
     } catch (error) {
       throw this.#failed("configureOnMaterialize", error);
@@ -174,9 +174,8 @@ export class SessionProtocol {
 
   #failed(method: string, error: unknown): TroupeError {
     const { sessionId } = this;
-    const cause = asTroupeError(error, "protocol_failed");
-    const message = `The protocol of session ${sessionId} failed in ${method}: ${cause.message}`;
-    return new TroupeError("protocol_failed", message, { cause, details: { sessionId, method } });
+    const why = `of session ${sessionId} failed in ${method}: ${messageOf(error)}`;
+    return protocolFailed(why, { cause: error, details: { sessionId, method } });
   }
 }
 

@@ -1,24 +1,32 @@
+import type { Clock } from "../../async/index.js";
 import {
   type AppendNode,
   type AppendRequest,
   type AppendResult,
   addUsage,
+  beginningBefore,
   type Head,
   type HistoryEnd,
+  type HistoryWindow,
   isConversation,
   type Message,
   messageOfNode,
   miscounted,
   NO_USAGE,
+  NOTHING_UNSTORED,
   nodeId,
   type Origin,
   type PendingInput,
+  type RowWrite,
   type Segment,
+  type SessionConfig,
   type StorableTurn,
   segmentId,
   TroupeError,
   type TurnResult,
   turnIdOf,
+  type UnstoredMessage,
+  windowPlace,
 } from "../../kernel/index.js";
 import type { StoreClient } from "../../store/index.js";
 import { encode } from "../../wire/index.js";
@@ -48,6 +56,10 @@ export class SessionHistory {
   #hasAttachments = false;
   /** Tokens the last model call read. */
   promptTokens: number | null = null;
+  /** What the last stored turn's requests had beside the history: a fork takes it along, so that it begins as they did. */
+  unstored = NOTHING_UNSTORED;
+  /** The same of the session this one was forked from, until a turn of its own is stored. */
+  inherited = NOTHING_UNSTORED;
 
   constructor(store: Pick<StoreClient, "tail">, head: Pick<Head, "leaf" | "messageCount"> | undefined) {
     this.#store = store;
@@ -75,9 +87,36 @@ export class SessionHistory {
     return (await this.from(0)).messages;
   }
 
-  /** What the next turn needs: all of them, unless its context transforms are to say what that is. */
-  ahead(hooks: Pick<SessionHooks, "has">): readonly Message[] | Promise<readonly Message[]> {
-    return hooks.has("context_transform") ? [] : this.read();
+  /** What the next turn needs: all of them or those of a window, unless its context transforms are to say what that is. */
+  ahead(
+    hooks: Pick<SessionHooks, "has">,
+    { window }: Pick<SessionConfig, "window">,
+  ): readonly Message[] | Promise<readonly Message[]> {
+    if (hooks.has("context_transform")) return [];
+    return window === null ? this.read() : this.#within(window);
+  }
+
+  async #within(window: HistoryWindow): Promise<readonly Message[]> {
+    const place = await this.windowStart(window);
+    const { start, messages } = await this.from(place);
+    return place === start ? messages : messages.slice(place - start);
+  }
+
+  /** The first message of a window: of the block it begins with, the one the turn there began with. */
+  async windowStart(window: HistoryWindow): Promise<number> {
+    const place = windowPlace(this.#known ?? (await this.count()), window);
+    for (let reach = place; reach > 0; reach = Math.max(0, reach - STRIDE)) {
+      const { start, messages } = await this.from(reach);
+      const beginning = beginningBefore(messages, place - start);
+      if (beginning !== undefined) return start + beginning;
+      if (start === 0) break;
+    }
+    return 0;
+  }
+
+  /** Another one in every frame. */
+  get frame(): number {
+    return this.#frame;
   }
 
   /** Those from a place on, and perhaps some before it that are here anyway. */
@@ -133,9 +172,18 @@ export class SessionHistory {
     this.#hasAttachments ||= haveAttachments(conversation);
   }
 
+  /** It goes on behind another node, with so many messages up to it. */
+  goTo(leaf: string | null, count: number): void {
+    this.restart([]);
+    this.#before = leaf;
+    this.#known = count;
+    this.promptTokens = null;
+  }
+
   /** Another frame begins, with these. */
   restart(messages: readonly Message[]): void {
     this.#frame++;
+    this.inherited = this.unstored = NOTHING_UNSTORED;
     this.#read = [];
     this.#before = null;
     this.#known = 0;
@@ -144,13 +192,17 @@ export class SessionHistory {
   }
 }
 
+/** Messages read at once on the way back to the beginning of a turn. */
+const STRIDE = 16;
+
 function placeIn(count: number, place: number): number {
   return place < 0 ? Math.max(0, count + place) : Math.min(place, count);
 }
 
 interface GraphParts {
   readonly id: string;
-  readonly store: Pick<StoreClient, "onPath" | "history">;
+  readonly clock: Clock;
+  readonly store: Pick<StoreClient, "onPath" | "history" | "tail">;
   readonly stored: StoredSession;
   readonly past: SessionHistory;
   readonly protocol: Pick<SessionProtocol, "append">;
@@ -167,8 +219,11 @@ interface TurnCommit {
   /** Of the turns before it, in the frames it came from. */
   readonly before: readonly TurnResult[] | undefined;
   readonly call: string | undefined;
+  readonly unstored: readonly UnstoredMessage[];
   /** The frame it leaves for: entered next, also when a crash comes between. */
   readonly entering: NewFrame | undefined;
+  /** What else changes with it. */
+  readonly rows: readonly RowWrite[] | undefined;
 }
 
 /** A frame to be entered. */
@@ -179,6 +234,8 @@ export interface NewFrame {
   readonly origin: Origin;
   /** What is to be done there: it waits for the next turn. */
   readonly task?: Pick<PendingInput, "id" | "text">;
+  /** Messages of the frame that is left which it begins with, cut back to where a turn begins. Default 0. */
+  readonly keep?: number;
 }
 
 /** The messages of a session and its frames, and every write that makes them more. */
@@ -203,7 +260,7 @@ export class SessionGraph {
 
   /** When a node is required to be on the path and is not, nothing is written. `keep`: remembers the result in the same write. */
   async #append(request: AppendRequest, origin: Origin, keep?: KeepAppend): Promise<AppendResult> {
-    const { id, stored, past, protocol, store } = this.#parts;
+    const { id, clock, stored, past, protocol, store } = this.#parts;
     const { nodes, requiresAncestorNodeId: required } = request;
     const { leaf, frameId } = stored;
     if (required !== undefined && !(await store.onPath(leaf, required))) {
@@ -215,7 +272,7 @@ export class SessionGraph {
     let result: AppendResult | undefined;
     await stored.write((previous, revision) => {
       if (stored.frameId !== frameId) return undefined;
-      const segment = segmentOf(id, revision, { parent: previous?.leaf ?? null, nodes, origin });
+      const segment = segmentOf(id, revision, { parent: previous?.leaf ?? null, nodes, origin, at: clock.wallNow() });
       const nodeIds = segment.messages.map((message) => message.id);
       result = { status: "appended", nodeIds, leafNodeId: nodeIds.at(-1) as string };
       keep?.(result);
@@ -241,7 +298,7 @@ export class SessionGraph {
   /** Stores a turn in one atomic write and adopts it; resolves when it is durable. */
   async commit(
     { summary, messages, spent, modelCallRecords }: StorableTurn,
-    { name, before, call, entering }: TurnCommit,
+    { name, before, call, unstored, entering, rows }: TurnCommit,
   ): Promise<number> {
     const { id, stored, past, inputs, turnKeys, life } = this.#parts;
     if (past.known === undefined) await past.count();
@@ -258,6 +315,7 @@ export class SessionGraph {
         ...(call !== undefined && { exactOperation: `turn:${call}:${turnIdOf(summary.turnIndex)}` }),
         operation: `turn:${summary.turnId}`,
         endsTurn: true,
+        ...(rows !== undefined && rows.length > 0 && { rows }),
         ...(messages.length > 0 && {
           segment: { id: segmentId(id, revision), parent: previous?.leaf ?? null, messages },
         }),
@@ -269,6 +327,8 @@ export class SessionGraph {
         spent,
         adopted: () => {
           past.grow(messages);
+          past.unstored = unstored;
+          past.inherited = NOTHING_UNSTORED;
           // What was counted while this was being written goes with the next write: no other turn is to carry it.
           stored.usage.release();
           life.turnStored();
@@ -280,24 +340,41 @@ export class SessionGraph {
   }
 
   /** Leaves the current frame for a new one that begins with these nodes. The old one stays readable. */
-  async openFrame({ frameId, reason, nodes, origin, task }: NewFrame): Promise<void> {
-    const { id, stored, past, inputs, catalog } = this.#parts;
+  async openFrame({ frameId, reason, nodes, origin, task, keep = 0 }: NewFrame): Promise<void> {
+    const { id, clock, stored, past, inputs, catalog } = this.#parts;
+    const kept = keep === 0 ? NOTHING_KEPT : await this.#beginning(keep);
     // Whether it can be entered or not, it is not tried again.
     if (stored.head?.components[COMPONENT.entering] !== undefined) this.entering.change(null);
     this.checkNewFrame(frameId);
     if (task !== undefined && task.text.trim() !== "") inputs.add({ ...task, waitsFor: { kind: "next_turn" } });
     const frames = stored.head?.frames ?? [];
     await stored.write((previous, revision) => {
-      const segment = segmentOf(id, revision, { parent: null, nodes, origin });
+      const segment = segmentOf(id, revision, { parent: kept.leaf, nodes, origin, at: clock.wallNow() });
       const left = { frameId: stored.frameId, reason, leaf: previous?.leaf ?? null };
       return {
         operation: `frame:${frameId}`,
-        head: { frameId, frames: [...frames, left], leaf: null },
+        head: { frameId, frames: [...frames, left], leaf: kept.leaf },
+        messagesBefore: kept.messages.length,
         ...(nodes.length > 0 && { segment }),
-        adopted: () => past.restart(segment.messages),
+        adopted: () => past.restart([...kept.messages, ...segment.messages]),
       };
     });
     catalog.invalidate();
+  }
+
+  /** The first messages of the frame, at most so many and whole turns of them, and the node they end with. */
+  async #beginning(keep: number): Promise<{ readonly leaf: string | null; readonly messages: readonly Message[] }> {
+    const { past, stored, store } = this.#parts;
+    const messages = await past.read();
+    const count = keep >= messages.length ? messages.length : (beginningBefore(messages, keep) ?? 0);
+    let { leaf } = stored;
+    // Records stand among the messages and are not counted: what is left is asked for until it is that many.
+    for (let left = messages.length - count; left > 0 && leaf !== null; ) {
+      const end = await store.tail(leaf, left);
+      left -= end.messages.filter(isConversation).length;
+      leaf = end.before;
+    }
+    return count === 0 ? NOTHING_KEPT : { leaf, messages: messages.slice(0, count) };
   }
 
   /** Messages by their places, the running turn's included; negative places count from the end. */
@@ -320,11 +397,17 @@ export class SessionGraph {
   }
 }
 
+const NOTHING_KEPT = { leaf: null, messages: [] } as const;
+
 export function segmentOf(
   sessionId: string,
   revision: number,
-  { parent, nodes, origin }: { parent: string | null; nodes: readonly AppendNode[]; origin: Origin },
+  {
+    parent,
+    nodes,
+    ...said
+  }: { parent: string | null; nodes: readonly AppendNode[]; readonly origin: Origin; readonly at: number },
 ): Segment {
   const id = segmentId(sessionId, revision);
-  return { id, parent, messages: nodes.map((node, index) => messageOfNode(node, nodeId(id, index), origin)) };
+  return { id, parent, messages: nodes.map((node, index) => messageOfNode(node, nodeId(id, index), said)) };
 }

@@ -49,9 +49,15 @@ export class SessionInputs {
   }
 
   add(input: PendingInput): PendingInput {
+    const added = this.place(input);
+    this.onAdded();
+    return added;
+  }
+
+  /** Without telling that something waits: whoever stores it tells, once it is stored. */
+  place(input: PendingInput): PendingInput {
     const added = withInput(this.#pending, input);
     this.#change(added.pending);
-    this.onAdded();
     return added.input;
   }
 

@@ -1,5 +1,5 @@
 import { type LedgerEntry, TroupeError, type TurnState } from "../../kernel/index.js";
-import type { TurnJournal, UnfinishedTurn } from "../journal/index.js";
+import type { LeftBehind, TurnJournal, UnfinishedTurn } from "../journal/index.js";
 import type { SessionHooks } from "../plugins/index.js";
 import type { SessionProtocol } from "../protocol/index.js";
 import type { StoredSession } from "../stored/index.js";
@@ -97,7 +97,9 @@ const RESTING: Readonly<Record<Life["kind"], "settles" | "as stored" | "no">> = 
 export interface RunningTurn {
   readonly turnId: string;
   /** What the turn has added. */
-  readonly state: Pick<TurnState, "messages" | "usage" | "spent">;
+  readonly state: Pick<TurnState, "messages" | "usage" | "spent" | "step">;
+  /** What it had added before it was taken up. */
+  readonly left: LeftBehind | undefined;
   readonly tellUsage: (entry: LedgerEntry) => void;
   readonly journal: TurnJournal;
 }

@@ -1,39 +1,71 @@
 import { onAbort } from "../../async/index.js";
 import {
+  type Agent,
   addLedgers,
+  budgetSpent,
+  type CallLayers,
+  type CallSettings,
+  callSettings,
+  configOf,
+  configuredOver,
   isZeroUsage,
+  knownInstead,
   type Ledger,
   type LedgerEntry,
   type PromptLayer,
+  remainingBudget,
   type SessionBudget,
   type SessionConfig,
   type SpendingReport,
   spentOf,
   TroupeError,
+  usageReport,
   whySpent,
 } from "../../kernel/index.js";
-import type { Model } from "../../model/index.js";
+import type { Model, ModelFactory, ModelInstances } from "../../model/index.js";
 import { encode } from "../../wire/index.js";
-import type { WorkerSettings } from "../calls/index.js";
+import { UNSAYABLE, type WorkerSettings } from "../calls/index.js";
 import { COMPONENT, Component, type ComponentReader, type StoredSession } from "../stored/index.js";
+import type { AgentInForce } from "./agents.js";
 import { betweenTurns, type SessionLife } from "./session-life.js";
+import type { TenantSpending } from "./tenant-spending.js";
 
 /** What of the runtime's settings a session's configuration selects from. */
-interface Choice extends Pick<WorkerSettings, "prompt"> {
-  readonly models: ReadonlyMap<string, Model>;
+interface Choice extends Pick<WorkerSettings, "prompt" | "calling" | "config"> {
+  readonly models: ReadonlyMap<string, Model | ModelFactory>;
+  readonly instances: Pick<ModelInstances, "of">;
 }
+
+/** Whose settings they are. */
+interface SettingsOwner {
+  readonly tenant: string | undefined;
+  readonly agent: AgentInForce;
+}
+
+/** Who answers a turn. */
+export interface TurnModels {
+  readonly model: Model;
+  /** Who takes over when it gives no answer, in this order. */
+  readonly fallbacks: readonly Model[];
+}
+
+const NO_FALLBACKS: readonly Model[] = [];
 
 /** What a session is configured with, and what of the runtime's settings that selects. */
 export class SessionSettings {
   readonly component = new Component(COMPONENT.config);
   readonly #choice: Choice;
+  readonly #owner: SettingsOwner;
   #config: SessionConfig;
   #promptLayers: readonly PromptLayer[];
+  #callLayers: CallLayers;
 
-  constructor(choice: Choice, config: SessionConfig) {
+  constructor(choice: Choice, config: SessionConfig, owner: SettingsOwner) {
     this.#choice = choice;
     this.#config = config;
-    this.#promptLayers = layersOf(choice.prompt, config.prompt);
+    this.#owner = owner;
+    this.#promptLayers = this.#layers(config);
+    this.#callLayers = this.#calls(config);
   }
 
   get config(): SessionConfig {
@@ -43,44 +75,113 @@ export class SessionSettings {
   /** In force at once, and stored with the next write. */
   change(config: SessionConfig): void {
     this.#config = config;
-    this.#promptLayers = layersOf(this.#choice.prompt, config.prompt);
-    this.component.change(encode(config));
+    this.#promptLayers = this.#layers(config);
+    this.#callLayers = this.#calls(config);
+    this.component.change(encode(this.#stored(config)));
   }
 
-  /** What host and session put into the prompt, the later the stronger. The same list until one of them changes. */
+  /** What is stored: with an agent only what somebody has set, so that the rest goes on being as the agent says. */
+  #stored(config: SessionConfig): Partial<SessionConfig> {
+    const { name, agent } = this.#owner.agent;
+    return name === undefined ? config : configuredOver(configOf(this.#choice.config, agent), config);
+  }
+
+  #layers({ prompt }: SessionConfig): readonly PromptLayer[] {
+    return layersOf(this.#choice.prompt, this.#owner.agent.agent?.prompt, prompt ?? undefined);
+  }
+
+  #calls({ modelOptions }: SessionConfig): CallLayers {
+    const agent = this.#owner.agent.agent?.calling;
+    return {
+      runtime: this.#choice.calling,
+      ...(agent !== undefined && { agent }),
+      ...(modelOptions !== null && { session: { modelOptions } }),
+    };
+  }
+
+  /** What host, agent and session put into the prompt, the later the stronger. The same list until one of them changes. */
   get promptLayers(): readonly PromptLayer[] {
     return this.#promptLayers;
   }
 
-  /** The model a turn names, or the session's own. */
-  modelNamed(name: string = this.#config.model ?? ""): Model {
+  /** What runtime, agent and session say of how models are called. The same object until one of them changes. */
+  get callLayers(): CallLayers {
+    return this.#callLayers;
+  }
+
+  /** Who answers a turn that names these, by these layers; throws `model_unknown` for a name nobody has. At once unless a model is yet to be made. */
+  modelsFor(
+    { model: name, calling }: { readonly model?: string; readonly calling?: CallSettings } = {},
+    layers = this.#callLayers,
+  ): TurnModels | Promise<TurnModels> {
+    const model = this.#modelNamed(this.#nameOf(name));
+    const { fallbackModels = [] } = callSettings({ ...layers, turn: calling });
+    const fallbacks = fallbackModels.map((fallback) => this.#modelNamed(fallback));
+    if (model instanceof Promise || fallbacks.some((each) => each instanceof Promise)) return made(model, fallbacks);
+    if (fallbacks.length === 0) return { model, fallbacks: NO_FALLBACKS };
+    return turnModels(model, fallbacks as readonly Model[]);
+  }
+
+  #nameOf(asked: string | undefined): string {
+    return asked ?? this.#config.model ?? this.#owner.agent.agent?.model ?? "";
+  }
+
+  /** What the model of a turn that asks for this one is called, in every process alike; undefined for one of an agent's own. */
+  modelName(asked: string | undefined): string | undefined {
+    const name = this.#nameOf(asked);
+    return name.startsWith(UNSAYABLE) ? undefined : name;
+  }
+
+  /** The tenant's and agent's own, where the module makes them. */
+  #modelNamed(name: string): Model | Promise<Model> {
+    const { tenant, agent } = this.#owner;
+    return this.#choice.instances.of(this.#loaded(name), { tenant, agent: agent.name });
+  }
+
+  #loaded(name: string): Model | ModelFactory {
     const { models } = this.#choice;
     const model = models.get(name);
     if (model !== undefined) return model;
-    const known = [...models.keys()].filter((other) => other !== "");
+    // Models of agents have no name a person could say.
+    const known = [...models.keys()].filter((other) => other !== "" && !other.startsWith(UNSAYABLE));
     throw new TroupeError(
       "model_unknown",
-      `There is no model ${name}. ${known.length === 0 ? "Give the runtime its models." : `There are: ${known.join(", ")}.`}`,
+      `There is no model ${name}. ${known.length === 0 ? "Give the runtime its models." : knownInstead(name, known)}`,
       { details: { model: name } },
     );
   }
 }
 
-/** What an older release did not store is as the runtime's options say. */
+/** What nobody has set, or an older release did not store, is as the agent says, and else the runtime's options. */
 export async function storedConfig(
   services: Pick<WorkerSettings, "config">,
   reader: ComponentReader,
+  agent?: Agent,
 ): Promise<SessionConfig> {
-  return { ...services.config, ...(await reader.value<SessionConfig>(COMPONENT.config)) };
+  return { ...configOf(services.config, agent), ...(await reader.value<SessionConfig>(COMPONENT.config)) };
 }
 
-function layersOf(host: PromptLayer | undefined, own: PromptLayer | null): readonly PromptLayer[] {
-  return [...(host === undefined ? [] : [host]), ...(own === null ? [] : [own])];
+function layersOf(...layers: readonly (PromptLayer | undefined)[]): readonly PromptLayer[] {
+  return layers.filter((layer) => layer !== undefined);
+}
+
+/** A model that takes over from itself would be asked twice. */
+function turnModels(model: Model, fallbacks: readonly Model[]): TurnModels {
+  return { model, fallbacks: fallbacks.filter((fallback) => fallback !== model) };
+}
+
+async function made(
+  model: Model | Promise<Model>,
+  fallbacks: readonly (Model | Promise<Model>)[],
+): Promise<TurnModels> {
+  const [first, ...others] = await Promise.all([model, ...fallbacks]);
+  return turnModels(first, others);
 }
 
 interface SpendingParts extends Pick<WorkerSettings, "budget" | "prices"> {
   readonly stored: Pick<StoredSession, "ledger" | "usage" | "store">;
   readonly life: SessionLife;
+  readonly tenant: TenantSpending | undefined;
 }
 
 /** What a session has spent, its budget, and who waits for it to be raised. */
@@ -93,6 +194,11 @@ export class Spending {
   constructor(parts: SpendingParts) {
     this.#parts = parts;
     this.#budget = parts.budget;
+  }
+
+  /** What its tenant may spend; undefined where tenants have no budgets, or it has no tenant. */
+  get tenant(): TenantSpending | undefined {
+    return this.#parts.tenant;
   }
 
   get budget(): SessionBudget | null {
@@ -125,12 +231,17 @@ export class Spending {
   }
 
   report(): SpendingReport {
-    return { budget: this.#budget, ...this.#spent() };
+    return { budget: this.#budget, ...this.#spent(), cache: usageReport(this.ledger).cache };
   }
 
   /** Why there is nothing left to pay another call with; undefined while there is. */
   whySpent(): string | undefined {
     return this.#budget === null ? undefined : whySpent(this.#budget, this.#spent());
+  }
+
+  /** What another session may spend for this one: what is left. Undefined without a budget. */
+  remaining(): SessionBudget | undefined {
+    return this.#budget === null ? undefined : remainingBudget(this.#budget, this.#spent());
   }
 
   #spent() {
@@ -140,7 +251,7 @@ export class Spending {
   /** Throws `budget_spent` when there is nothing left. */
   check(): void {
     const why = this.whySpent();
-    if (why !== undefined) throw new TroupeError("budget_spent", why);
+    if (why !== undefined) throw budgetSpent(why);
   }
 
   /** Resolves when there is something to spend again, or the signal aborts. */

@@ -1,10 +1,13 @@
 import {
+  type AttachmentRef,
   type AttachmentSource,
+  attachmentMissing,
+  attachmentsIn,
   type Commit,
   type InputItem,
+  invalidTurnInput,
   type Message,
   type Part,
-  TroupeError,
 } from "../../kernel/index.js";
 import type { StoreClient } from "../../store/index.js";
 import { contentHash } from "../../wire/index.js";
@@ -15,8 +18,15 @@ export class Blobs {
   /** With how many are about to refer to each. */
   readonly #unsaved = new Map<string, { readonly bytes: Uint8Array; users: number }>();
 
-  constructor(store: Pick<StoreClient, "component" | "componentSize">) {
+  /** Whether a message of the session has this attachment: what others have stored is not the session's to name. */
+  readonly #isOwn: (hash: string) => Promise<boolean>;
+
+  constructor(
+    store: Pick<StoreClient, "component" | "componentSize">,
+    isOwn: (hash: string) => Promise<boolean> = async () => false,
+  ) {
     this.#store = store;
+    this.#isOwn = isOwn;
   }
 
   /** Takes bytes over until `release`; the same bytes are kept once. */
@@ -28,10 +38,10 @@ export class Blobs {
     return { hash, bytes: bytes.byteLength };
   }
 
-  /** The size of bytes that are stored already, or are about to be: kept like one's own. */
+  /** The size of an attachment of the session that is stored already, or is about to be: kept like a new one. */
   async refer(hash: string): Promise<number | undefined> {
     const kept = this.#unsaved.get(hash);
-    if (kept === undefined) return this.#store.componentSize(hash);
+    if (kept === undefined) return (await this.#isOwn(hash)) ? this.#store.componentSize(hash) : undefined;
     kept.users++;
     return kept.bytes.byteLength;
   }
@@ -48,16 +58,18 @@ export class Blobs {
     return this.#unsaved.get(hash)?.bytes ?? this.#store.component(hash);
   }
 
+  /** The bytes of an attachment that no commit has written yet. */
+  unsaved(hash: string): Uint8Array | undefined {
+    return this.#unsaved.get(hash)?.bytes;
+  }
+
   /** Those of the given messages, by hash, for a model to read. `attachment_missing` when one is not there. */
   async of(...conversation: readonly (readonly Message[])[]): Promise<ReadonlyMap<string, Uint8Array>> {
     const found = new Map<string, Uint8Array>();
     const hashes = new Set(conversation.flat().flatMap(({ parts }) => [...attachedTo(parts)]));
     for (const hash of hashes) {
       const bytes = await this.find(hash);
-      if (bytes === undefined)
-        throw new TroupeError("attachment_missing", `The attachment ${hash} is no longer stored.`, {
-          details: { hash },
-        });
+      if (bytes === undefined) throw attachmentMissing(hash);
       found.set(hash, bytes);
     }
     return found;
@@ -94,26 +106,43 @@ export async function storedParts(blobs: Blobs, items: readonly InputItem[]): Pr
 
 async function attachmentPart(blobs: Blobs, given: AttachmentSource): Promise<Part> {
   const { mediaType, name } = given;
-  const part = { type: "attachment", mediaType, ...(name !== undefined && { name }) } as const;
+  const source = await keptSource(blobs, given);
+  if (source !== undefined) return { type: "attachment", mediaType, ...(name !== undefined && { name }), source };
+  throw invalidTurnInput("a stored attachment is not there");
+}
+
+/** How a message names an attachment. Bytes become a blob until they are released; undefined when a stored one is not there. */
+export async function keptSource(
+  blobs: Blobs,
+  given: AttachmentRef | { readonly kind: "inline"; readonly bytes: Uint8Array },
+): Promise<AttachmentRef | undefined> {
   switch (given.kind) {
     case "url":
-      return { ...part, source: { kind: "url", url: given.url } };
+      return { kind: "url", url: given.url };
     case "inline":
-      return { ...part, source: { kind: "stored", ...blobs.keep(given.bytes) } };
+      return { kind: "stored", ...blobs.keep(given.bytes) };
     case "stored": {
       const bytes = await blobs.refer(given.hash);
-      if (bytes !== undefined) return { ...part, source: { kind: "stored", hash: given.hash, bytes } };
-      throw new TroupeError("invalid_turn_input", "The turn's input cannot be used: a stored attachment is not there.");
+      return bytes === undefined ? undefined : { kind: "stored", hash: given.hash, bytes };
     }
   }
 }
 
+/** Does one of these messages have this attachment? */
+export function hasAttachment(messages: readonly Message[], hash: string): boolean {
+  return messages.some(({ parts }) => [...attachedTo(parts)].includes(hash));
+}
+
 /** Do these messages have attachments? */
 export function haveAttachments(messages: readonly Message[]): boolean {
-  return messages.some(({ parts }) => parts.some(({ type }) => type === "attachment"));
+  return messages.some(({ parts }) => parts.some(isAttaching));
+}
+
+function isAttaching(part: Part): boolean {
+  return part.type === "attachment" || (part.type === "tool_result" && part.content !== undefined);
 }
 
 /** The hashes of what is stored beside these parts. */
 export function* attachedTo(parts: readonly Part[]): Iterable<string> {
-  for (const part of parts) if (part.type === "attachment" && part.source.kind === "stored") yield part.source.hash;
+  for (const { source } of attachmentsIn(parts)) if (source.kind === "stored") yield source.hash;
 }

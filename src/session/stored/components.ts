@@ -1,11 +1,11 @@
 import {
   addEntry,
   addLedgers,
+  componentMissing,
   type Head,
   type Ledger,
   type LedgerEntry,
   ledgerSince,
-  TroupeError,
 } from "../../kernel/index.js";
 import type { StoreClient } from "../../store/index.js";
 import { contentHash, decode } from "../../wire/index.js";
@@ -29,6 +29,10 @@ export const COMPONENT = {
   inputs: "inputs",
   /** The frame the last turn left for, until the session is in it. */
   entering: "entering",
+  /** What its last turn was asked with, as far as that is large: the system text, the tools, those that were offered. */
+  askedSystem: "asked_system",
+  askedTools: "asked_tools",
+  askedOffered: "asked_offered",
 } as const;
 
 export const pluginComponent = (pluginId: string): string => `plugin:${pluginId}`;
@@ -59,10 +63,7 @@ export class ComponentReader {
     if (hash === undefined) return undefined;
     const bytes = this.#unsaved.get(hash) ?? (await this.#store.component(hash));
     if (bytes !== undefined) return bytes;
-    throw new TroupeError(
-      "component_missing",
-      `Session ${this.#head?.sessionId} refers to a stored ${name} that is not there.`,
-    );
+    throw componentMissing(`The ${name} of session ${this.#head?.sessionId}`);
   }
 
   /** Those that are there, in one ask. */

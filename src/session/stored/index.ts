@@ -2,6 +2,7 @@
 export * from "./blobs.js";
 export * from "./components.js";
 export * from "./receipts.js";
+export * from "./repeated-parts.js";
 export * from "./session-rows.js";
 export * from "./stored-session.js";
 export * from "./turn-keys.js";

@@ -1,4 +1,4 @@
-import { isRecord, type Row, type RowChange } from "../../kernel/index.js";
+import { isRecord, type Row, type RowChange, type RowWrite } from "../../kernel/index.js";
 import type { PluginManifest } from "../../plugin/index.js";
 import { OPENINGS, type StoreClient } from "../../store/index.js";
 import { decode, encode } from "../../wire/index.js";
@@ -52,9 +52,12 @@ export class SessionRows {
   }
 
   /** A row that was changed again meanwhile stays unwritten. */
-  written(changes: readonly RowChange[]): void {
-    for (const { table, key, value } of changes)
-      if (table === this.table && this.#unwritten.get(key) === value) this.#unwritten.delete(key);
+  written(changes: readonly RowWrite[]): void {
+    for (const change of changes) {
+      const { table, key } = change;
+      if (table === this.table && "value" in change && this.#unwritten.get(key) === change.value)
+        this.#unwritten.delete(key);
+    }
   }
 }
 

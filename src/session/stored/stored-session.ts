@@ -4,6 +4,7 @@ import {
   type Commit,
   FIRST_FRAME,
   type Head,
+  type Identity,
   isConversation,
   type JournalEntry,
   type JournalReceipt,
@@ -12,6 +13,8 @@ import {
   NO_USAGE,
   nodeId,
   type RowChange,
+  type RowWrite,
+  rowKey,
   type Segment,
   sharingOwn,
   TroupeError,
@@ -20,6 +23,7 @@ import type { StoreClient } from "../../store/index.js";
 import { encode } from "../../wire/index.js";
 import type { Blobs } from "./blobs.js";
 import { applyComponents, ComponentReader, type StoredComponent, UnwrittenUsage } from "./components.js";
+import { RepeatedParts } from "./repeated-parts.js";
 import { formerComponentOf, type SessionRows } from "./session-rows.js";
 
 interface StoredParts {
@@ -30,7 +34,7 @@ interface StoredParts {
   /** The number this worker's claim of the session gave it; the store refuses it once somebody else has claimed it. */
   readonly epoch: number;
   /** What its first head says of whose it is. */
-  readonly identity: Pick<Head, "tenant" | "metadata">;
+  readonly identity: Identity;
   readonly blobs: Blobs;
   /** Turns are written down as they go. */
   readonly journals: boolean;
@@ -44,7 +48,9 @@ interface StoredParts {
 
 /** How a session keeps what its turn recorded. */
 export type JournalWriter = (
-  entry: Pick<JournalEntry, "turnId" | "key" | "hash" | "envelope" | "bytes">,
+  entry: Pick<JournalEntry, "turnId" | "key" | "hash" | "envelope" | "bytes" | "rows">,
+  /** Asked when it is about to be written: it is of no use any more. */
+  unless?: () => boolean,
 ) => Promise<JournalReceipt>;
 
 /** Says what to write over a head; nothing, when it finds that there is nothing to be written. */
@@ -61,6 +67,12 @@ interface WritePlan {
   readonly endsTurn?: boolean;
   /** By the session's own calls. */
   readonly spent?: Ledger;
+  /** Messages up to the leaf it says, when that is another frame's; the segment's own are behind them. */
+  readonly messagesBefore?: number;
+  /** Rows of tables that are not this session's, written with it or not at all. */
+  readonly rows?: readonly RowWrite[];
+  /** Somebody else changed one of those rows, so nothing was stored: the plan takes back what it did. */
+  readonly conflicted?: () => void;
   /** What else becomes true with it, at once. */
   readonly adopted?: () => void;
 }
@@ -70,12 +82,14 @@ export class StoredSession {
   readonly #parts: StoredParts;
   #head: Head | undefined;
   /** Everything that is stored beside the history, each with its owner. */
-  readonly #components: StoredComponent[] = [];
+  #components: readonly StoredComponent[] = [];
   readonly #rows: SessionRows[] = [];
   /** Rows that are no reason to write, but go with what is written or recorded. */
   readonly #riding: SessionRows[] = [];
   /** Usage of other sources than the session's own turns. */
   readonly usage = new UnwrittenUsage(() => this.ledger);
+  /** What the session's turns are asked with again and again. */
+  readonly asked = new RepeatedParts();
   /** One at a time, because each builds on the head before. */
   readonly #writes = new Serial();
 
@@ -95,8 +109,13 @@ export class StoredSession {
   }
 
   /** Whose session it is, also before it is stored. */
-  get identity(): Pick<Head, "tenant" | "metadata"> {
+  get identity(): Identity {
     return this.#head ?? this.#parts.identity;
+  }
+
+  /** See {@link Head.family}. */
+  get family(): string {
+    return this.#head?.family ?? this.#parts.id;
   }
 
   get leaf(): string | null {
@@ -120,9 +139,9 @@ export class StoredSession {
     return new ComponentReader(this.#parts.store, this.#head);
   }
 
-  /** Every write from now on takes along what of these is dirty. */
+  /** Every write from now on takes along what of these is dirty, and of no others. */
   register(...components: readonly StoredComponent[]): void {
-    this.#components.push(...components);
+    this.#components = components;
   }
 
   registerRows(...rows: readonly SessionRows[]): void {
@@ -149,14 +168,17 @@ export class StoredSession {
   }
 
   /** Writes down something the running turn did; resolves when it is durable, with what counts if it was done before. */
-  async record(entry: Parameters<JournalWriter>[0]): Promise<JournalReceipt> {
+  async record(...[entry, unless]: Parameters<JournalWriter>): Promise<JournalReceipt> {
     while (this.#writes.size > 0) await this.#writes.ended();
+    if (unless?.() === true) return { replayed: false };
     const { id: sessionId, epoch, store } = this.#parts;
-    const rows = this.#riding.flatMap((each) => each.encode());
-    const riding = rows.length > 0 && { rows };
+    const riding = this.#riding.flatMap((each) => each.encode());
+    const rows = withoutRepeated(riding, entry.rows);
+    const place = { sessionId, expectedRevision: this.revision, epoch };
     try {
-      const receipt = await store.record({ ...entry, sessionId, expectedRevision: this.revision, epoch, ...riding });
-      for (const each of this.#riding) each.written(rows);
+      const receipt = await store.record({ ...entry, ...place, ...(rows.length > 0 && { rows }) });
+      // What was recorded before changes no row again.
+      if (!receipt.replayed) for (const each of this.#riding) each.written(riding);
       return receipt;
     } catch (error) {
       this.#ifMoved(error);
@@ -174,8 +196,12 @@ export class StoredSession {
     if (!this.#parts.journals) return;
     while (this.#writes.size > 0) await this.#writes.ended();
     const { id: sessionId, epoch } = this.#parts;
+    const rows = this.#riding.flatMap((each) => each.encode());
     await this.#parts.store
-      .clearJournal({ sessionId, expectedRevision: this.revision, epoch })
+      .clearJournal({ sessionId, expectedRevision: this.revision, epoch, ...(rows.length > 0 && { rows }) })
+      .then(() => {
+        for (const each of this.#riding) each.written(rows);
+      })
       // Whatever keeps the store from it keeps it from the next write too, and that one tells.
       .catch((error) => this.#ifMoved(error));
   }
@@ -226,11 +252,11 @@ export class StoredSession {
     const attached = blobs.encode();
     const usage = this.usage.encode();
     const applied = applyComponents(previous?.components ?? {}, components);
-    const rows = this.#changedRows();
+    const rows = [...this.#changedRows(), ...(planned.rows ?? [])];
     for (const row of rows) delete applied.components[formerComponentOf(row) ?? ""];
     const ledger = addLedgers(addLedgers(previous?.ledger ?? [], spent), usage);
     // Only with messages: what somebody has counted in passing is not known to a session that was parked meanwhile.
-    const counted = changes?.leaf === null ? 0 : segment && past.known;
+    const counted = planned.messagesBefore ?? (segment && past.known);
     const head: Head = {
       sessionId: id,
       leaf: null,
@@ -260,7 +286,9 @@ export class StoredSession {
     try {
       await store.commit(commit);
     } catch (error) {
-      this.#parts.life.giveUp(error);
+      // The store decided against the write, for a row that is not the session's: what is stored is still what is here.
+      if (planned.conflicted !== undefined && isRowConflict(error)) planned.conflicted();
+      else this.#parts.life.giveUp(error);
       throw error;
     }
     // Nothing awaits between the store's word and adopting it.
@@ -292,6 +320,17 @@ export class StoredSession {
     adopted?.();
     for (const { owner, bytes } of changes) owner.written(bytes);
   }
+}
+
+function isRowConflict(error: unknown): boolean {
+  return error instanceof TroupeError && error.code === "row_conflict";
+}
+
+/** No row twice in one write: what is said with it counts. */
+function withoutRepeated(riding: readonly RowWrite[], own: readonly RowWrite[] = []): readonly RowWrite[] {
+  if (own.length === 0) return riding;
+  const said = new Set(own.map(rowKey));
+  return [...riding.filter((row) => !said.has(rowKey(row))), ...own];
 }
 
 /** A head of an older release says what was spent in another way. What is not there is not added: parking is no change. */

@@ -24,6 +24,14 @@ export function turnKeyOf(
   return { key, content: contentHash(encode(stopped?.issue.message ?? parts)) };
 }
 
+/** Do two names name the same turn, as far as anybody knows? */
+export function isNamesake(a: TurnKey, b: TurnKey): boolean {
+  return a.key === b.key && (a.content === b.content || a.content === HIDDEN || b.content === HIDDEN);
+}
+
+/** In the place of the hash of an input that is replaced: the hash of a short one would give it away. */
+const HIDDEN = "";
+
 /**
  * The last turns of a session that were named by a key, with their results: asked for again, they are answered and not
  * run. Each has a row of its own, so that keeping one writes one, over the one that was there.
@@ -33,6 +41,9 @@ export class TurnKeys {
   readonly #stored: () => ComponentReader;
   #kept: Map<number, KeptTurn> | undefined;
   #next = 0;
+  /** What was asked for last, and by the keys of turns that are kept here what they were asked with: never written. */
+  #asked: TurnKey | undefined;
+  readonly #askedWith = new Map<string, string>();
 
   /** `stored`: reads what an older release stored. */
   constructor(rows: SessionRows, stored: () => ComponentReader) {
@@ -40,14 +51,33 @@ export class TurnKeys {
     this.#stored = stored;
   }
 
+  /**
+   * Names a turn by its caller's key and by what it is asked with. `hidden`: its input is replaced before anything is
+   * written, so the key alone is its name in the store, and another input under it is noticed only while this is in memory.
+   */
+  nameOf(key: string, asked: Parameters<typeof turnKeyOf>[1], { hidden }: { readonly hidden: boolean }): TurnKey {
+    const name = turnKeyOf(key, asked);
+    this.#asked = hidden ? name : undefined;
+    return hidden ? { key, content: HIDDEN } : name;
+  }
+
   /** What a turn of this name came to. Another input under the same key is a conflict. */
   async find({ key, content }: TurnKey): Promise<TurnResult | undefined> {
     for (const kept of (await this.#load()).values()) {
       if (kept.key !== key) continue;
-      if (kept.content === content) return kept.result;
+      if (this.#isSame(kept, { key, content })) return kept.result;
       throw new TroupeError("turn_key_conflict", `A turn with the key ${key} and another input was asked for before.`, {
         details: { key, turnId: kept.result.turnId },
       });
+    }
+    return undefined;
+  }
+
+  /** What a turn came to that was named by a key, or was one of those before such a turn. */
+  async byTurn(turnId: string): Promise<TurnResult | undefined> {
+    for (const { result } of (await this.#load()).values()) {
+      const found = [result, ...(result.before ?? [])].find((each) => each.turnId === turnId);
+      if (found !== undefined) return found;
     }
     return undefined;
   }
@@ -63,12 +93,22 @@ export class TurnKeys {
 
   /** Keeps a turn in the place of the oldest or of its own key, for the write that is being planned. `find` was asked before. */
   keep(name: TurnKey, result: TurnResult): void {
+    if (name.content === HIDDEN && this.#asked?.key === name.key) this.#askedWith.set(name.key, this.#asked.content);
     const own = [...(this.#kept ?? [])].find(([, { key }]) => key === name.key);
     const place = own?.[0] ?? this.#next;
     if (own === undefined) this.#next = (place + 1) % MAX_TURN_KEYS;
     const kept: KeptTurn = { ...name, result };
+    const former = this.#kept?.get(place);
+    if (former !== undefined && former.key !== name.key) this.#askedWith.delete(former.key);
     this.#kept?.set(place, kept);
     this.#rows.change(String(place), encode(kept));
+  }
+
+  /** What only memory knew is the same when nobody remembers. */
+  #isSame(kept: TurnKey, asked: TurnKey): boolean {
+    const was = kept.content === HIDDEN ? this.#askedWith.get(kept.key) : kept.content;
+    const is = asked.content === HIDDEN ? this.#asked?.content : asked.content;
+    return was === undefined || is === undefined || was === is;
   }
 
   async #load(): Promise<Map<number, KeptTurn>> {

@@ -1,21 +1,33 @@
-import { untilAborted } from "../../async/index.js";
+import { ignore, untilAborted } from "../../async/index.js";
 import {
+  type BeforeTurnDirective,
   type CheckpointKind,
+  foldTurnDirectives,
   frameTaskOf,
+  keptUnstored,
   NO_DIRECTIVES,
+  type Owned,
   type StorableTurn,
+  type TroupeErrorCode,
+  type TurnDirective,
   type TurnDirectives,
   type TurnEffect,
   type TurnEvent,
   type TurnIssue,
+  type TurnOutcome,
+  withText,
 } from "../../kernel/index.js";
-import { readFrameSwitch } from "../plugins/index.js";
+import type { HookFacts } from "../../plugin/index.js";
+import type { TurnExtras } from "../calls/index.js";
+import { performDirectives } from "../host-services/index.js";
+import { endsHere, type TurnStart } from "../journal/index.js";
+import { type HookOptions, readFrameSwitch } from "../plugins/index.js";
 import type { NewFrame } from "../state/index.js";
 import { askModel } from "./model-call.js";
-import { runTools } from "./tool-calls.js";
-import { protocolHost, replayIssue, siteDirectives, type Turn } from "./turn.js";
+import { runTools } from "./tools/tool-calls.js";
+import { protocolHost, type Turn } from "./turn.js";
 import { runTurnCode } from "./turn-code.js";
-import { issueOf, orRefused, settleOrIssue } from "./turn-session.js";
+import { issueOf, orRefused, replayIssue, settleOrIssue } from "./turn-session.js";
 
 /** Does what the machine asks for. What nobody has a hook for is answered at once. */
 export function performEffect(
@@ -25,7 +37,8 @@ export function performEffect(
   const { hooks } = turn.session;
   switch (effect.type) {
     case "before_turn":
-      if (hooks.has("context_transform") || hooks.has("before_turn")) return beforeTurn(turn);
+      if (turn.beginning.asked !== undefined) return turn.takeUp(turn.beginning.asked);
+      if (turn.replacesInput || hooks.has("context_transform") || hooks.has("before_turn")) return beforeTurn(turn);
       return { type: "before_turn_done", directives: NO_DIRECTIVES };
     case "prompt":
       return turn.prompt();
@@ -34,14 +47,15 @@ export function performEffect(
     case "code":
       return runTurnCode(turn, effect);
     case "model":
-      return askModel(turn, effect.step);
+      return askModel(turn, effect);
     case "tools":
       return runTools(turn, effect);
     case "checkpoint":
       return passCheckpoint(turn, effect.checkpoint);
     case "after_turn": {
       const { outcome } = effect.summary;
-      if (turn.request.keepsInputs && outcome.type === "stopped" && outcome.reason === "cancelled")
+      // The runtime ends it. What somebody cancelled, or ran out of time, is stored, and takes its inputs with it.
+      if (turn.request.keepsInputs && isCancelled(outcome) && turn.request.stop?.cancellation === undefined)
         throw turn.request.signal.reason;
       if (!turn.beginning.poisoned && (hooks.has("after_turn") || hooks.has("turn_finalized")))
         return afterTurn(turn, effect);
@@ -56,25 +70,111 @@ export function performEffect(
   }
 }
 
+function isCancelled(outcome: TurnOutcome): boolean {
+  return outcome.type === "stopped" && outcome.reason === "cancelled";
+}
+
+/** Writes down what is begun, so that it can be begun again. */
+export function begin(turn: Turn): Promise<unknown> | undefined {
+  const { journal, request, session, beginning, asked: askedWith, input, codeCalls } = turn;
+  // Whoever asked for it asks again when its worker dies. What nobody asks for again is written down at once.
+  const held = request.call !== undefined && request.again !== true && askedWith.records;
+  const start = (): TurnStart => {
+    const { extras, call, inputIds = [] } = request;
+    const { parts: asked, stopped, name, before } = beginning;
+    const parts = asked.length === 0 || input === request.input ? asked : withText(asked, input);
+    const { blobs, stored } = session;
+    return {
+      call,
+      input,
+      parts,
+      extras: plainExtras(extras),
+      blobs: blobs.encode().map(({ bytes }) => bytes),
+      inputIds,
+      stopped,
+      ...(codeCalls !== undefined && { codeCalls }),
+      ...(name && { name }),
+      ...(before && { before }),
+      ...(stored.head === undefined && hasAny(stored.identity) && { identity: stored.identity }),
+    };
+  };
+  const written = journal.begin(start, { held });
+  // What is recorded next fails for the same reason, and is waited for.
+  written?.catch(ignore);
+  return written;
+}
+
+function hasAny(identity: object): boolean {
+  return Object.keys(identity).length > 0;
+}
+
+/** Without what the journal keeps beside them: items are parts by then. */
+function plainExtras({ items: _items, parts: _parts, ...extras }: TurnExtras): TurnExtras {
+  return extras;
+}
+
+/**
+ * Asks the hooks that may replace the turn's input, ahead of all others, and only then writes down what was begun. A turn
+ * that is cancelled before they have answered goes on without its text: nobody knows whether that may be kept.
+ */
+async function replaceInput(turn: Turn, messageCount: number): Promise<readonly Owned<BeforeTurnDirective>[]> {
+  const { session, request, beginning, journal } = turn;
+  const facts = (pluginId: string, input: string) => {
+    return { ...turn.beginningFor(pluginId), input, messageCount, arrival: "turn" as const };
+  };
+  try {
+    const directives = await orRefused("plugin_prepare_turn", "A beforeTurn hook failed", () =>
+      session.hooks.replacedInput(turn.input, facts, turn.hookOptions),
+    );
+    for (const { value } of directives) if (value.kind === "replace_input") turn.input = value.text;
+    await performDirectives(session, directives);
+    if (journal.held) begin(turn);
+    return directives;
+  } catch (error) {
+    if (!request.signal.aborted || endsHere(request.signal)) throw error;
+    // What a journal has of it was replaced before it was written.
+    if (beginning.unfinished === undefined) turn.input = "";
+    if (journal.held) begin(turn);
+    throw error;
+  }
+}
+
 async function beforeTurn(turn: Turn): Promise<TurnEvent> {
-  const { request, session } = turn;
-  const { signal } = request;
+  const { session } = turn;
   const messageCount = session.past.known ?? (await session.past.count());
   const facts = (pluginId: string) => ({ ...turn.beginningFor(pluginId), messageCount });
   try {
+    const replaced = turn.replacesInput ? await replaceInput(turn, messageCount) : [];
     const prepared = await orRefused("context_prepare_turn", "A context transform failed", () =>
       turn.prepare(messageCount),
     );
     if (prepared !== undefined) await turn.adopt(prepared);
     const directives = await orRefused("plugin_prepare_turn", "A beforeTurn hook failed", () =>
-      siteDirectives(turn, "before_turn", facts, { signal }),
+      siteDirectives(turn, "before_turn", facts, turn.hookOptions, replaced),
     );
+    turn.directives = directives;
     return { type: "before_turn_done", directives };
   } catch (error) {
     // A turn that was cancelled while its hooks ran is a cancelled turn, not a failed hook.
-    if (signal.aborted) return { type: "before_turn_done", directives: NO_DIRECTIVES };
-    throw error;
+    if (!turn.request.signal.aborted) throw error;
+    const directives = turn.replacesInput ? { ...NO_DIRECTIVES, input: turn.input } : NO_DIRECTIVES;
+    return { type: "before_turn_done", directives };
   }
+}
+
+/** A site's directives: what is done at once is done, the rest is folded. */
+async function siteDirectives<S extends "before_turn" | "checkpoint" | "after_turn">(
+  { session }: Turn,
+  site: S,
+  facts: HookFacts[S] | ((pluginId: string) => HookFacts[S]),
+  options: HookOptions = {},
+  /** What was said before them, and performed. */
+  earlier: readonly Owned<BeforeTurnDirective>[] = [],
+): Promise<TurnDirectives> {
+  const directives = await session.hooks.directives(site, facts, options);
+  if (directives.length === 0 && earlier.length === 0) return NO_DIRECTIVES;
+  await performDirectives(session, directives);
+  return foldTurnDirectives([...earlier, ...(directives as readonly Owned<TurnDirective>[])]);
 }
 
 /** The protocol may leave for another frame instead of calling the model. */
@@ -181,7 +281,7 @@ async function captureState({ session }: Turn): Promise<TurnEvent> {
   const { hooks, protocol } = session;
   const issues: TurnIssue[] = [];
   /** A capture that fails keeps the last good state and costs the turn nothing but an issue. */
-  const orIssue = async (code: string, attempt: () => Promise<unknown>) => {
+  const orIssue = async (code: TroupeErrorCode, attempt: () => Promise<unknown>) => {
     try {
       await attempt();
     } catch (error) {
@@ -199,10 +299,19 @@ async function captureState({ session }: Turn): Promise<TurnEvent> {
  * Stores a turn with the state that was captured, in the frame it was asked in; the next one finds the frame it leaves for.
  * Whatever goes wrong entering that is an issue of a turn that is stored, and never says that it is not.
  */
-async function commitTurn({ session, request, beginning, journal }: Turn, turn: StorableTurn): Promise<TurnEvent> {
+async function commitTurn(running: Turn, turn: StorableTurn): Promise<TurnEvent> {
+  const { session, request, beginning, journal, notes, inherited, state } = running;
   const { name, before } = beginning;
+  const unstored = keptUnstored(inherited, notes.placed(state.messages));
+  session.waitingCalls.settle();
   const entering = frameLeftFor(turn);
-  const revision = await session.graph.commit(turn, { name, before, call: request.call, entering });
+  const tenant = session.spending.tenant;
+  const rows = await tenant?.countOf(turn.spent);
+  session.stored.asked.keep(session.stored.head);
+  journal.storing();
+  const revision = await session.graph
+    .commit(turn, { name, before, call: request.call, unstored, entering, rows })
+    .finally(() => tenant?.ended());
   journal.ended();
   if (entering === undefined) return { type: "committed", revision };
   const issues = await session.graph.openFrame(entering).then(

@@ -1,54 +1,71 @@
 import { loopTurn } from "../../async/index.js";
 import {
+  type AttachmentPart,
   type AttemptRecord,
   aborted,
   asTroupeError,
-  type Json,
+  fingerprint,
   type ModelCallRecord,
   type ModelRequest,
   type ModelResponse,
+  mergeModelOptions,
   modelCallIdOf,
   type ProtocolStep,
+  providerCallIdsOf,
   type ReplayDrop,
-  TroupeError,
+  retryPolicyOf,
+  type TroupeError,
+  type TurnEffect,
   type TurnEvent,
   type TurnIssue,
+  type UnstoredMessage,
+  withUnstored,
 } from "../../kernel/index.js";
-import { routeOf, streamWithRetry } from "../../model/index.js";
+import { type Candidate, type Model, routeOf, streamWithRetry } from "../../model/index.js";
 import type { HookKind, StreamEnd, TurnFacts } from "../../plugin/index.js";
-import { readResponseTransform } from "../plugins/index.js";
+import { inForm } from "../../tools/index.js";
+import { eventError } from "../../trace/index.js";
 import type { TurnCatalog } from "../protocol/index.js";
 import { haveAttachments } from "../stored/index.js";
-import { StreamPump } from "./stream.js";
-import { promptFailed, replayIssue, type Turn } from "./turn.js";
-import { issueOf } from "./turn-session.js";
+import { envelopeOf } from "./asked-with.js";
+import { respond, shownOf } from "./response-hooks.js";
+import { type FileEvent, StreamPump } from "./stream.js";
+import { isTenantSpent, paidByTenant } from "./tenant-call.js";
+import { type AttachedBytes, attachAgain, bytesBeside } from "./tools/tool-content.js";
+import type { Turn } from "./turn.js";
+import { untilPeople } from "./turn-deadline.js";
+import { issueOf, promptFailed, replayIssue } from "./turn-session.js";
+import { watchedCall } from "./watched-call.js";
 
 /** A model that always has more to say is left alone for so many events; then whatever else waits has its turn. */
 const BURST = 256;
 
+/** `options`: what plugins said of this call alone. */
+type AskedCall = Pick<Extract<TurnEffect, { type: "model" }>, "step" | "options">;
+
 /** Calls the model. Tools that changed since the last call are as they are now; when none did, nothing is awaited for them. */
-export function askModel(turn: Turn, step: number): TurnEvent | Promise<TurnEvent> {
+export function askModel(turn: Turn, asked: AskedCall): TurnEvent | Promise<TurnEvent> {
   const why = turn.session.spending.whySpent();
-  if (why !== undefined) return budgetSpent(turn, step, why);
+  if (why !== undefined) return budgetSpent(turn, asked, why);
   try {
     const resolved = turn.resolveCatalog();
-    if (!(resolved instanceof Promise)) return callWith(turn, step, resolved);
-    return resolved.then((catalog) => callWith(turn, step, catalog), promptFailed);
+    if (!(resolved instanceof Promise)) return callWith(turn, asked, resolved);
+    return resolved.then((catalog) => callWith(turn, asked, catalog), promptFailed);
   } catch (error) {
     return promptFailed(error);
   }
 }
 
 /** A spent budget ends the turn, or keeps it waiting until somebody raises it. */
-async function budgetSpent(turn: Turn, step: number, message: string): Promise<TurnEvent> {
+async function budgetSpent(turn: Turn, asked: AskedCall, message: string): Promise<TurnEvent> {
   const { emit, signal } = turn.request;
   const { spending } = turn.session;
   const spent: TurnEvent = { type: "budget_spent", issue: { kind: "runtime", code: "budget_spent", message } };
   if (spending.budget?.whenSpent !== "pause") return spent;
   emit({ type: "turn_paused", code: "budget_spent", message });
-  await spending.untilRaised(signal);
+  await untilPeople(turn, spending.untilRaised(signal));
   emit({ type: "turn_resumed" });
-  return signal.aborted ? spent : askModel(turn, step);
+  return signal.aborted ? spent : askModel(turn, asked);
 }
 
 /** One call of the model in a turn, and how it goes, written down on the way. */
@@ -57,7 +74,16 @@ interface ModelCall {
   readonly facts: TurnFacts & { readonly step: number };
   readonly request: ModelRequest;
   readonly pump: StreamPump;
-  readonly attempts: AttemptRecord[];
+  attempts: AttemptRecord[];
+  /** Who is being asked, and whether somebody was asked before. */
+  model: Model;
+  hasFallenBack: boolean;
+  /** See {@link Answer.volatile}. */
+  readonly volatile?: string;
+  /** See {@link Answer.inherited}. */
+  readonly inherited?: readonly UnstoredMessage[];
+  /** The whole answer, once it is there. */
+  said?: ModelResponse;
   replayDrops: readonly ReplayDrop[] | undefined;
 }
 
@@ -65,12 +91,22 @@ interface Answer {
   readonly response: ModelResponse;
   readonly aborted: boolean;
   readonly record: ModelCallRecord;
+  /** What changes every turn, as this call was the first to read it. */
+  readonly volatile?: string;
+  /** What the turn reads beside the history, said by its first call: a turn that is taken up again reads it too. */
+  readonly inherited?: readonly UnstoredMessage[];
 }
 
-async function callWith(turn: Turn, step: number, catalog: TurnCatalog): Promise<TurnEvent> {
+async function callWith(turn: Turn, { step, options: own }: AskedCall, all: TurnCatalog): Promise<TurnEvent> {
   const { session, request, state } = turn;
+  const options = mergeModelOptions([turn.calling.modelOptions, own]);
+  const catalog = options?.activeTools === undefined ? all : all.only(options.activeTools);
   const facts = { ...turn.facts, step };
+  const place = { step, after: state.messages.length };
   turn.use(catalog);
+  const recording = turn.recordCall(step, all);
+  if (recording !== undefined) await recording;
+  const volatile = turn.notes.say(turn.volatile, place);
   const call: ModelCall = {
     turn,
     facts,
@@ -79,26 +115,65 @@ async function callWith(turn: Turn, step: number, catalog: TurnCatalog): Promise
       turnId: facts.turnId,
       step,
       system: turn.system,
-      history: turn.history,
-      turn: state.messages,
+      history: withUnstored(turn.history, turn.inherited),
+      turn: turn.notes.within(state.messages),
       tools: catalog.preamble.toolSpecs,
+      ...(options !== undefined && { options }),
+      ...(request.extras.output && { output: request.extras.output }),
+      ...cacheOf(turn),
     },
-    pump: new StreamPump({ hooks: session.hooks, facts, emit: request.emit, signal: request.signal }),
+    ...(volatile !== undefined && { volatile }),
+    ...(state.modelCallRecords.length === 0 && turn.inherited.length > 0 && { inherited: turn.inherited }),
+    pump: new StreamPump({
+      hooks: session.hooks,
+      facts,
+      emit: request.emit,
+      ...(request.isShown && { isShown: request.isShown }),
+      signal: request.signal,
+      earlierCalls: () => providerCallIdsOf(state.messages),
+      newCallId: () => `call_${session.services.clock.uuid().replaceAll("-", "")}`,
+      keepFile: (file) => keptFile(turn, file),
+    }),
     attempts: [],
+    model: turn.beginning.model,
+    hasFallenBack: false,
     replayDrops: undefined,
   };
   let answer: Answer;
   try {
     answer = await answered(call);
   } catch (error) {
+    if (isTenantSpent(error)) return { type: "budget_spent", issue: issueOf("runtime", "budget_spent", error) };
     return failed(call, asTroupeError(error, "model_failed"));
   }
   const { response, aborted, record } = answer;
+  // Taken up again, the turn goes on with what its calls had read, also where that would be another text by now.
+  if (answer.volatile !== volatile) turn.notes.keep(answer.volatile, place);
+  if (answer.inherited !== undefined) turn.inherited = answer.inherited;
+  const broken = session.prefixWatch?.sees(watchedCall(turn, call.request, record));
   turn.latestUsage = response.usage;
   session.past.promptTokens = response.usage.inputTokens;
-  const read = interpret(catalog, response);
+  const read = await formed(turn, response, interpret(catalog, response));
   const issues = await finishStream(call, aborted ? "aborted" : "complete");
-  return { type: "model_done", response, record, issues, ...read };
+  const told = "misfit" in read ? { ...record, misfit: read.misfit } : record;
+  return { type: "model_done", response, record: told, issues: broken ? [broken, ...issues] : issues, ...read };
+}
+
+type Read = { readonly next: ProtocolStep; readonly misfit?: string } | { readonly issue: TurnIssue };
+
+/** The answer that ends a turn has the form the turn was asked for in, or the model is told what is wrong. */
+function formed({ session, request }: Turn, response: ModelResponse, read: Read): Read | Promise<Read> {
+  const { output } = request.extras;
+  if (output === undefined || "issue" in read) return read;
+  const { checks } = session.services;
+  return inForm({ response, next: read.next }, output, { checks, sessionId: session.id, signal: request.signal });
+}
+
+/** What the provider is told about caching. A family of forks has one key: their requests begin alike. */
+function cacheOf({ session: { stored }, config, notes }: Turn): Pick<ModelRequest, "cache"> {
+  const { cache: policy } = config;
+  if (policy === "off") return {};
+  return { cache: { policy, key: `troupe-${fingerprint(stored.family).toString(36)}`, stable: notes.stable } };
 }
 
 /** Streams an answer through the stream hooks, then has the response hooks look at the whole. */
@@ -107,11 +182,14 @@ async function answered(call: ModelCall): Promise<Answer> {
   let { request } = call;
   if (session.past.hasAttachments || haveAttachments(state.messages))
     request = { ...request, attachments: await session.blobs.of(request.history, request.turn) };
-  const { response, aborted, record } = await paidOnce(call, async () => {
-    const streamed = await stream(call, request);
-    return { ...streamed, record: recordOf(call) };
+  const { volatile: said, inherited } = call;
+  const { response, ...paid } = await paidOnce(call, async () => {
+    const streamed = await paidByTenant(call, () => stream(call, request));
+    const read = { ...(said !== undefined && { volatile: said }), ...(inherited && { inherited }) };
+    return { ...streamed, record: recordOf(call), ...read };
   });
-  return { response: await respond(call, response), aborted, record };
+  call.said = response;
+  return { ...paid, response: await respond(call, response) };
 }
 
 /** What the model had charged by then is told with what went wrong. */
@@ -119,12 +197,16 @@ async function failed(call: ModelCall, error: TroupeError): Promise<TurnEvent> {
   // A turn that cannot be written down cannot go on; one that does not repeat itself must not.
   if (STORE_CODES.includes(error.code)) throw error;
   if (error.code === "replay_mismatch") return { type: "prompt_failed", issue: replayIssue(error) };
+  // What it came with is not accepted any more: the next turn's is made with what the host gives then.
+  if (error.code === "model_auth_failed") call.turn.session.services.instances.refused(call.model);
   keepPartial(call);
   const { cost } = call.pump;
   const record = recordOf(call);
   const issues = await finishStream(call, call.turn.request.signal.aborted ? "cancelled" : "provider_error");
   const issue = issueOf("model", error.code, error);
-  return { type: "model_failed", issue, issues, record, ...(cost && { usage: cost }) };
+  const { shown, issues: unkept } = await shownOf(call, call.said ?? call.pump.response.build());
+  const more = { ...(cost && { usage: cost }), ...(shown && { shown }) };
+  return { type: "model_failed", issue, issues: [...issues, ...unkept], record, ...more };
 }
 
 const STORE_CODES: readonly string[] = [
@@ -139,20 +221,40 @@ const STORE_CODES: readonly string[] = [
 /** A paid answer is durable before a hook sees it or a tool runs for it; the last one is stored with the turn itself. */
 function paidOnce({ turn: scope, request }: ModelCall, run: () => Promise<Answer>): Answer | Promise<Answer> {
   const { hooks } = scope.session;
-  const { step, system, tools, turn } = request;
-  return scope.journal.once({
-    key: `model:${step}`,
-    envelope: () => ({
-      model: scope.beginning.model.id,
-      system,
-      tools: tools.map(({ name }) => name),
-      turn: turn as unknown as Json,
-    }),
+  return scope.journal.once<Answer, Answer & AttachedBytes>({
+    key: `model:${request.step}`,
+    envelope: () => envelopeOf(scope, request),
+    earlier: () => envelopeOf(scope, { ...request, system: scope.unsplitSystem() }),
+    // What was paid for counts, also where hooks word the turn's messages in another way now.
+    counts: () => true,
     run,
+    keep: (answer) => {
+      const beside = bytesBeside(scope, answer.response.parts);
+      return beside.attached === undefined ? answer : { ...answer, ...beside };
+    },
+    found: ({ attached, ...answer }) => {
+      if (attached !== undefined) attachAgain(scope, { attached });
+      retell(scope, answer);
+      return answer;
+    },
     owes: ({ response: { parts } }) =>
       !SEEN_BY.some((kind) => hooks.has(kind)) && parts.every(({ type }) => type === "text"),
     changes: () => hooks.pluginsWith(...STREAMED_TO),
   });
+}
+
+/** Shows an answer that an earlier life of the turn was given to whoever was not there then; its calls are told anew anyway. */
+function retell({ request, now }: Turn, { response }: Answer): void {
+  if (request.retell === undefined) return;
+  for (const [index, part] of response.parts.entries()) {
+    const at = now();
+    const blockId = `${part.type}-${index}`;
+    if (part.type === "text") request.retell({ type: "text_delta", blockId, text: part.text, at });
+    else if (part.type === "reasoning") {
+      if (part.text !== "") request.retell({ type: "reasoning_delta", blockId, text: part.text, at });
+    } else if (part.type !== "tool_call" && part.type !== "tool_result")
+      request.retell({ type: "answer_part", part, at });
+  }
 }
 
 /** Hooks that see an answer while it comes, and do not see it again. */
@@ -168,8 +270,7 @@ const SEEN_BY: readonly HookKind[] = [
   "turn_finalized",
 ];
 
-function recordOf({ turn, facts, attempts, replayDrops }: ModelCall): ModelCallRecord {
-  const { model } = turn.beginning;
+function recordOf({ facts, model, attempts, replayDrops }: ModelCall): ModelCallRecord {
   return {
     modelCallId: modelCallIdOf(facts.turnId, facts.step),
     step: facts.step,
@@ -180,6 +281,13 @@ function recordOf({ turn, facts, attempts, replayDrops }: ModelCall): ModelCallR
   };
 }
 
+/** Every attempt that was answered is paid for, whatever becomes of the answer. */
+function count({ turn, attempts, model: { id } }: ModelCall): void {
+  const { tokens } = turn.session.services;
+  for (const { usage, model = id } of attempts)
+    if (usage !== undefined) tokens.count({ model, agent: turn.session.agent.name }, usage);
+}
+
 /** What had come of an answer that broke off was paid for: it is written down, and goes no further. */
 function keepPartial({ attempts, pump }: ModelCall): void {
   const last = attempts.at(-1);
@@ -188,19 +296,69 @@ function keepPartial({ attempts, pump }: ModelCall): void {
   attempts[attempts.length - 1] = { ...last, partial };
 }
 
+/**
+ * Who is asked, in this order. A turn stays with the one that answered its last call: who failed a moment ago is not tried
+ * again with every step, and what an answer carries for its own route goes back to it. The records say who that is, so a
+ * turn that is taken up again asks the same.
+ */
+function candidatesOf({ beginning, state, callLayers }: Turn): readonly Candidate[] {
+  const { model, fallbacks } = beginning;
+  const candidates = [model, ...fallbacks].map((candidate) => ({
+    model: candidate,
+    retry: retryPolicyOf(callLayers, candidate.modelRetry),
+  }));
+  const last = fallbacks.length === 0 ? undefined : state.modelCallRecords.at(-1)?.route;
+  return candidates.slice(
+    Math.max(
+      0,
+      candidates.findIndex((candidate) => routeOf(candidate.model) === last),
+    ),
+  );
+}
+
+/** Notes that another model is asked, and with the attempts so far whose they were. */
+function fallBack(call: ModelCall, from: Model, to: Model): void {
+  call.attempts = call.attempts.map((attempt) => ({ model: from.id, ...attempt }));
+  call.hasFallenBack = true;
+  call.model = to;
+  call.replayDrops = undefined;
+}
+
 async function stream(call: ModelCall, request: ModelRequest): Promise<Omit<Answer, "record">> {
-  const { turn, facts, pump, attempts } = call;
-  const { clock } = turn.session.services;
+  const { turn, facts, pump } = call;
+  const { clock, events: told, firstToken } = turn.session.services;
   const { emit } = turn.request;
   const { step, turnId } = facts;
+  const named = { modelCallId: modelCallIdOf(turnId, step), step };
+  const where = { session: turn.session.id, turn: turnId, step };
+  // Cancelled since the turn asked for the call: nobody is asked any more.
+  if (turn.request.signal.aborted) throw aborted(turn.request.signal);
+  const [first, ...fallbacks] = candidatesOf(turn) as [Candidate, ...Candidate[]];
+  call.model = first.model;
   const signal = pump.stop === undefined ? turn.request.signal : AbortSignal.any([turn.request.signal, pump.stop]);
   try {
-    const events = streamWithRetry(turn.beginning.model, request, {
+    const events = streamWithRetry(first.model, request, {
       signal,
+      giveUp: turn.request.signal,
       clock,
-      onRetry: ({ attempt, delayMs, error: { code } }) =>
-        emit({ type: "model_retry", modelCallId: modelCallIdOf(turnId, step), step, attempt, code, delayMs }),
-      onAttempt: (attempt) => attempts.push(attempt),
+      retry: first.retry,
+      fallbacks,
+      onRetry: ({ attempt, delayMs, error }) => {
+        const { code } = error;
+        emit({ type: "model_retry", ...named, attempt, code, delayMs });
+        const model = call.model.id;
+        told?.emit({ type: "model_retry", ...where, model, attempt, code, delayMs, error: eventError(error) });
+      },
+      onFallback: ({ from, to, error }) => {
+        const { code } = error;
+        fallBack(call, from, to);
+        emit({ type: "model_fallback", ...named, from: from.id, to: to.id, code });
+        told?.emit({ type: "model_fallback", ...where, from: from.id, to: to.id, code, error: eventError(error) });
+      },
+      onAttempt: (attempt, { id }) => {
+        if (attempt.firstTokenMs !== undefined) firstToken(id, attempt.firstTokenMs);
+        call.attempts.push(call.hasFallenBack ? { ...attempt, model: id } : attempt);
+      },
       onReplayDropped: (drops) => {
         call.replayDrops = drops;
       },
@@ -219,6 +377,8 @@ async function stream(call: ModelCall, request: ModelRequest): Promise<Omit<Answ
     await pump.drain();
     if (pump.aborted && !turn.request.signal.aborted) return cutShort(pump);
     throw error;
+  } finally {
+    count(call);
   }
 }
 
@@ -227,27 +387,13 @@ function cutShort({ response, cost }: StreamPump): Omit<Answer, "record"> {
   return { response: { ...response.build("stop"), ...(cost && { usage: cost }) }, aborted: true };
 }
 
-async function respond({ turn, facts }: ModelCall, raw: ModelResponse): Promise<ModelResponse> {
-  const { hooks } = turn.session;
-  const { emit, signal } = turn.request;
-  if (!hooks.has("assistant_response")) return raw;
-  let response = raw;
-  try {
-    await hooks.each(
-      "assistant_response",
-      () => ({ ...facts, response }),
-      (answer, pluginId) => {
-        const transform = readResponseTransform(answer, response, pluginId);
-        response = transform.response;
-        for (const event of transform.events) emit({ type: "plugin_event", pluginId, event });
-      },
-      { signal },
-    );
-    return response;
-  } catch (cause) {
-    const { message } = asTroupeError(cause, "hook_failed");
-    throw new TroupeError("plugin_assistant_response", `A response hook failed: ${message}`, { cause });
-  }
+/** A file the model made, as a part that names its bytes: they are stored with the turn. */
+function keptFile({ session, attached }: Turn, { mediaType, data, metadata }: FileEvent): AttachmentPart {
+  const part = { type: "attachment", mediaType, ...(metadata && { metadata }) } as const;
+  if (data instanceof URL) return { ...part, source: { kind: "url", url: data.href } };
+  const { hash, bytes } = session.blobs.keep(data);
+  attached.push(hash);
+  return { ...part, source: { kind: "stored", hash, bytes } };
 }
 
 /** What the protocol makes of an answer; making nothing of it ends the turn. */

@@ -4,17 +4,29 @@ import {
   frameTaskOf,
   type Part,
   resultOf,
+  sessionClosed,
   TroupeError,
   type TurnConfig,
   type TurnEvent,
   type TurnResult,
 } from "../../kernel/index.js";
+import type { Model } from "../../model/index.js";
 import type { TurnExtras } from "../calls/index.js";
-import { endsHere, isSuspended, MAX_IDLE, MAX_STRIKES, type TurnStart, type UnfinishedTurn } from "../journal/index.js";
-import { attachedTo, storedParts, turnKeyOf } from "../stored/index.js";
-import { performEffect } from "./effects.js";
-import { type Admitted, Turn, type TurnBeginning } from "./turn.js";
-import { issueOf, type TurnRequest, type TurnSession } from "./turn-session.js";
+import {
+  type AskedTurn,
+  askedTurn,
+  endsHere,
+  isSuspended,
+  MAX_IDLE,
+  MAX_STRIKES,
+  type TurnStart,
+  type UnfinishedTurn,
+} from "../journal/index.js";
+import { attachedTo, type Blobs, storedParts, type TurnKey, turnKeyOf } from "../stored/index.js";
+import { historyAsked } from "./asked-with.js";
+import { begin, performEffect } from "./effects.js";
+import { Turn } from "./turn.js";
+import { type Admitted, issueOf, type TurnBeginning, type TurnRequest, type TurnSession } from "./turn-session.js";
 
 /** A turn that was asked for with a text and nothing else. */
 export const NO_EXTRAS: TurnExtras = Object.freeze({});
@@ -45,7 +57,8 @@ async function runAdmitted(session: TurnSession, request: TurnRequest, admitted:
     const { key, content, result } = left;
     return runInFrames(session, request, { ...admitted, name: { key, content }, before: resultsUpTo(result) });
   }
-  const name = extras.key === undefined ? undefined : turnKeyOf(extras.key, admitted);
+  const hidden = session.hooks.replacesInput;
+  const name = extras.key === undefined ? undefined : session.turnKeys.nameOf(extras.key, admitted, { hidden });
   const known = name === undefined ? undefined : await session.turnKeys.find(name);
   if (known === undefined) return runInFrames(session, request, { ...admitted, name });
   return goOnInFrames(session, request, { ...admitted, name }, known);
@@ -53,21 +66,39 @@ async function runAdmitted(session: TurnSession, request: TurnRequest, admitted:
 
 /** Checks what a turn was asked for with. Throws for what only a program gets wrong; what a user sent is recorded. */
 async function admit(session: TurnSession, input: string, extras: TurnExtras): Promise<Admitted> {
-  const model = session.settings.modelNamed(extras.model);
+  const chosen = session.settings.modelsFor(extras);
+  const models = chosen instanceof Promise ? await chosen : chosen;
   for (const pluginId of Object.keys(extras.pluginInputs ?? {})) session.hooks.of(pluginId);
   if (extras.extension !== undefined) await session.protocol.validateTurnExtension(extras.extension);
-  if (extras.invalid !== undefined) return { model, ...unusable(extras.invalid) };
-  if (extras.items === undefined) return { model, parts: extras.parts ?? textParts(input) };
-  try {
-    return { model, parts: await storedParts(session.blobs, extras.items) };
-  } catch (error) {
-    if (error instanceof TroupeError && error.code === "invalid_turn_input")
-      return { model, ...unusable(error.message) };
-    throw error;
-  }
+  const asked = askedParts(session.blobs, input, extras);
+  return { ...models, ...(asked instanceof Promise ? await asked : asked) };
 }
 
-function unusable(message: string): Omit<Admitted, "model"> {
+type AskedParts = Pick<Admitted, "parts" | "stopped">;
+
+function askedParts(blobs: Blobs, input: string, extras: TurnExtras): AskedParts | Promise<AskedParts> {
+  if (extras.invalid !== undefined) return unusable(extras.invalid);
+  if (extras.items === undefined) return { parts: extras.parts ?? textParts(input) };
+  return storedParts(blobs, extras.items).then(
+    (parts) => ({ parts }),
+    (error: unknown) => {
+      if (error instanceof TroupeError && error.code === "invalid_turn_input") return unusable(error.message);
+      throw error;
+    },
+  );
+}
+
+/** What a turn that was asked for by a key is called. Nothing is kept for it. */
+export async function nameOfAsked(
+  blobs: Blobs,
+  { key, input, extras }: { readonly key: string; readonly input: string; readonly extras: TurnExtras },
+): Promise<TurnKey> {
+  const asked = await askedParts(blobs, input, extras);
+  if (extras.items !== undefined) blobs.release(attachedTo(asked.parts));
+  return turnKeyOf(key, asked);
+}
+
+function unusable(message: string): Omit<Admitted, "model" | "fallbacks"> {
   const issue = { kind: "input", code: "invalid_turn_input", message } as const;
   return { parts: [], stopped: { reason: "invalid_input", issue } };
 }
@@ -80,45 +111,87 @@ function textParts(text: string): readonly Part[] {
 export async function resumeTurn(
   session: TurnSession,
   unfinished: UnfinishedTurn,
-  { emit, signal }: Pick<TurnRequest, "emit" | "signal">,
+  { signal, stop, ...told }: Pick<TurnRequest, "emit" | "signal" | "stop" | "retell" | "onLeft" | "isShown">,
 ): Promise<TurnResult> {
   const { input, parts, extras = NO_EXTRAS, blobs, inputIds, call, stopped, name, before } = unfinished.start;
   const kept = blobs.map((bytes) => session.blobs.keep(bytes).hash);
   session.inputs.takeThese(inputIds);
   // The keys must be known when it is stored under one.
   if (name !== undefined) await session.turnKeys.find(name);
-  const request = { input, emit, signal, extras, inputIds, ...(call !== undefined && { call }) };
+  const asked = { ...(stop && { stop }), ...(call !== undefined && { call }) };
+  const request = { input, ...told, signal, extras, inputIds, ...asked };
   try {
+    const asked = await askedBefore(session, unfinished);
     return await runInFrames(session, request, {
       parts,
       ...(stopped !== undefined && { stopped }),
-      ...modelOrEnd(session, unfinished),
+      ...(await modelOrEnd(session, unfinished, asked)),
       name,
       ...(before !== undefined && { before }),
       unfinished,
+      ...(asked !== undefined && { asked }),
     });
   } finally {
     session.blobs.release(kept);
   }
 }
 
-/** A turn whose worker died with it again and again is what killed it, and one whose model is gone cannot go on. */
-function modelOrEnd(
+/** What the turn was asked with; undefined when it is taken up by doing again what it did. */
+async function askedBefore(session: TurnSession, unfinished: UnfinishedTurn): Promise<AskedTurn | undefined> {
+  const { services, protocol } = session;
+  if (services.onMismatch === "stop") return undefined;
+  const asked = await askedTurn(unfinished, services.store);
+  // What was answered was said to another protocol.
+  return asked?.protocol === protocol.ownerOf("driver") ? asked : undefined;
+}
+
+/** Of a turn that is stored without asking any. */
+const NO_MODEL: Model = {
+  id: "none",
+  stream() {
+    throw new Error("The turn ended before it had a model.");
+  },
+};
+
+/** A turn whose worker died with it again and again is what killed it, and one whose agent or model is gone cannot go on. */
+async function modelOrEnd(
   session: TurnSession,
   { start, strikes, idle }: UnfinishedTurn,
-): Pick<TurnBeginning, "model" | "stopped" | "poisoned"> {
+  asked: AskedTurn | undefined,
+): Promise<Pick<TurnBeginning, "model" | "fallbacks" | "stopped" | "poisoned">> {
   const ended = (issue: NonNullable<TurnConfig["stopped"]>["issue"]) => ({
-    model: session.settings.modelNamed(""),
+    model: NO_MODEL,
+    fallbacks: [],
     stopped: { reason: "runtime_error" as const, issue },
   });
   if (strikes >= MAX_STRIKES || idle >= MAX_IDLE) {
     const message = `The turn's worker died with it ${idle + 1} times.`;
     return { ...ended({ kind: "runtime", code: "turn_poisoned", message }), poisoned: true };
   }
+  const { name, agent } = session.agent;
+  if (name !== undefined && agent === undefined) {
+    const gone = session.services.agents.missing(name, session.id);
+    // Its plugins are not known any more: no hook sees it.
+    return { ...ended(issueOf("runtime", "agent_unknown", gone)), poisoned: true };
+  }
   try {
-    return { model: session.settings.modelNamed(start.extras.model) };
+    return await modelsOf(session, start, asked);
   } catch (error) {
+    if (error instanceof TroupeError && error.code !== "model_unknown") throw error;
     return ended(issueOf("runtime", "model_unknown", error));
+  }
+}
+
+/** The model the turn was asked with, or where it is gone the one it would be asked with now. */
+async function modelsOf(session: TurnSession, { extras }: TurnStart, asked: AskedTurn | undefined) {
+  const { settings } = session;
+  if (asked === undefined) return settings.modelsFor(extras);
+  const { model, calling } = asked;
+  try {
+    return await settings.modelsFor({ ...extras, ...(model !== undefined && { model }) }, calling);
+  } catch (error) {
+    if (error instanceof TroupeError && error.code !== "model_unknown") throw error;
+    return settings.modelsFor(extras);
   }
 }
 
@@ -130,7 +203,7 @@ async function runInFrames(session: TurnSession, request: TurnRequest, beginning
 async function goOnInFrames(
   session: TurnSession,
   request: TurnRequest,
-  { model, name }: Pick<TurnBeginning, "model" | "name">,
+  { model, fallbacks, name }: Pick<TurnBeginning, "model" | "fallbacks" | "name">,
   first: TurnResult,
 ): Promise<TurnResult> {
   let result = first;
@@ -143,7 +216,7 @@ async function goOnInFrames(
     const tooOften = before.length === MAX_FRAME_SWITCHES;
     const how = tooOften ? { parts: [], stopped: TOO_OFTEN } : { parts: textParts(task.text) };
     try {
-      result = await runOneTurn(session, next, { model, name, before, ...how });
+      result = await runOneTurn(session, next, { model, fallbacks, name, before, ...how });
     } catch (error) {
       // What is stored is stored: that the next frame's turn failed is told with the last one that did not.
       const { code, message } = asTroupeError(error, "turn_failed");
@@ -170,33 +243,60 @@ const TOO_OFTEN: NonNullable<TurnConfig["stopped"]> = {
 /** Runs one turn: asks the machine what to do, does it, tells the machine what came of it. */
 async function runOneTurn(session: TurnSession, request: TurnRequest, beginning: TurnBeginning): Promise<TurnResult> {
   // What the model is not given is not read; what it is, its transforms say.
-  const turn = new Turn(session, request, { beginning, history: await session.past.ahead(session.hooks) });
-  // A turn that had its worker killed before may do so again: it is counted before it can.
-  if (beginning.unfinished !== undefined) await resumed(turn, beginning.unfinished);
-  else {
-    const begun = begin(turn);
-    if (request.again === true) await begun;
-  }
+  const { asked } = beginning;
+  const read =
+    asked === undefined ? session.past.ahead(session.hooks, session.settings.config) : historyAsked(session, asked);
+  const history = read instanceof Promise ? await read : read;
+  const turn = new Turn(session, request, { beginning, history });
+  await enter(turn);
   session.life.begin(turn);
   try {
     const result = await perform(turn);
+    tellStopped(turn, result);
     return beginning.before === undefined ? result : { ...result, before: beginning.before };
   } catch (error) {
     session.inputs.turnFailed();
+    session.hooks.failures.turnRefused();
     // What was refused is not taken up again after a crash; what the runtime's closing ends is left as its journal has it.
+    const goesOnLater = endsHere(request.signal);
+    request.onLeft?.(goesOnLater ? undefined : error);
     if (isSuspended(request.signal)) {
       session.life.suspend();
+      // Nothing of it was written down yet: it does not go on with the next runtime.
+      if (turn.journal.held) throw sessionClosed(session.id);
       await turn.journal.left();
-    } else if (endsHere(request.signal)) session.life.giveUp(request.signal.reason);
+    } else if (goesOnLater) session.life.giveUp(request.signal.reason);
     else if (!session.life.isStale) {
       session.stored.usage.release();
+      session.waitingCalls.settle();
       await session.stored.clearJournal();
+      // It is not stored, and what it asked for is paid all the same.
+      await session.spending.tenant?.countRefused(turn.state.spent).catch(ignore);
     }
     throw error;
   } finally {
+    session.blobs.release(turn.attached);
     turn.journal.ended();
+    session.completions.turnEnded();
+    session.waitingCalls.leave();
     session.life.end();
   }
+}
+
+/** From here on the turn can be stopped. */
+async function enter(turn: Turn): Promise<void> {
+  const { beginning, request } = turn;
+  // A turn that had its worker killed before may do so again: it is counted before it can.
+  if (beginning.unfinished !== undefined) {
+    request.stop?.begins(turn);
+    await resumed(turn, beginning.unfinished);
+    return;
+  }
+  // What a hook replaces is not written down before it has.
+  if (turn.replacesInput) turn.journal.hold();
+  const begun = turn.replacesInput ? undefined : begin(turn);
+  request.stop?.begins(turn);
+  if (request.again === true) await begun;
 }
 
 async function perform(turn: Turn): Promise<TurnResult> {
@@ -215,37 +315,9 @@ async function perform(turn: Turn): Promise<TurnResult> {
   return resultOf(turn.state);
 }
 
-/** Writes down what is begun, so that it can be begun again. */
-function begin({ journal, request, session, beginning }: Turn): Promise<unknown> | undefined {
-  const written = journal.begin((): TurnStart => {
-    const { input, extras, call, inputIds = [] } = request;
-    const { parts, stopped, name, before } = beginning;
-    const { blobs } = session;
-    return {
-      call,
-      input,
-      parts,
-      extras: plainExtras(extras),
-      blobs: blobs.encode().map(({ bytes }) => bytes),
-      inputIds,
-      stopped,
-      ...(name && { name }),
-      ...(before && { before }),
-    };
-  });
-  // What is recorded next fails for the same reason, and is waited for.
-  written?.catch(ignore);
-  return written;
-}
-
-/** Without what the journal keeps beside them: items are parts by then. */
-function plainExtras({ items: _items, parts: _parts, ...extras }: TurnExtras): TurnExtras {
-  return extras;
-}
-
 /** Writes down that it is taken up again, alone if it may be what kills its worker. */
 async function resumed(
-  { journal, request, session }: Turn,
+  { journal, request, session, facts }: Turn,
   { resumed: times, strikes }: UnfinishedTurn,
 ): Promise<void> {
   const { signal } = request;
@@ -254,5 +326,21 @@ async function resumed(
   await journal.resume(times, past).catch((error: unknown) => {
     past();
     throw error;
+  });
+  const { turnId } = facts;
+  session.services.events?.emit({ type: "turn_resumed", session: session.id, turn: turnId, times, replaying: true });
+}
+
+/** Tells of a turn that is stored and did not finish. Whoever cancelled one knows. */
+function tellStopped({ session, facts }: Turn, { outcome }: TurnResult): void {
+  if (outcome.type !== "stopped" || outcome.reason === "cancelled") return;
+  const { reason, code, message } = outcome;
+  session.services.events?.emit({
+    type: "turn_stopped",
+    session: session.id,
+    turn: facts.turnId,
+    reason,
+    code,
+    error: { name: TroupeError.name, message, code },
   });
 }

@@ -1,5 +1,6 @@
 import { ignore, untilAborted } from "../../async/index.js";
 import {
+  aborted,
   asTroupeError,
   type CodeResult,
   type JsonObject,
@@ -10,15 +11,23 @@ import {
   type TurnDirectives,
   type TurnEffect,
   type TurnEvent,
+  type TurnIssue,
 } from "../../kernel/index.js";
 import type { ExecRequest, ExecutionContext } from "../../plugin/index.js";
 import { isSuspended } from "../journal/index.js";
 import { readCodeAnswer } from "../plugins/index.js";
-import { runToolBatch, type ToolBatchResult } from "./tool-calls.js";
-import { protocolHost, replayIssue, type Turn } from "./turn.js";
+import { runToolBatch, type ToolBatchResult } from "./tools/tool-calls.js";
+import { type AttachedBytes, attachAgain, bytesBesideOutputs } from "./tools/tool-content.js";
+import { protocolHost, type Turn } from "./turn.js";
+import { replayIssue } from "./turn-session.js";
 
-type CodeRan = { readonly result: CodeResult; readonly directives: TurnDirectives };
-type RecordedCode = CodeRan & { readonly execution?: Uint8Array | null };
+type CodeRan = {
+  readonly result: CodeResult;
+  readonly directives: TurnDirectives;
+  /** Hooks around its tool calls that failed. */
+  readonly issues?: readonly TurnIssue[];
+};
+type RecordedCode = CodeRan & AttachedBytes & { readonly execution?: Uint8Array | null };
 
 /** Code runs in the protocol's executor; the tools it calls go through the same catalog and hooks as the model's. */
 export async function runTurnCode(
@@ -41,6 +50,7 @@ function codeOnce(turn: Turn, asked: { language: string; code: string }): CodeRa
   return turn.journal.once<CodeRan, RecordedCode>({
     key: `code:${turn.state.step}`,
     envelope: () => asked,
+    counts: () => true,
     run: async () => {
       const ran = await runCode(turn, { ...asked, acceptFinish: true });
       // Cut off by closing it has not ended: it runs again when the turn goes on, and finds the calls it had finished.
@@ -50,10 +60,13 @@ function codeOnce(turn: Turn, asked: { language: string; code: string }): CodeRa
     keep: async (ran) => {
       // The commit tries again, and says what is wrong with it.
       const execution = await protocol.captureExecution().catch(ignore);
-      return { ...ran, ...(execution instanceof Uint8Array || execution === null ? { execution } : {}) };
+      const outputs = ran.result.toolCalls.map(({ output }) => output);
+      const beside = bytesBesideOutputs(turn, outputs);
+      return { ...ran, ...beside, ...(execution instanceof Uint8Array || execution === null ? { execution } : {}) };
     },
     changes: ({ result }) => (result.toolCalls.length === 0 ? [] : "all"),
-    found: async ({ execution, ...ran }) => {
+    found: async ({ execution, attached, ...ran }) => {
+      if (attached !== undefined) attachAgain(turn, { attached });
       if (execution !== undefined) await protocol.restoreExecution(execution);
       return ran;
     },
@@ -80,12 +93,13 @@ async function runCode(turn: Turn, request: ExecRequest): Promise<CodeRan> {
   });
   const callTool = async (toolName: string, args: JsonObject): Promise<ToolOutput> => {
     if (ended || signal.aborted) return TOO_LATE;
-    const callId = `code-${facts.turnId}-${state.step}-${batches.length + 1}`;
+    const place = `${turn.codeCalls ?? facts.turnId}-${state.step}-${batches.length + 1}`;
+    const callId = `code-${place}`;
     const batch = runToolBatch({ turn, calls: [{ callId, toolName, args }], brokenArgs: {}, signal }).then(placed);
     batches.push(batch);
     const { records, directives } = await batch;
     if (directives.abort !== undefined)
-      stop.abort(new TroupeError("aborted", "A plugin aborted the turn while this code ran."));
+      stop.abort(aborted(AbortSignal.abort("A plugin aborted the turn while this code ran.")));
     return (records[0] as ToolRecord).output;
   };
   const pluginId = session.protocol.ownerOf("codeExecutor");
@@ -100,6 +114,7 @@ async function runCode(turn: Turn, request: ExecRequest): Promise<CodeRan> {
   });
   ended = true;
   const results = await Promise.all(batches);
+  const issues = results.flatMap((batch) => batch.issues ?? []);
   const { observations = [], error, terminalFinish, durationMs = clock.now() - started } = answer;
   return {
     result: {
@@ -111,6 +126,7 @@ async function runCode(turn: Turn, request: ExecRequest): Promise<CodeRan> {
       ...(terminalFinish !== undefined && { terminalFinish }),
     },
     directives: joinDirectives(results.map(({ directives }) => directives)),
+    ...(issues.length > 0 && { issues }),
   };
 }
 

@@ -1,34 +1,32 @@
 import {
+  type CallLayers,
+  type CallSettings,
+  callSettings,
   contextMessages,
   firstPlace,
-  foldTurnDirectives,
   type Json,
   type LedgerEntry,
   type Message,
   NO_DIRECTIVES,
-  type Owned,
-  type Part,
   type PreparedContext,
   type PromptContribution,
   type PromptLayer,
+  renderUnsplitPrompt,
+  type SessionConfig,
   startTurn,
   stepTurn,
-  TroupeError,
-  type TurnConfig,
-  type TurnDirective,
   type TurnDirectives,
   type TurnEffect,
   type TurnEvent,
-  type TurnIssue,
-  type TurnResult,
   type TurnState,
+  toldOfCuts,
   turnIdOf,
+  type UnstoredMessage,
+  type UntimedActivity,
   type Usage,
   wholeContext,
 } from "../../kernel/index.js";
-import type { Model } from "../../model/index.js";
 import {
-  type HookFacts,
   hostFacade,
   mergeTurnOptions,
   type ProtocolTurnOptions,
@@ -36,49 +34,80 @@ import {
   type RuntimeSessionHost,
   type TurnFacts,
 } from "../../plugin/index.js";
-import { performDirectives } from "../host-services/index.js";
-import { endsHere, NO_JOURNAL, StoredJournal, type TurnJournal, type UnfinishedTurn } from "../journal/index.js";
+import {
+  type AskedTurn,
+  endsHere,
+  type LeftBehind,
+  leftBehind,
+  NO_JOURNAL,
+  type RecordedCall,
+  type RecordedContext,
+  StoredJournal,
+  type TurnJournal,
+} from "../journal/index.js";
 import { AskingCall, type HookOptions, readContributions, readPrepared } from "../plugins/index.js";
 import type { TurnCatalog } from "../protocol/index.js";
 import type { RunningTurn } from "../state/index.js";
-import type { TurnKey } from "../stored/index.js";
-import { issueOf, type TurnRequest, type TurnSession } from "./turn-session.js";
-
-/** What a turn begins with, let in: its model, and its input as a message keeps it. */
-export interface Admitted {
-  readonly model: Model;
-  readonly parts: readonly Part[];
-  /** The input is of no use: such a turn is recorded, but does nothing. */
-  readonly stopped?: NonNullable<TurnConfig["stopped"]>;
-}
-
-/** What a turn begins with. */
-export interface TurnBeginning extends Admitted {
-  readonly name: TurnKey | undefined;
-  /** What came of the turns before it, in the frames it came from. */
-  readonly before?: readonly TurnResult[];
-  /** It killed its worker too often: it is stored, and no hook sees it. */
-  readonly poisoned?: boolean;
-  /** Set when a crash left the turn behind. */
-  readonly unfinished?: UnfinishedTurn;
-}
+import { AskedWith, recordedCall, recordedTurn } from "./asked-with.js";
+import { type ContextChanges, noteChanges } from "./context-changes.js";
+import type { TurnDeadline } from "./turn-deadline.js";
+import {
+  cancelReason,
+  codeCallsOf,
+  deadlineFor,
+  promptFailed,
+  type TurnBeginning,
+  type TurnRequest,
+  type TurnSession,
+} from "./turn-session.js";
+import { VolatileNotes } from "./volatile-notes.js";
 
 /** A running turn: its machine, and what the model is given beside the turn's own messages (the history, the system prompt, the tools). */
 export class Turn implements RunningTurn {
   readonly session: TurnSession;
-  readonly request: TurnRequest;
+  readonly request: TurnRequest & { readonly emit: (activity: UntimedActivity) => void };
   readonly beginning: TurnBeginning;
   readonly facts: TurnFacts;
   readonly journal: TurnJournal;
+  readonly left: LeftBehind | undefined;
+  /** What its model is asked with, as its journal has it. */
+  readonly asked: AskedWith;
+  /** Undefined: it may take as long as it does. */
+  readonly deadline: TurnDeadline | undefined;
   readonly protocolOptions: ProtocolTurnOptions | undefined;
+  /** What runtime, agent, session and turn say of how models are called, and what that comes to. */
+  readonly callLayers: CallLayers;
+  readonly calling: CallSettings;
   /** What the model reads before the messages of the turn. */
   history: readonly Message[];
+  /** What the session this one was forked from was sent beside that history: read again by its first turn. */
+  inherited: readonly UnstoredMessage[];
   system = "";
+  /** The system text as releases had it that put what changes every turn into it. */
+  unsplitSystem = (): string => "";
+  /** What changes every turn, as the prompt has it now. */
+  volatile = "";
+  /** The same, where the model reads it. */
+  readonly notes: VolatileNotes;
+  /** Hashes of attachments the turn brought along by its tools and answers: released when it is over. */
+  readonly attached: string[] = [];
+  /** Of the ids of calls that code makes; the same in every life of the turn, so that it finds what it had done. */
+  readonly codeCalls: string | undefined;
+  /** The text it is asked with: as it came, or as hooks that replace it left it. */
+  input: string;
+  /** Hooks may replace that: nothing of it is written before they were asked. */
+  readonly replacesInput: boolean;
   /** Of the last model call of the turn. */
   latestUsage: Usage | undefined;
-  readonly #layers: readonly PromptLayer[];
+  readonly layers: readonly PromptLayer[];
   /** What the context's transforms add to the prompt. */
   #contributions: readonly PromptContribution[] = NO_CONTRIBUTIONS;
+  /** What of the history is read. */
+  #context: RecordedContext;
+  /** What the `beforeTurn` hooks asked for. */
+  directives: TurnDirectives = NO_DIRECTIVES;
+  /** Who changed what the model is given; only in development. */
+  readonly changes: ContextChanges | undefined;
   #catalog: TurnCatalog | undefined;
   #machine: ReturnType<typeof startTurn>;
 
@@ -87,27 +116,50 @@ export class Turn implements RunningTurn {
     request: TurnRequest,
     { beginning, history }: { readonly beginning: TurnBeginning; readonly history: readonly Message[] },
   ) {
-    const { config, promptLayers } = session.settings;
-    const { maxSteps = config.maxSteps, options, prompt } = request.extras;
-    const { parts, stopped, unfinished } = beginning;
-    const turnIndex = session.stored.turnIndex + 1;
+    const { parts, stopped, unfinished, asked } = beginning;
     this.session = session;
-    this.request = request;
+    this.request = { ...request, emit: (activity) => request.emit({ ...activity, at: this.now() }) };
     this.beginning = beginning;
+    const { config } = this;
+    const { maxSteps = config.maxSteps, options, prompt, calling } = request.extras;
+    const callLayers = asked?.calling ?? session.settings.callLayers;
+    const promptLayers = asked?.prompt?.layers ?? session.settings.promptLayers;
+    session.hooks.failures.turnBegins();
+    const turnIndex = session.stored.turnIndex + 1;
     this.facts = { sessionId: session.id, turnId: turnIdOf(turnIndex), turnIndex };
-    this.history = history;
+    this.history = toldOfCuts(history);
+    this.left = unfinished && leftBehind(session.id, unfinished);
+    this.inherited = asked === undefined ? session.past.inherited : (asked.inherited ?? []);
+    this.codeCalls = codeCallsOf(session, unfinished);
+    const { replacesInput } = session.hooks;
+    this.replacesInput = replacesInput && stopped === undefined;
+    // An input that is of no use passes no hook.
+    this.input = replacesInput && stopped !== undefined ? "" : request.input;
+    this.notes = new VolatileNotes(this.facts.turnId);
+    this.changes = session.prefixWatch && { messages: [], tools: [], said: [] };
     this.protocolOptions = mergeTurnOptions(session.protocol.turnOptions, options);
-    this.#layers = prompt === undefined ? promptLayers : [...promptLayers, prompt];
-    this.journal = session.services.journals
+    this.callLayers = calling === undefined ? callLayers : { ...callLayers, turn: calling };
+    this.calling = callSettings(this.callLayers);
+    this.layers = prompt === undefined ? promptLayers : [...promptLayers, prompt];
+    const from = config.window === null ? 0 : (session.past.known ?? history.length) - history.length;
+    this.#context = asked?.context ?? { from };
+    const { journals, onMismatch } = session.services;
+    this.journal = journals
       ? new StoredJournal({
           ...this.facts,
           clock: session.services.clock,
-          write: (entry) => session.stored.record(entry),
+          write: (entry, unless) => session.stored.record(entry, unless),
+          isStored: () => session.stored.turnIndex >= turnIndex,
           hooks: session.hooks,
           usage: session.stored.usage,
           unfinished,
+          goesOn: asked !== undefined,
+          onCaughtUp: () => request.stop?.heed(),
         })
       : NO_JOURNAL;
+    this.deadline = deadlineFor(this);
+    const records = journals && onMismatch === "use_recorded";
+    this.asked = new AskedWith({ session, journal: this.journal, found: asked, records });
     this.#machine = startTurn({
       ...this.facts,
       input: parts,
@@ -116,11 +168,22 @@ export class Turn implements RunningTurn {
       noProgressLimit: config.noProgressLimit,
       asksBeforeModel: session.protocol.session.beforeLlmCall !== undefined,
       maxContextTokens: config.maxContextTokens,
+      at: this.now(),
     });
   }
 
+  /** The time, or when what is found in the journal happened. */
+  readonly now = (): number => this.journal.replayedAt ?? this.session.services.clock.wallNow();
+
   get turnId(): string {
     return this.facts.turnId;
+  }
+
+  /** The session's, or what the turn was begun with before a crash. */
+  get config(): SessionConfig {
+    const { asked } = this.beginning;
+    const { config } = this.session.settings;
+    return asked === undefined ? config : { ...config, ...asked.config };
   }
 
   /** The machine's, as it is now. */
@@ -135,13 +198,34 @@ export class Turn implements RunningTurn {
 
   /** A cancellation during the effect comes before its answer, so the machine decides with both in hand. */
   step(answer: TurnEvent): void {
-    const { signal } = this.request;
+    const { signal, stop } = this.request;
+    stop?.heed();
     // Left as it is, for whoever opens the session next; unless it is stored, and only to be told.
     if (endsHere(signal) && this.session.life.unstoredTurn !== undefined) throw signal.reason;
     const state = signal.aborted
-      ? stepTurn(this.state, { type: "cancel", reason: cancelReason(signal) }).state
+      ? stepTurn(this.state, { type: "cancel", ...(stop?.cancellation ?? { reason: cancelReason(signal) }) }).state
       : this.state;
-    this.#machine = stepTurn(state, answer);
+    this.#machine = stepTurn(state, this.#withFailures(answer));
+  }
+
+  /** What hooks failed at meanwhile, told with the answer: as issues, or as what the turn cannot go on from. */
+  #withFailures(given: TurnEvent): TurnEvent {
+    if (given.type === "cancel") return given;
+    const answer = { ...given, at: this.now() };
+    const failed = this.session.hooks.failures.take();
+    if (failed === undefined) return answer;
+    const { ending } = failed;
+    const issues = [...(answer.issues ?? []), ...failed.issues];
+    if (ending === undefined) return { ...answer, issues };
+    switch (answer.type) {
+      case "model_done":
+      case "tools_done":
+      case "code_done":
+        return { ...answer, issues, issue: answer.issue ?? ending };
+      default:
+        // The turn ends here already, for a reason of its own.
+        return { ...answer, issues: [...issues, ending] };
+    }
   }
 
   tellUsage(entry: LedgerEntry): void {
@@ -150,8 +234,15 @@ export class Turn implements RunningTurn {
 
   /** What a plugin is told about the turn's beginning; what the host brought along for it is for nobody else. */
   beginningFor(pluginId: string): TurnFacts & { readonly input: string; readonly pluginInput: Json } {
-    const { input, extras } = this.request;
+    const { input } = this;
+    const { extras } = this.request;
     return { ...this.facts, input, pluginInput: extras.pluginInputs?.[pluginId] ?? null };
+  }
+
+  /** Of hooks that are told {@link beginningFor}. */
+  get hookOptions(): HookOptions {
+    const { signal, extras } = this.request;
+    return { signal, inputs: extras.pluginInputs, preparing: this.asked.records && this.state.step === 0 };
   }
 
   /** The model was called with a catalog before anybody asks for it. */
@@ -161,18 +252,20 @@ export class Turn implements RunningTurn {
 
   /** The transforms, one after another. They are told how many messages there are, and say which of them they want. */
   async prepare(messageCount: number): Promise<PreparedContext | undefined> {
-    const { hooks, settings, past } = this.session;
+    const { hooks, past } = this.session;
     const { promptTokens } = past;
     if (!hooks.has("context_transform")) return undefined;
-    const { maxContextTokens } = settings.config;
-    let prepared = wholeContext(messageCount);
+    const { maxContextTokens, window } = this.config;
+    let prepared = wholeContext(messageCount, window === null ? 0 : await past.windowStart(window));
     await hooks.each(
       "context_transform",
       (pluginId) => ({ ...this.beginningFor(pluginId), messageCount, promptTokens, maxContextTokens, prepared }),
       (answer, pluginId) => {
-        prepared = readPrepared(answer, prepared, { messageCount, pluginId });
+        const before = prepared;
+        prepared = readPrepared(answer, before, { messageCount, pluginId });
+        if (this.changes !== undefined) noteChanges(this.changes, pluginId, { before, after: prepared });
       },
-      { signal: this.request.signal },
+      this.hookOptions,
     );
     // A tool nobody knows refuses the turn and leaves the session's tools as they are.
     this.session.tools.setOverlay({ includeBase: prepared.includeBaseTools, toolIds: prepared.tools });
@@ -182,14 +275,31 @@ export class Turn implements RunningTurn {
   /** What the transforms left is this turn's context. No more of the history is read than that. */
   async adopt(prepared: PreparedContext): Promise<void> {
     const part = await this.session.past.from(firstPlace(prepared));
-    this.history = contextMessages(prepared, part, this.facts.turnId);
+    this.history = toldOfCuts(contextMessages(prepared, part, this.facts.turnId));
     this.#contributions = prepared.promptContributions;
+    const { messages: pieces, tools, includeBaseTools } = prepared;
+    this.#context = { pieces, tools, includeBaseTools };
+  }
+
+  /** Takes up what the turn was prepared with: nobody is asked. */
+  takeUp({ context, directives = NO_DIRECTIVES, issues = [], prompt }: AskedTurn): TurnEvent {
+    this.journal.takeUp();
+    this.directives = directives;
+    this.#contributions = prompt?.contributions ?? NO_CONTRIBUTIONS;
+    if (!("from" in context))
+      this.session.tools.layAgain({ includeBase: context.includeBaseTools, toolIds: context.tools });
+    return { type: "before_turn_done", directives, issues };
   }
 
   /** The catalog and the system prompt. Without anybody who contributes it is done at once. */
   prompt(): TurnEvent | Promise<TurnEvent> {
     try {
       const catalog = this.resolveCatalog();
+      const known = this.asked.prompt(
+        this.state.step,
+        !(catalog instanceof Promise) && catalog.preamble.syncExecutionEnvironment,
+      );
+      if (known !== undefined && !(catalog instanceof Promise)) return this.#asBefore(catalog, known);
       if (catalog instanceof Promise || this.session.hooks.has("prompt_contributor"))
         return this.#contributed(catalog).catch(promptFailed);
       return this.#done(catalog, this.#contributions);
@@ -198,35 +308,66 @@ export class Turn implements RunningTurn {
     }
   }
 
+  #asBefore(catalog: TurnCatalog, { system, volatile }: RecordedCall): TurnEvent {
+    this.#catalog = catalog;
+    this.system = system;
+    this.volatile = volatile;
+    return { type: "prompt_done", syncs: catalog.preamble.syncExecutionEnvironment };
+  }
+
   async #contributed(resolving: TurnCatalog | Promise<TurnCatalog>): Promise<TurnEvent> {
     const catalog = await resolving;
     const contributions = [...this.#contributions];
+    if (this.changes !== undefined) this.changes.said = this.changes.said.filter(({ transform }) => transform);
     await this.session.hooks.each(
       "prompt_contributor",
       (pluginId) => ({ ...this.beginningFor(pluginId), tools: catalog.names }),
-      (answer, pluginId) => contributions.push(...readContributions(answer, pluginId)),
-      { signal: this.request.signal },
+      (answer, pluginId) => {
+        const said = readContributions(answer, pluginId);
+        contributions.push(...said);
+        this.changes?.said.push({ pluginId, said });
+      },
+      this.hookOptions,
     );
     return this.#done(catalog, contributions);
   }
 
   #done(catalog: TurnCatalog, contributions: readonly PromptContribution[]): TurnEvent {
-    const { settings, catalog: catalogs } = this.session;
-    const { executionPrompt, promptContributions, syncExecutionEnvironment } = catalog.preamble;
+    const { catalog: catalogs } = this.session;
+    const { executionPrompt, promptContributions } = catalog.preamble;
     this.#catalog = catalog;
-    this.system = catalogs.prompts.prompt({
-      instructions: settings.config.instructions,
+    const input = {
+      instructions: this.config.instructions,
       execution: executionPrompt,
       contributions: promptContributions.length === 0 ? contributions : [...contributions, ...promptContributions],
-      layers: this.#layers,
+      layers: this.layers,
       tools: catalog.names,
-    });
-    return { type: "prompt_done", syncs: syncExecutionEnvironment };
+    };
+    const { system, volatile } = catalogs.prompts.prompt(input);
+    this.unsplitSystem = () => renderUnsplitPrompt(input);
+    this.system = system;
+    this.volatile = volatile;
+    return { type: "prompt_done", syncs: catalog.preamble.syncExecutionEnvironment };
   }
 
-  /** The tools as they are now; at once when none changed. */
+  /** The tools as they are now, or as a turn that was taken up was asked with them; at once when none changed. */
   resolveCatalog(): TurnCatalog | Promise<TurnCatalog> {
-    return this.session.catalog.resolve(this.facts, this.protocolOptions, this.request.signal);
+    return (
+      this.asked.catalog(this.state.step, this.protocolOptions) ??
+      this.session.catalog.resolve(this.facts, this.protocolOptions, this.request.signal)
+    );
+  }
+
+  /** Writes down what a call is asked with. */
+  recordCall(step: number, { specs, preamble }: TurnCatalog): Promise<void> | undefined {
+    const call = recordedCall(this, specs, preamble.toolSpecs);
+    const whole = () =>
+      recordedTurn(this, {
+        context: this.#context,
+        contributions: this.#contributions,
+        synced: preamble.syncExecutionEnvironment,
+      });
+    return this.asked.record(step, call, whole);
   }
 
   use(catalog: TurnCatalog): void {
@@ -234,29 +375,7 @@ export class Turn implements RunningTurn {
   }
 }
 
-export function promptFailed(error: unknown): TurnEvent {
-  return { type: "prompt_failed", issue: issueOf("plugin", "plugin_prompt", error) };
-}
-
 const NO_CONTRIBUTIONS: readonly PromptContribution[] = [];
-
-function cancelReason(signal: AbortSignal): string {
-  const { reason } = signal;
-  return reason instanceof Error ? reason.message : typeof reason === "string" ? reason : "The turn was cancelled.";
-}
-
-/** A site's directives: what is done at once is done, the rest is folded. */
-export async function siteDirectives<S extends "before_turn" | "checkpoint" | "after_turn">(
-  { session }: Turn,
-  site: S,
-  facts: HookFacts[S] | ((pluginId: string) => HookFacts[S]),
-  options: HookOptions = {},
-): Promise<TurnDirectives> {
-  const directives = await session.hooks.directives(site, facts, options);
-  if (directives.length === 0) return NO_DIRECTIVES;
-  await performDirectives(session, directives);
-  return foldTurnDirectives(directives as readonly Owned<TurnDirective>[]);
-}
 
 /** The host services of the protocol: it is part of the turn and may do what the runtime may. */
 export function protocolHost(
@@ -268,10 +387,4 @@ export function protocolHost(
   const host = hostFacade(RUNTIME_SESSION_HOST, (method, args) => session.services.host({ ...request, method, args }));
   // The facade has the methods of every interface it was given.
   return host as RuntimeSessionHost;
-}
-
-/** The turn does not do what it did before the crash: it is stopped and says where. Anything else refuses it. */
-export function replayIssue(error: unknown): TurnIssue {
-  if (!(error instanceof TroupeError) || error.code !== "replay_mismatch") throw error;
-  return { kind: "runtime", code: error.code, message: error.message };
 }

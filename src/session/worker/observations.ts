@@ -1,114 +1,31 @@
-import type { Clock, Timer } from "../../async/index.js";
-import { type Activity, ActivityBuffer, TroupeError } from "../../kernel/index.js";
-import { joinEvents, type ObservationGap, type Observed, type ObservedEvent } from "../calls/index.js";
-
-/** Events kept for readers that come back. */
-const KEPT = 2_048;
-
-/**
- * A session's events for whoever watches it: bounded, replayable by cursor, never waiting for a reader. A cursor is
- * opaque; it binds the session, this life of the observation, and a place in it.
- */
-export class Observation {
-  readonly #sessionId: string;
-  /** Another one for every life: places of different lives cannot be mixed up. */
-  readonly #incarnation: string;
-  /** Neighbouring deltas that nobody has seen are kept as one: how text was cut means nothing. */
-  readonly #events = new ActivityBuffer<{ readonly position: number; readonly event: ObservedEvent }>({
-    join: (last, { position, event }) => {
-      const joined = last.position > this.#told ? joinEvents(last.event, event) : undefined;
-      return joined && { position, event: joined };
-    },
-    limit: KEPT,
-  });
-  #next = 1;
-  /** The last place somebody has been told of: from there on a reader may come back. */
-  #told = 0;
-  readonly #readers = new Set<(observed: Observed) => void>();
-
-  constructor(sessionId: string, clock: Clock) {
-    this.#sessionId = sessionId;
-    this.#incarnation = clock.randomBytes(6).toString("base64url");
-  }
-
-  /** The place behind everything that has happened. */
-  get cursor(): string {
-    this.#told = this.#next - 1;
-    return this.#cursorAt(this.#next - 1);
-  }
-
-  push(event: ObservedEvent): void {
-    const position = this.#next++;
-    this.#events.push({ position, event });
-    if (this.#readers.size === 0) return;
-    const observed: Observed = { cursor: this.#cursorAt(position), event };
-    this.#told = position;
-    for (const reader of this.#readers) reader(observed);
-  }
-
-  /**
-   * Gives a reader what came after its cursor, then everything that happens, until it is taken off. Without a cursor it
-   * begins now. A cursor of another session, or none at all, is refused with `cursor_invalid`.
-   */
-  subscribe(cursor: string | undefined, reader: (observed: Observed) => void): () => void {
-    const from = cursor === undefined ? this.#next - 1 : this.#positionOf(cursor);
-    const oldest = this.#events.entries[0]?.position ?? this.#next;
-    if (from === undefined) reader(this.#gap("unavailable", oldest - 1));
-    else if (from + 1 < oldest) reader(this.#gap("trimmed", oldest - 1));
-    const start = from ?? oldest - 1;
-    for (const { position, event } of this.#events.entries) {
-      if (position > start) reader({ cursor: this.#cursorAt(position), event });
-    }
-    this.#told = this.#next - 1;
-    this.#readers.add(reader);
-    return () => this.#readers.delete(reader);
-  }
-
-  #gap(reason: ObservationGap["reason"], position: number): Observed {
-    return { cursor: this.#cursorAt(position), event: { type: "gap", reason } };
-  }
-
-  #cursorAt(position: number): string {
-    return Buffer.from(JSON.stringify([this.#sessionId, this.#incarnation, position])).toString("base64url");
-  }
-
-  /** Undefined when the place is of another life, or has not been yet. */
-  #positionOf(cursor: string): number | undefined {
-    let parsed: unknown;
-    try {
-      parsed = JSON.parse(Buffer.from(cursor, "base64url").toString());
-    } catch {
-      parsed = undefined;
-    }
-    const [sessionId, incarnation, position] = Array.isArray(parsed) ? parsed : [];
-    if (
-      sessionId !== this.#sessionId ||
-      typeof incarnation !== "string" ||
-      !Number.isSafeInteger(position) ||
-      position < 0
-    ) {
-      throw new TroupeError("cursor_invalid", `This is no cursor of session ${this.#sessionId}.`, {
-        details: { sessionId: this.#sessionId },
-      });
-    }
-    return incarnation === this.#incarnation && position < this.#next ? position : undefined;
-  }
-}
+import { type Clock, type Deferred, deferred, ignore, type Timer } from "../../async/index.js";
+import { type Activity, asTroupeError, type TurnResult } from "../../kernel/index.js";
+import type { Observed, TurnInProgress } from "../calls/index.js";
+import { suspension } from "../journal/index.js";
+import { type ObserveFrom, SessionLog } from "./session-log.js";
 
 /** How long a session nobody watches keeps what happened, for a reader that comes back. */
 const KEPT_MS = 120_000;
+/** Sessions that nobody watches and of which the end of the last turn is kept, for a reader that comes late. */
+const KEPT_ENDS = 64;
 
-interface Watched {
-  readonly observation: Observation;
+interface LoggedSession {
+  readonly log: SessionLog;
   readonly leave: Map<number, () => void>;
-  /** The turn that is running, as its activities say. */
-  turnId: string;
+  /** Set while nobody watches, but somebody may come back. */
   forget: Timer | undefined;
+  /** Who waits for the end of a turn. */
+  readonly waiting: Set<{ readonly turnId: string; readonly end: Deferred<TurnResult> }>;
 }
 
-/** The sessions of a worker that somebody watches. A session nobody has watched costs one look-up per activity. */
+/**
+ * What happens in the sessions of a worker. Of a session that nobody watches its running turn is kept, and the end of the
+ * last one for a while: whoever begins to watch in the middle of a turn can have it from its beginning.
+ */
 export class Observations {
-  readonly #watched = new Map<string, Watched>();
+  readonly #sessions = new Map<string, LoggedSession>();
+  /** Those of which only the end of a turn is kept, the oldest first. */
+  readonly #ended = new Set<string>();
   readonly #clock: Clock;
   readonly #send: (reader: number, observed: Observed) => void;
 
@@ -117,47 +34,128 @@ export class Observations {
     this.#clock = clock;
   }
 
-  /** Lets a reader in behind its cursor, and says where it is then; a reader that was there goes on from the new one. */
-  observe(sessionId: string, reader: number, cursor: string | undefined): string {
-    const known = this.#watched.get(sessionId);
-    const watched = known ?? {
-      observation: new Observation(sessionId, this.#clock),
-      leave: new Map(),
-      turnId: "",
-      forget: undefined,
-    };
-    watched.leave.get(reader)?.();
-    watched.leave.set(
+  /** Lets a reader in where it wants to begin, and says where it is then; one that was there goes on from the new place. */
+  observe(sessionId: string, reader: number, from: ObserveFrom): string {
+    const known = this.#sessions.get(sessionId);
+    const session = known ?? this.#newSession(sessionId);
+    session.leave.get(reader)?.();
+    session.leave.set(
       reader,
-      watched.observation.subscribe(cursor, (observed) => this.#send(reader, observed)),
+      session.log.subscribe(from, (observed) => this.#send(reader, observed)),
     );
-    this.#watched.set(sessionId, watched);
-    watched.forget?.cancel();
-    return watched.observation.cursor;
+    this.#sessions.set(sessionId, session);
+    this.#ended.delete(sessionId);
+    session.forget?.cancel();
+    session.forget = undefined;
+    return session.log.cursor;
   }
 
   unobserve(sessionId: string, reader: number): void {
-    const watched = this.#watched.get(sessionId);
-    watched?.leave.get(reader)?.();
-    watched?.leave.delete(reader);
-    if (watched === undefined || watched.leave.size > 0) return;
-    watched.forget = this.#clock.timeout(KEPT_MS, () => this.#watched.delete(sessionId)).unref();
+    const session = this.#sessions.get(sessionId);
+    session?.leave.get(reader)?.();
+    session?.leave.delete(reader);
+    if (session === undefined || session.leave.size > 0) return;
+    session.forget?.cancel();
+    session.forget = this.#clock
+      .timeout(KEPT_MS, () => {
+        session.forget = undefined;
+        this.#rest(sessionId, session);
+      })
+      .unref();
+  }
+
+  /** Does somebody watch the session, or may come back? */
+  isWatched(sessionId: string): boolean {
+    const session = this.#sessions.get(sessionId);
+    return session !== undefined && (session.leave.size > 0 || session.forget !== undefined);
   }
 
   /** Something happened in a session's turn. */
   tell(sessionId: string, activity: Activity): void {
-    if (this.#watched.size === 0) return;
-    const watched = this.#watched.get(sessionId);
-    if (watched === undefined) return;
-    if (activity.type === "turn_started") watched.turnId = activity.turnId;
-    watched.observation.push({ type: "activity", turnId: watched.turnId, activity });
-    if (activity.type !== "turn_finished") return;
-    const { revision, turnIndex } = activity.result;
-    watched.observation.push({ type: "committed", revision, turnIndex });
+    let session = this.#sessions.get(sessionId);
+    if (session === undefined) {
+      session = this.#newSession(sessionId);
+      this.#sessions.set(sessionId, session);
+    }
+    const { log, waiting } = session;
+    log.tell(activity);
+    if (activity.type === "turn_started") {
+      this.#ended.delete(sessionId);
+      if (!this.isWatched(sessionId)) log.trim();
+    } else if (activity.type === "turn_finished") {
+      const { result } = activity;
+      for (const each of [...waiting]) {
+        if (each.turnId !== result.turnId) continue;
+        waiting.delete(each);
+        each.end.resolve(result);
+      }
+      this.#rest(sessionId, session);
+    }
+  }
+
+  /** A session's turn is over and not stored: it was refused, or goes on when the session is opened the next time. */
+  left(sessionId: string, refusal: unknown): void {
+    const session = this.#sessions.get(sessionId);
+    if (session === undefined) return;
+    const { turnId } = session.log.running ?? {};
+    const error = refusal === undefined ? suspension() : asTroupeError(refusal, "turn_failed");
+    session.log.left(refusal === undefined ? undefined : { code: error.code, message: error.message });
+    // One that could not even be taken up again was not told of.
+    for (const each of [...session.waiting]) {
+      if (turnId !== undefined && each.turnId !== turnId) continue;
+      session.waiting.delete(each);
+      each.end.reject(error);
+    }
+    this.#rest(sessionId, session);
+  }
+
+  /** The turn that runs in a session, as far as it was told of; undefined between turns. */
+  running(sessionId: string): Pick<TurnInProgress, "turnId" | "since" | "text" | "pending"> | undefined {
+    const log = this.#sessions.get(sessionId)?.log;
+    const { turnId, since } = log?.running ?? {};
+    if (log === undefined || turnId === undefined || since === undefined) return undefined;
+    return { turnId, since, ...log.shown };
+  }
+
+  /** What a turn came to that ended lately. */
+  resultOf(sessionId: string, turnId: string): TurnResult | undefined {
+    return this.#sessions.get(sessionId)?.log.resultOf(turnId);
+  }
+
+  /** Resolves when the session's turn is stored; rejects when it is refused, or left as its journal has it. */
+  untilOver(sessionId: string, turnId: string): Promise<TurnResult> {
+    const session = this.#sessions.get(sessionId) ?? this.#newSession(sessionId);
+    this.#sessions.set(sessionId, session);
+    const end = deferred<TurnResult>();
+    session.waiting.add({ turnId, end });
+    return end.promise;
   }
 
   close(): void {
-    for (const { forget } of this.#watched.values()) forget?.cancel();
-    this.#watched.clear();
+    for (const { forget, waiting } of this.#sessions.values()) {
+      forget?.cancel();
+      for (const { end } of waiting) {
+        end.promise.catch(ignore);
+        end.reject(suspension());
+      }
+    }
+    this.#sessions.clear();
+  }
+
+  #newSession(sessionId: string): LoggedSession {
+    const log = new SessionLog(sessionId, this.#clock);
+    return { log, leave: new Map(), forget: undefined, waiting: new Set() };
+  }
+
+  /** Between turns, with nobody who watches: the end of the last turn is kept, for so many sessions. */
+  #rest(sessionId: string, { log }: LoggedSession): void {
+    if (this.isWatched(sessionId) || log.running !== undefined) return;
+    log.trim();
+    this.#ended.delete(sessionId);
+    this.#ended.add(sessionId);
+    if (this.#ended.size <= KEPT_ENDS) return;
+    const [oldest] = this.#ended;
+    this.#ended.delete(oldest as string);
+    this.#sessions.delete(oldest as string);
   }
 }

@@ -1,6 +1,18 @@
 import { threadId } from "node:worker_threads";
 import { ignore, loopTurn, onAbort } from "../../async/index.js";
-import { aborted, type Head, TroupeError } from "../../kernel/index.js";
+import {
+  aborted,
+  type Cancellation,
+  type Head,
+  type Identity,
+  type PendingCall,
+  runtimeClosed,
+  sessionBusy,
+  sessionClosed,
+  sessionExists,
+  type TroupeError,
+} from "../../kernel/index.js";
+import type { NoteTaker, ToolNote } from "../../tools/index.js";
 import { encode } from "../../wire/index.js";
 import type {
   ArgumentOf,
@@ -18,6 +30,8 @@ import type {
 import { callHost } from "../host-services/index.js";
 import {
   adoptSession,
+  agentMismatch,
+  checkSamePlugins,
   checkTenant,
   type Inspector,
   openSession,
@@ -25,13 +39,14 @@ import {
   SessionActor,
   type SessionActorOptions,
   type SessionSnapshot,
+  setAgent,
   snapshotOf,
 } from "../life/index.js";
 import type { HostGate } from "../plugins/index.js";
-import type { LifeChart, Session, SessionServices } from "../state/index.js";
+import { isCalled, type LifeChart, type Session, type SessionServices } from "../state/index.js";
 import type { Observations } from "./observations.js";
 import { type Heap, parkedNotesOf, Residency, restoreParkedNotes } from "./residency.js";
-import type { UnderWay } from "./under-way.js";
+import type { ActiveTurn, UnderWay } from "./under-way.js";
 import { type ServiceParts, workerServices } from "./worker-parts.js";
 
 interface ResidentParts extends Omit<ServiceParts, "sessionOf" | "host" | "onStoreLost"> {
@@ -48,6 +63,7 @@ export class ResidentSessions {
   /** Which sessions somebody inspects, in memory or still to be opened. */
   #inspected: ReadonlySet<string> | "all" = new Set<string>();
   #closing = false;
+  #toldUnasked = false;
 
   constructor(parts: ResidentParts) {
     const { setup, clock, heap, lane } = parts;
@@ -59,10 +75,20 @@ export class ResidentSessions {
     });
     this.services = workerServices({
       ...parts,
-      sessionOf: (sessionId) => this.#sessions.get(sessionId)?.session,
+      sessionOf: (sessionId) => this.inMemory(sessionId),
       host: (call) => this.callHost(call),
       onStoreLost: (error) => this.#storeLost(error),
     });
+  }
+
+  /** The session as far as it is open here now. */
+  inMemory(sessionId: string): Session | undefined {
+    return this.#sessions.get(sessionId)?.session;
+  }
+
+  /** A tool said something in the name of a call. */
+  noted(call: Parameters<NoteTaker>[0], note: ToolNote): void {
+    this.inMemory(call.sessionId)?.completions.noted(call, note);
   }
 
   /** The session's actor, opened from the store when it is not resident. It may park as soon as nobody needs it. */
@@ -72,13 +98,14 @@ export class ResidentSessions {
   }
 
   /** Parked is not closed: a session that comes back goes on with the options it was opened with. */
-  #open(sessionId: string, { take, tenant }: Pick<ToldBy<"open">, "take" | "tenant">): SessionActor {
+  #open(sessionId: string, { take, tenant, agent }: Pick<ToldBy<"open">, "take" | "tenant" | "agent">): SessionActor {
     this.#checkIntake();
     const notes = this.#sessions.take(sessionId);
     const open = async (chart: LifeChart) => {
       try {
         const session = await openSession(this.services, sessionId, {
           ...(tenant !== undefined && { tenant }),
+          ...(agent !== undefined && { agent }),
           ...notes,
           chart,
           take,
@@ -102,7 +129,7 @@ export class ResidentSessions {
       if (resident === undefined) this.#open(sessionId, { take, ...given });
       return await this.hold(sessionId, async (actor) => {
         const session = await actor.opened();
-        if (known) await reopened(session, given);
+        if (known) await reopened(actor, session, given);
         return infoOf(actor);
       });
     } catch (error) {
@@ -146,7 +173,8 @@ export class ResidentSessions {
   /** Gives a session up to another worker, with what it leaves here. */
   async handOver(sessionId: string): Promise<ParkedNotes> {
     const actor = this.#sessions.get(sessionId);
-    if (actor?.state === "running" || actor?.session?.mayPark === false) throw busy(sessionId);
+    if (actor?.state === "running" || actor?.session?.mayPark === false)
+      throw sessionBusy(sessionId, "has a turn running");
     const wasParked = this.#sessions.isParked(sessionId);
     try {
       await actor?.parked();
@@ -163,7 +191,7 @@ export class ResidentSessions {
 
   adopt(sessionId: string, snapshot: SessionSnapshot, making: SessionMaking): SessionActor {
     if (this.#sessions.get(sessionId) !== undefined || this.#sessions.isAway(sessionId)) {
-      throw new TroupeError("session_exists", `There is already a session ${sessionId}.`, { details: { sessionId } });
+      throw sessionExists(sessionId);
     }
     return this.#start(sessionId, (chart) => adoptSession(this.services, sessionId, { chart, snapshot, making }));
   }
@@ -197,7 +225,7 @@ export class ResidentSessions {
   }
 
   async releaseIdle(sessionId: string): Promise<void> {
-    if (this.#sessions.get(sessionId)?.state === "running") throw busy(sessionId);
+    if (this.#sessions.get(sessionId)?.state === "running") throw sessionBusy(sessionId, "has a turn running");
     await this.release(sessionId);
   }
 
@@ -208,6 +236,12 @@ export class ResidentSessions {
     this.#sessions.take(sessionId);
     await this.services.store.released();
     if (actor?.failure !== undefined) throw actor.failure;
+  }
+
+  /** One of the handles of a turn cancels it. */
+  cancelAsked({ sessionId, stop }: Pick<ActiveTurn, "sessionId" | "stop">, cancellation: Cancellation): void {
+    stop.cancel(cancellation).catch(ignore);
+    void this.#sessions.get(sessionId)?.cancelNamesakes(stop, cancellation).catch(ignore);
   }
 
   /** Cancels whatever a session is at, whoever asked for it. */
@@ -222,7 +256,7 @@ export class ResidentSessions {
   /** Ends a session whether or not it can be stored: it is about to be deleted. */
   async discard(sessionId: string): Promise<void> {
     const actor = this.#sessions.get(sessionId);
-    if (actor?.state === "running" && !actor.isLeaving) throw busy(sessionId);
+    if (actor?.state === "running" && !actor.isLeaving) throw sessionBusy(sessionId, "has a turn running");
     await this.release(sessionId).catch(ignore);
   }
 
@@ -233,6 +267,10 @@ export class ResidentSessions {
     const actors = this.#sessions.actors();
     for (const actor of actors) actor.leave();
     await Promise.all(actors.map((actor) => actor.ended()));
+  }
+
+  get waitingCalls(): readonly PendingCall[] {
+    return this.#sessions.actors().flatMap(({ session }) => session?.waitingCalls.all ?? []);
   }
 
   get counts(): Residency<SessionActor>["counts"] {
@@ -267,7 +305,16 @@ export class ResidentSessions {
   }
 
   #checkIntake(): void {
-    if (this.#closing) throw new TroupeError("closed", "The runtime is closing.");
+    if (this.#closing) throw runtimeClosed();
+  }
+
+  /** Once, and before the turn can end the thread: what becomes of this thread may then be a turn's doing. */
+  #tellUnasked(): void {
+    if (this.#toldUnasked) return;
+    this.#toldUnasked = true;
+    const { lane } = this.#parts;
+    lane.note("unasked", undefined);
+    lane.flush();
   }
 
   #start(sessionId: string, open: SessionActorOptions["open"]): SessionActor {
@@ -278,6 +325,8 @@ export class ResidentSessions {
       mailboxLimit: this.services.mailboxLimit,
       inspector: this.#inspectorOf(sessionId),
       onActivity: (activity) => this.#parts.observations.tell(sessionId, activity),
+      onLeft: (refusal) => this.#parts.observations.left(sessionId, refusal),
+      isWatched: () => this.#parts.observations.isWatched(sessionId),
       onRest: () => this.#sessions.rested(actor),
       onMoved: (error) => {
         this.#parts.underWay.cancelSession(sessionId, error);
@@ -291,6 +340,7 @@ export class ResidentSessions {
         if (session !== undefined) this.services.store.release(sessionId, session.stored.epoch);
         if (state === "parked" && session !== undefined) this.#sessions.arrive(sessionId, parkedNotesOf(session));
       },
+      onUnasked: () => this.#tellUnasked(),
       stoppable: (run) => this.#parts.underWay.stoppable(sessionId, run),
     });
     this.#sessions.add(actor);
@@ -300,16 +350,27 @@ export class ResidentSessions {
   /** A host service, asked by a plugin of a session. */
   async callHost({ sessionId, ...call }: Parameters<HostGate>[0]): Promise<unknown> {
     const session = this.#sessions.get(sessionId)?.session;
-    if (session === undefined) throw new TroupeError("session_closed", `Session ${sessionId} is not open.`);
+    if (session === undefined) throw sessionClosed(sessionId, "is not open");
     return this.#parts.underWay.stoppable(sessionId, (signal) => callHost(session, { ...call, signal }), call.signal);
   }
 }
 
 /** What a host says of a session that is open already: whose it is must fit, and what it is found by is as it says. */
-async function reopened(session: Session, { tenant, metadata }: OpeningOptions): Promise<void> {
+async function reopened(
+  actor: SessionActor,
+  session: Session,
+  { tenant, metadata, agent, plugins }: OpeningOptions,
+): Promise<void> {
   const { identity, head } = session.stored;
   if (tenant !== undefined) checkTenant(session.id, identity, tenant);
+  if (plugins !== undefined) checkSamePlugins(session.id, identity, plugins);
   if (metadata !== undefined && head !== undefined) await renameFor(session, metadata);
+  if (agent === undefined || (identity.agent !== undefined && isCalled(identity.agent, agent))) return;
+  // One whose agent is gone, or that had none, is given this one; any other has its own.
+  const { agents } = session.services;
+  if (identity.agent !== undefined && agents.exactly(identity.agent).agent !== undefined)
+    throw agentMismatch(session.id, identity.agent, agent);
+  await actor.perform("agent", (opened) => setAgent(opened, agent));
 }
 
 async function infoOf(actor: SessionActor): Promise<SessionInfo> {
@@ -317,15 +378,15 @@ async function infoOf(actor: SessionActor): Promise<SessionInfo> {
   return { ...storedInfo(actor.id, actor.state, stored.head), ...ofWhom(stored.identity) };
 }
 
-function ofWhom({ tenant, metadata }: Pick<Head, "tenant" | "metadata">): Pick<SessionInfo, "tenant" | "metadata"> {
-  return { ...(tenant !== undefined && { tenant }), ...(metadata && { metadata }) };
+function ofWhom({ tenant, metadata, agent }: Identity): Pick<SessionInfo, "tenant" | "metadata" | "agent"> {
+  return {
+    ...(tenant !== undefined && { tenant }),
+    ...(metadata && { metadata }),
+    ...(agent !== undefined && { agent }),
+  };
 }
 
 function storedInfo(id: string, state: SessionState, head: Head | undefined): SessionInfo {
   const { turnIndex: turns = 0, revision = 0, parent } = head ?? {};
   return { id, state, threadId, turns, revision, ...(parent && { parent: parent.sessionId }), ...ofWhom(head ?? {}) };
-}
-
-function busy(sessionId: string): TroupeError {
-  return new TroupeError("session_busy", `Session ${sessionId} has a turn running.`, { retryable: true });
 }

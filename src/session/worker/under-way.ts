@@ -1,5 +1,6 @@
 import { abortWith } from "../../async/index.js";
 import { type Activity, ActivityBuffer, activitiesUpTo, type TroupeError } from "../../kernel/index.js";
+import { TurnStop } from "../turn/index.js";
 
 /** Kept of a turn nobody listens to. */
 const UNHEARD = activitiesUpTo(1_024);
@@ -8,7 +9,7 @@ const UNHEARD = activitiesUpTo(1_024);
 export class ActiveTurn {
   readonly sessionId: string;
   /** Cancels the turn; a suspension leaves it as its journal has it. */
-  readonly stop = new AbortController();
+  readonly stop = new TurnStop();
   readonly signal: AbortSignal = this.stop.signal;
   readonly #send: (activity: Activity) => void;
   #listening: boolean;
@@ -25,6 +26,11 @@ export class ActiveTurn {
     if (this.#listening) this.#send(activity);
     else this.#unheard.push(activity);
   };
+
+  /** Does somebody listen? */
+  get isHeard(): boolean {
+    return this.#listening;
+  }
 
   listen(): void {
     if (this.#listening) return;

@@ -1,11 +1,9 @@
 import { type Clock, systemClock } from "../../async/index.js";
 import {
-  asTroupeError,
   type Change,
   type CommitBudget,
   type JournalMark,
   type JournalRow,
-  messageOf,
   orderKey,
   placeOf,
   planWrites,
@@ -19,10 +17,10 @@ import {
   type SessionPlace,
   type StoredHead,
   type StoreWrite,
-  TroupeError,
   type WriteFacts,
   type WriteResult,
 } from "../../kernel/index.js";
+import { behindGate } from "../../wire/index.js";
 import {
   type BackendAtOnce,
   type Claim,
@@ -47,6 +45,7 @@ import {
   unseal,
   writeFailed,
 } from "../records/index.js";
+import { watchFile } from "./file/file.js";
 import {
   LAYOUT_VERSION,
   nextOpening,
@@ -58,7 +57,9 @@ import {
 } from "./file/layout.js";
 import type { MigrationProgress } from "./file/layout-version.js";
 import { migrating } from "./file/migration.js";
+import { storeOpenFailed, unlessTold } from "./file/open-errors.js";
 import { openRoot } from "./file/root.js";
+import { readingBehind } from "./gated.js";
 import { readJournal, readRow, SnapshotReader, TableReader } from "./reads.js";
 
 /**
@@ -76,31 +77,37 @@ export function openLmdb(path: string, options: LmdbOptions = {}): BackendAtOnce
     const found = readLayout(root);
     const tables = openTables(root);
     for (const progress of migrating(tables, found)) options.onMigration?.(progress);
-    return new LmdbBackend(tables, options, nextOpening(root));
+    return new LmdbBackend(tables, options, { opening: nextOpening(root), missing: watchFile(path) });
   } catch (error) {
     root.close();
-    throw asTroupeError(error, "store_open_failed", `The store at ${path} cannot be opened: ${messageOf(error)}`);
+    throw unlessTold(path, error);
   }
 }
 
 /**
- * Opens the store of a folder for reading, in any thread, after the store worker has opened it for writing.
+ * Opens the store of a folder for reading, in any thread, after the store worker has opened it for writing. In a thread
+ * that others may end everything is read behind a gate.
  *
  * @example
  * const reader = openLmdbReader("./data");
  * reader.head("chat-42")?.revision;
  */
-export function openLmdbReader(path: string): LmdbReader {
+export function openLmdbReader(path: string, gate?: Int32Array): LmdbReader {
+  if (gate !== undefined)
+    return readingBehind(
+      gate,
+      behindGate(gate, () => openLmdbReader(path)),
+    );
   const root = openRoot(path, { readOnly: true });
   try {
     const layout = readLayout(root);
     if (layout?.version !== LAYOUT_VERSION || layout.migration !== undefined) {
-      throw new TroupeError("store_open_failed", `The store at ${path} has not been opened for writing yet.`);
+      throw storeOpenFailed(path, "it has not been opened for writing yet");
     }
     return new SnapshotReader(openTables(root));
   } catch (error) {
     root.close();
-    throw asTroupeError(error, "store_open_failed", `The store at ${path} cannot be read: ${messageOf(error)}`);
+    throw unlessTold(path, error);
   }
 }
 
@@ -121,10 +128,17 @@ class LmdbBackend extends TableReader implements BackendAtOnce {
   readonly #facts: LmdbFacts;
   readonly #claims: Claims;
   readonly #budget: CommitBudget | undefined;
+  /** Why the file that is written to is no longer the folder's. */
+  readonly #missing: () => string | undefined;
   readonly writes = { transactions: 0, records: 0 };
 
-  constructor(tables: Tables, { commitBudget, clock = systemClock }: LmdbOptions, opening: number) {
+  constructor(
+    tables: Tables,
+    { commitBudget, clock = systemClock }: LmdbOptions,
+    { opening, missing }: { readonly opening: number; readonly missing: () => string | undefined },
+  ) {
     super(tables);
+    this.#missing = missing;
     this.#claims = new Claims(opening);
     this.#facts = new LmdbFacts(tables, this.#claims, clock);
     this.#budget = commitBudget;
@@ -164,7 +178,9 @@ class LmdbBackend extends TableReader implements BackendAtOnce {
     });
     countWrites(this.writes, changes);
     this.#facts.changed(changes);
-    return results;
+    // After the sync, so that nothing is acknowledged that was removed before it; a write that was made before, too.
+    const missing = this.#missing();
+    return missing === undefined ? results : writeFailed(batch, missing);
   }
 
   #carryOut(change: Change): void {

@@ -5,3 +5,6 @@ export * from "./history.js";
 export * from "./listing.js";
 export * from "./ranges.js";
 export * from "./records.js";
+export * from "./shared-rows.js";
+export * from "./tenant-rows.js";
+export * from "./waiting.js";

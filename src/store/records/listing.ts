@@ -1,4 +1,13 @@
-import { asTroupeError, isRecord, type StoredHead, TroupeError } from "../../kernel/index.js";
+import {
+  answerKeyOf,
+  asTroupeError,
+  completionKeyOf,
+  isRecord,
+  type JournalRow,
+  type StoredHead,
+  TroupeError,
+} from "../../kernel/index.js";
+import { decode } from "../../wire/index.js";
 import type { IndexedSession, StoreBackend } from "./contract.js";
 
 /**
@@ -8,7 +17,7 @@ import type { IndexedSession, StoreBackend } from "./contract.js";
  *   as it has sessions. The index is of one `tenant`, or of the sessions that have none.
  * - `prefix` with `order: "id"` costs as much as the page has sessions.
  * - Everything else (`tenant` by id, `state`, `metadata`, `prefix` by change, times by id) looks at one head after the
- *   other. One call looks at up to 10,000, and then answers with what it found: such a page may be short, or empty, and
+ *   other. One call looks at up to 1,000, and then answers with what it found: such a page may be short, or empty, and
  *   have a `next` all the same.
  */
 export interface ListRequest {
@@ -20,7 +29,10 @@ export interface ListRequest {
   readonly prefix?: string;
   /** Only sessions of this tenant. */
   readonly tenant?: string;
-  /** `unfinished`: a turn of it was begun and is not stored yet, or turns wait in it. */
+  /**
+   * `unfinished`: a turn of it was begun and is not stored yet, or turns wait in it. `waiting`: such a turn has a call that
+   * waits for an answer from outside. Both are known of turns that are journaled.
+   */
   readonly state?: SessionWorkState;
   /** Written at this time or later, in milliseconds by the store's clock. */
   readonly changedSince?: number;
@@ -30,9 +42,11 @@ export interface ListRequest {
   readonly metadata?: Readonly<Record<string, string>>;
   /** `id`: in the order of the ids' bytes. `changed`: the last written first, to the second. Default `id`. */
   readonly order?: "id" | "changed";
+  /** The same as `order`. */
+  readonly orderBy?: "id" | "changed";
 }
 
-export type SessionWorkState = "idle" | "unfinished";
+export type SessionWorkState = "idle" | "unfinished" | "waiting";
 
 /** A session as the store has it. One whose first turn is not stored yet is not listed. */
 export interface StoredSession {
@@ -46,6 +60,8 @@ export interface StoredSession {
   readonly parent?: string;
   readonly tenant?: string;
   readonly metadata?: Readonly<Record<string, string>>;
+  /** Its agent, with its version. */
+  readonly agent?: string;
   /** Why its record cannot be read; the counts are 0 then. Not listed where a filter would have to read it. */
   readonly damaged?: string;
 }
@@ -63,7 +79,7 @@ const MAX_LIMIT = 1_000;
 const MAX_TEXT = 300;
 /** Heads that are looked at before somebody else has the thread, and in one call. */
 const STEP = 500;
-const MAX_LOOKED_AT = 10_000;
+const MAX_LOOKED_AT = 1_000;
 
 /**
  * A page of a store's sessions. One that cannot be read is listed as that, and does not keep the others from being seen.
@@ -74,10 +90,10 @@ const MAX_LOOKED_AT = 10_000;
  */
 export async function listStored(
   backend: ListedBackend,
-  request: ListRequest,
+  asked: ListRequest,
   pause: () => Promise<void> = async () => {},
 ): Promise<SessionPage> {
-  checkRequest(request);
+  const request = readRequest(asked);
   const { limit = 100, order = "id" } = request;
   const source = order === "changed" ? byChange(backend, request) : byId(backend, request);
   const sessions: StoredSession[] = [];
@@ -175,8 +191,9 @@ async function listed(
   // Deleted since it was found, or none.
   if (stored === undefined || !isWanted(stored, request)) return undefined;
   const state = await stateOf(backend, id);
-  if (wanted !== undefined && state !== wanted) return undefined;
-  const { turnIndex: turns, revision, parent, tenant, metadata } = stored.head;
+  // What waits is unfinished too.
+  if (wanted !== undefined && state !== wanted && !(wanted === "unfinished" && state === "waiting")) return undefined;
+  const { turnIndex: turns, revision, parent, tenant, metadata, agent } = stored.head;
   return {
     id,
     turns,
@@ -186,6 +203,7 @@ async function listed(
     ...(parent && { parent: parent.sessionId }),
     ...(tenant !== undefined && { tenant }),
     ...(metadata !== undefined && { metadata }),
+    ...(agent !== undefined && { agent }),
   };
 }
 
@@ -207,11 +225,24 @@ function isWanted({ head, at }: StoredHead, request: ListRequest): boolean {
 
 async function stateOf(backend: ListedBackend, sessionId: string): Promise<SessionWorkState> {
   try {
-    return (await backend.journal(sessionId)).length > 0 ? "unfinished" : "idle";
+    const rows = await backend.journal(sessionId);
+    if (rows.length === 0) return "idle";
+    return waitsForAnswer(sessionId, rows) ? "waiting" : "unfinished";
   } catch {
     // There is one, and it cannot be read.
     return "unfinished";
   }
+}
+
+/** Has a call said that its answer comes from outside, and has nobody given it yet? */
+function waitsForAnswer(sessionId: string, rows: readonly JournalRow[]): boolean {
+  const keys = new Set(rows.map(({ turnId, key }) => `${turnId} ${key}`));
+  return rows.some(({ turnId, key, bytes }) => {
+    if (!key.startsWith("tools:")) return false;
+    const { pending, callId } = decode<{ readonly pending?: unknown; readonly callId?: string } | null>(bytes) ?? {};
+    if (pending === undefined || callId === undefined) return false;
+    return !keys.has(`${turnId} ${answerKeyOf(completionKeyOf(sessionId, turnId, callId))}`);
+  });
 }
 
 const KNOWN: readonly (keyof ListRequest)[] = [
@@ -224,22 +255,24 @@ const KNOWN: readonly (keyof ListRequest)[] = [
   "changedBefore",
   "metadata",
   "order",
+  "orderBy",
 ];
 
-function checkRequest(request: ListRequest): void {
+function readRequest(request: ListRequest): ListRequest {
   if (typeof request !== "object" || request === null) throw invalidList("what is asked for is an object");
   const stranger = Object.keys(request).find((name) => !KNOWN.includes(name as keyof ListRequest));
   // A filter that is not known would list more than is wanted.
   if (stranger !== undefined) throw invalidList(`there is no filter ${stranger}`);
-  const { after, limit = 100, prefix, tenant, state, metadata, order = "id" } = request;
+  const { orderBy, ...rest } = request;
+  if (orderBy !== undefined && rest.order !== undefined) throw invalidList("order and orderBy are the same; give one");
+  const { after, limit = 100, prefix, tenant, state, metadata, order = orderBy ?? "id" } = rest;
   if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT)
     throw invalidList(`limit is a whole number from 1 to ${MAX_LIMIT}`);
   for (const [name, text] of Object.entries({ after, prefix, tenant }))
     if (text !== undefined && (typeof text !== "string" || text.length > MAX_TEXT))
       throw invalidList(`${name} is a text of up to ${MAX_TEXT} characters`);
   if (tenant === "") throw invalidList("tenant is not empty");
-  if (state !== undefined && state !== "idle" && state !== "unfinished")
-    throw invalidList("state is idle or unfinished");
+  if (state !== undefined && !STATES.includes(state)) throw invalidList(`state is ${STATES.join(", ")}`);
   for (const name of ["changedSince", "changedBefore"] as const) {
     const time = request[name];
     if (time !== undefined && !(Number.isSafeInteger(time) && time >= 0))
@@ -248,14 +281,18 @@ function checkRequest(request: ListRequest): void {
   if (metadata !== undefined && !isTexts(metadata)) throw invalidList("metadata is an object of texts");
   if (order !== "id" && order !== "changed") throw invalidList("order is id or changed");
   if (order === "changed" && after !== undefined) readCursor(after);
+  return { ...rest, order };
 }
+
+const STATES: readonly SessionWorkState[] = ["idle", "unfinished", "waiting"];
 
 function isTexts(value: unknown): boolean {
   return isRecord(value) && Object.values(value).every((each) => typeof each === "string");
 }
 
-function invalidList(why: string): TroupeError {
-  return new TroupeError("invalid_list", `Sessions cannot be listed: ${why}.`);
+/** `what`: what was to be listed. */
+export function invalidList(why: string, what = "Sessions"): TroupeError {
+  return new TroupeError("invalid_list", `${what} cannot be listed: ${why}.`);
 }
 
 function byUtf8(a: string, b: string): number {

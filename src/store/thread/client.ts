@@ -36,9 +36,22 @@ interface StoreClientOptions {
   /** The options the store worker was opened with. */
   readonly options: StoreOptions;
   readonly clock: Clock;
+  /** Behind it this thread reads the file, when others may end the thread. */
+  readonly gate?: Int32Array | undefined;
   /** The store worker is gone, or `close` was called. */
   readonly onLost?: (error: TroupeError) => void;
+  /** Told of writes that took long; without it nothing is measured. */
+  readonly onSlow?: ((slow: SlowWrite) => void) | undefined;
 }
+
+export interface SlowWrite {
+  readonly sessionId: string;
+  readonly write: "commit" | "record";
+  readonly tookMs: number;
+}
+
+/** From when on a write takes long. */
+const SLOW_MS = 1_000;
 
 /**
  * The store as a session worker sees it. Commits go to the store worker. Reads of a store with a path are answered by
@@ -54,12 +67,17 @@ export class StoreClient {
   readonly #clock: Clock;
   readonly #lane: Lane;
   readonly #path: string | undefined;
+  readonly #gate: Int32Array | undefined;
   #opened: LmdbReader | undefined;
   #released: Released[] = [];
   #closed = false;
 
-  constructor({ port, options, clock, onLost }: StoreClientOptions) {
+  readonly #onSlow: StoreClientOptions["onSlow"];
+
+  constructor({ port, options, clock, gate, onLost, onSlow }: StoreClientOptions) {
     this.#clock = clock;
+    this.#onSlow = onSlow;
+    this.#gate = gate;
     this.#lane = new Lane(port, { name: "store worker", clock, whenLost: storeLost, ...(onLost && { onLost }) });
     this.#path = "path" in options ? options.path : undefined;
   }
@@ -156,7 +174,7 @@ export class StoreClient {
 
   /** Resolves when the commit is durable. Rejects with `head_conflict`, `session_exists`, `store_write_failed`, … */
   commit(commit: Commit): Promise<CommitReceipt> {
-    return this.#call("commit", commit);
+    return this.#timed("commit", commit, commit.head.sessionId);
   }
 
   /**
@@ -169,7 +187,7 @@ export class StoreClient {
    * const outcome = decode(recorded.replayed ? recorded.bytes : bytes);
    */
   record(entry: JournalEntry): Promise<JournalReceipt> {
-    return this.#call("record", entry);
+    return this.#timed("record", entry, entry.sessionId);
   }
 
   /** Forgets what a turn recorded that came to nothing. */
@@ -185,13 +203,28 @@ export class StoreClient {
     this.#opened = undefined;
   }
 
+  #timed<M extends SlowWrite["write"]>(
+    method: M,
+    ask: StoreCalls[M]["ask"],
+    sessionId: string,
+  ): Promise<StoreCalls[M]["answer"]> {
+    const written = this.#call(method, ask);
+    const onSlow = this.#onSlow;
+    if (onSlow === undefined) return written;
+    const started = this.#clock.now();
+    return written.finally(() => {
+      const tookMs = this.#clock.now() - started;
+      if (tookMs >= SLOW_MS) onSlow({ sessionId, write: method, tookMs });
+    });
+  }
+
   // No deadline: a late commit is still durable, so giving up early would only make its outcome unknown.
   #call<M extends keyof StoreCalls>(method: M, ask: StoreCalls[M]["ask"]): Promise<StoreCalls[M]["answer"]> {
     return this.#lane.call(method, ask);
   }
 
   async #read<M extends ReadMethod>(method: M, ask: StoreCalls[M]["ask"]): Promise<StoreCalls[M]["answer"]> {
-    if (this.#path !== undefined) this.#opened ??= openLmdbReader(this.#path);
+    if (this.#path !== undefined) this.#opened ??= openLmdbReader(this.#path, this.#gate);
     const reader = this.#opened;
     return reader === undefined ? this.#call(method, ask) : READS[method](reader, ask, this.#pause);
   }

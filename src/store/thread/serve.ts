@@ -7,10 +7,13 @@ import {
   type JournalClearing,
   type JournalEntry,
   type JournalReceipt,
+  type Row,
+  type RowName,
   type RowsReceipt,
   type RowsWrite,
   type StoreWrite,
   TroupeError,
+  unknownMethod,
   type WriteReceipt,
   type WriteResult,
 } from "../../kernel/index.js";
@@ -21,6 +24,11 @@ import {
   type Answer,
   type ListRequest,
   listStored,
+  listWaiting,
+  type OrderRange,
+  type PendingPage,
+  type PendingRequest,
+  type RowRange,
   type SessionPage,
   type StoreBackend,
   type StoreOptions,
@@ -37,7 +45,15 @@ import {
   type Watched,
   workOf,
 } from "../upkeep/index.js";
-import { type OpenedSession, type Opening, READS, type ReadMethod, type Released } from "./store-calls.js";
+import {
+  OCCURRENCES,
+  type OpenedSession,
+  type Opening,
+  READS,
+  type ReadMethod,
+  type Released,
+  SCHEDULES,
+} from "./store-calls.js";
 
 export interface StoreStats extends WriteCounts {
   /** Commits written; replays and refusals are not counted. */
@@ -45,6 +61,14 @@ export interface StoreStats extends WriteCounts {
   /** Journal rows written, likewise. */
   readonly recorded: number;
   readonly sessions: number;
+}
+
+/** Work that was left in the store. Told with its opening, so that a runtime without any asks for nothing. */
+export interface LeftWork {
+  /** When the first schedule is due; null: there is none. */
+  readonly firstWake: number | null;
+  /** Events are on their way to sessions. */
+  readonly occurrences: boolean;
 }
 
 export type StoreService = ReturnType<typeof storeService>;
@@ -67,11 +91,14 @@ export function storeService({ clock, onClosed }: { readonly clock: Clock; reado
   };
   return {
     /** Only the store worker may open a path: it is the one writer. */
-    open({ progress, ...options }: Watched<StoreOptions>): void {
+    async open({ progress, ...options }: Watched<StoreOptions>): Promise<LeftWork> {
       if (server !== undefined) throw new TroupeError("store_already_open", "This store worker has a store already.");
       const onMigration = (done: MigrationProgress) => progress?.postMessage({ step: "migrate", ...done });
       const given = { ...options, clock, onMigration };
       server = new StoreServer("path" in options ? openLmdb(options.path, given) : openMemory(given), clock);
+      const [schedule] = await server.rowsInOrder({ table: SCHEDULES, limit: 1 });
+      const [occurrence] = await server.rowsInOrder({ table: OCCURRENCES, owner: "open", limit: 1 });
+      return { firstWake: schedule?.order?.at ?? null, occurrences: occurrence !== undefined };
     },
     /** Serves one more session worker. */
     attach: ({ port, replaces }: { readonly port: MessagePort; readonly replaces?: string | undefined }) =>
@@ -81,7 +108,16 @@ export function storeService({ clock, onClosed }: { readonly clock: Clock; reado
     unfinished: () => opened().unfinished(),
     /** False when there was no such session. Its id is not used again. */
     deleteSession: ({ sessionId }: { readonly sessionId: string }) => opened().deleteSession(sessionId),
+    row: (name: RowName) => opened().row(name),
+    rows: (range: RowRange) => opened().rows(range),
+    rowsInOrder: (range: OrderRange) => opened().rowsInOrder(range),
+    changeRows: (changes: Omit<RowsWrite, "kind">) => opened().changeRows(changes),
     list: (request: ListRequest) => opened().list(request),
+    has: ({ sessionId }: { readonly sessionId: string }) => opened().has(sessionId),
+    /** Calls that wait for somebody outside. */
+    waiting: (request: PendingRequest) => opened().waiting(request),
+    /** Was a session forked from another one, or from one that was? */
+    isDescendant: (asked: { readonly sessionId: string; readonly of: string }) => opened().isDescendant(asked),
     prune: ({ progress, ...policy }: Watched<PrunePolicy>, signal: AbortSignal) =>
       opened().maintenance.prune(policy, workOf(progress, signal)),
     /** The bytes, unless they were to go into a file. */
@@ -185,8 +221,39 @@ export class StoreServer {
     return { ...this.#backend.writes, commits, recorded, sessions };
   }
 
+  /** Is it stored, or has it a turn that was begun and is not stored yet? */
+  async has(sessionId: string): Promise<boolean> {
+    if ((await this.#backend.storedHead(sessionId)) !== undefined) return true;
+    return (await this.#backend.journal(sessionId)).length > 0;
+  }
+
   list(request: ListRequest): Promise<SessionPage> {
     return listStored(this.#backend, request, this.#pause);
+  }
+
+  row(name: RowName): Answer<Row | undefined> {
+    return this.#backend.row(name);
+  }
+
+  rows(range: RowRange): Answer<readonly Row[]> {
+    return this.#backend.rows(range);
+  }
+
+  rowsInOrder(range: OrderRange): Answer<readonly Row[]> {
+    return this.#backend.rowsInOrder(range);
+  }
+
+  changeRows(changes: Omit<RowsWrite, "kind">): Promise<RowsReceipt> {
+    return this.#enqueue<RowsReceipt>({ kind: "rows", ...changes });
+  }
+
+  waiting(request: PendingRequest): Promise<PendingPage> {
+    return listWaiting(this.#backend, request);
+  }
+
+  async isDescendant({ sessionId, of }: { readonly sessionId: string; readonly of: string }): Promise<boolean> {
+    const ancestors = await READS.ancestors(this.#backend, [sessionId, MAX_ANCESTORS], this.#pause);
+    return ancestors?.includes(of) === true;
   }
 
   async unfinished(): Promise<readonly string[]> {
@@ -231,7 +298,7 @@ export class StoreServer {
       case "release":
         return this.#release(payload as readonly Released[]);
       case "changeRows":
-        return this.#enqueue<RowsReceipt>({ kind: "rows", ...(payload as Omit<RowsWrite, "kind">) });
+        return this.changeRows(payload as Omit<RowsWrite, "kind">);
       case "commit":
         return this.#enqueue<CommitReceipt>({ kind: "commit", commit: payload as Commit });
       case "clearJournal":
@@ -239,7 +306,7 @@ export class StoreServer {
       case "record":
         return this.#enqueue<JournalReceipt>({ kind: "record", entry: payload as JournalEntry });
     }
-    if (!Object.hasOwn(READS, method)) throw new TroupeError("unknown_method", `The store has no method ${method}.`);
+    if (!Object.hasOwn(READS, method)) throw unknownMethod("The store", method);
     const read = READS[method as ReadMethod] as (reader: StoreReader, ask: unknown, pause: Pause) => unknown;
     return read(this.#backend, payload, this.#pause);
   }
@@ -333,6 +400,8 @@ export class StoreServer {
     }
   }
 }
+
+const MAX_ANCESTORS = 1_000;
 
 /** Sessions looked at in one step. */
 const PAGE = 1_000;

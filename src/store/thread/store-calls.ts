@@ -52,6 +52,13 @@ export type Released = readonly [sessionId: string, epoch: number];
 /** The table with what the last opening of a session gave it. */
 export const OPENINGS = "openings";
 
+/** The table of schedules, in the order of when each is looked at next. */
+export const SCHEDULES = "schedules";
+
+/** The tables of what sessions want to be told of, by trigger, and of the events on their way to them. */
+export const SUBSCRIPTIONS = "subscriptions";
+export const OCCURRENCES = "occurrences";
+
 /** What a session worker says to the store worker on its lane: method → argument and answer. */
 export interface StoreCalls {
   /** Claims a session and reads it. */

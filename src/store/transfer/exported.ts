@@ -15,6 +15,7 @@ import {
 } from "../../kernel/index.js";
 import { contentHash, decode, encode } from "../../wire/index.js";
 import { decodeSegment, outlineOfSegment, type StoreReader } from "../records/index.js";
+import { wrongFieldOf } from "./check-head.js";
 import { partsOf, type SessionToExport } from "./session-parts.js";
 
 /** A session on its own: its head, its rows, all its history (the frames it left too), its components and attachments. */
@@ -43,10 +44,8 @@ export function checkFormat(from: { readonly format?: unknown; readonly version?
       { details: { found: version, known: EXPORT_VERSION } },
     );
   }
-  const { sessionId, revision, components } = (head ?? {}) as Partial<Head>;
-  if (typeof sessionId !== "string" || !Number.isInteger(revision) || typeof components !== "object") {
-    throw exportDamaged("its head is none");
-  }
+  const wrong = wrongFieldOf(head);
+  if (wrong !== undefined) throw exportDamaged(`its head is none: ${wrong} cannot be read`);
   checkLabels(head as Head);
   return head as Head;
 }

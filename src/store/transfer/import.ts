@@ -1,14 +1,16 @@
 import {
+  checkBudget,
   checkTenantName,
   type Head,
   type ImportWrite,
   nodeId,
   parseNodeId,
   type Segment,
+  type SessionBudget,
   segmentId,
   uncounted,
 } from "../../kernel/index.js";
-import { encode } from "../../wire/index.js";
+import { decode, encode } from "../../wire/index.js";
 import { readExportJson } from "./export-json.js";
 import { checkingWhole, type ExportedSession, isExportFile, readingFile } from "./exported.js";
 
@@ -40,7 +42,8 @@ export function* importing(
   {
     sessionId = session.head.sessionId,
     tenant = session.head.tenant,
-  }: { readonly sessionId?: string; readonly tenant?: string | undefined } = {},
+    budget,
+  }: { readonly sessionId?: string; readonly tenant?: string | undefined; readonly budget?: SessionBudget } = {},
 ): Generator<ImportWrite> {
   if (tenant !== undefined) checkTenantName(tenant);
   const { names, revision } = namesOf(session, sessionId);
@@ -62,8 +65,38 @@ export function* importing(
     part.size += bytes.length;
     if (part.size >= PART_BYTES) yield take();
   }
-  const head = { ...renamedHead(session.head, names), sessionId, revision, ...(tenant !== undefined && { tenant }) };
+  const head = {
+    ...renamedHead(session.head, names),
+    sessionId,
+    revision,
+    components: withoutWiderBudget(session, budget),
+    ...(tenant !== undefined && { tenant }),
+  };
   yield { ...take(), head, rows: session.rows.map((row) => ({ ...row, session: sessionId })) };
+}
+
+/** The component a session keeps its own budget in. */
+const BUDGET = "budget";
+
+/** A file must not lift the host's budget: one that is wider, or none at all, is left behind, and the host's counts. */
+function withoutWiderBudget({ head, components }: ExportedSession, cap: SessionBudget | undefined): Head["components"] {
+  const hash = head.components[BUDGET];
+  const bytes = hash === undefined ? undefined : components.get(hash);
+  if (cap === undefined || bytes === undefined) return head.components;
+  const { [BUDGET]: _, ...others } = head.components;
+  try {
+    const own = checkBudget(decode<{ readonly budget: unknown }>(bytes).budget);
+    return isWithin(own, cap) ? head.components : others;
+  } catch {
+    return others;
+  }
+}
+
+function isWithin(own: SessionBudget, cap: SessionBudget): boolean {
+  const { maxTokens = Number.POSITIVE_INFINITY, maxCost = Number.POSITIVE_INFINITY } = own;
+  return (
+    maxTokens <= (cap.maxTokens ?? Number.POSITIVE_INFINITY) && maxCost <= (cap.maxCost ?? Number.POSITIVE_INFINITY)
+  );
 }
 
 type ImportedSegment = ImportWrite["segments"][number];
@@ -97,9 +130,11 @@ function renamedSegment({ id, parent, messages }: Segment, names: Names): Segmen
 }
 
 function renamedHead(head: Head, names: Names): Head {
+  // A file must not do without plugins that the host has for everybody.
+  const { plugins: _, ...labelled } = head;
   const { frames, parent } = head;
   return {
-    ...uncounted(head),
+    ...uncounted(labelled),
     operation: `import:${head.sessionId}@${head.revision}`,
     leaf: renamedNode(head.leaf, names),
     ...(frames && { frames: frames.map((frame) => ({ ...frame, leaf: renamedNode(frame.leaf, names) })) }),

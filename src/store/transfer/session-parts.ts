@@ -1,5 +1,7 @@
 import {
+  componentMissing,
   type Head,
+  isOfJournal,
   type OutlineOf,
   parseNodeId,
   pathTo,
@@ -8,7 +10,7 @@ import {
   rowRange,
   type Segment,
   type SegmentOutline,
-  TroupeError,
+  sessionUnknown,
 } from "../../kernel/index.js";
 import { decodeSegment, outlinedSegment, type StoreBackend, type StoreReader } from "../records/index.js";
 
@@ -32,18 +34,15 @@ export async function readSession(
   sessionId: string,
 ): Promise<SessionToExport> {
   const head = await backend.head(sessionId);
-  if (head === undefined) {
-    throw new TroupeError("session_unknown", `There is no session ${sessionId} in this store.`, {
-      details: { sessionId },
-    });
-  }
+  if (head === undefined) throw sessionUnknown(sessionId, "in this store");
   const rows: Row[] = [];
   const { start } = rowRange(sessionId);
   for (let after = start; ; ) {
     const keys = await backend.keys("rows", after, PAGE);
     const own = keys.filter((key) => key.startsWith(start));
     for (const key of own) {
-      const row = await backend.row(rowNameOf(key));
+      // What stands for something in the journal stays with it: a copy of the session has no turn that is not over.
+      const row = isOfJournal(rowNameOf(key)) ? undefined : await backend.row(rowNameOf(key));
       if (row !== undefined) rows.push(row);
     }
     if (own.length < PAGE) return { head, rows };
@@ -75,9 +74,7 @@ export async function* partsOf(
       if (followed.has(hash)) for (const inner of hashesIn(bytes)) hashes.add(inner);
       yield { kind: "component", hash, bytes };
     } else if (needed.has(hash)) {
-      throw new TroupeError("component_missing", `Session ${sessionId} refers to a component that is not stored.`, {
-        details: { sessionId, hash },
-      });
+      throw componentMissing(`Component ${hash} of session ${sessionId}`, { details: { sessionId, hash } });
     }
   }
 }

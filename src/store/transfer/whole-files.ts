@@ -11,7 +11,7 @@ import {
 } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { messageOf, TroupeError } from "../../kernel/index.js";
+import { messageOf, TroupeError, type TroupeErrorCode } from "../../kernel/index.js";
 
 /** Writes a file that is there whole or not at all. `pause` is told how many bytes there are by now. */
 export async function writeWhole(
@@ -94,7 +94,7 @@ function sync(file: string): void {
   }
 }
 
-function failing(code: string, file: string): <T>(use: () => T) => T {
+function failing(code: TroupeErrorCode, file: string): <T>(use: () => T) => T {
   return (use) => {
     try {
       return use();
@@ -104,6 +104,6 @@ function failing(code: string, file: string): <T>(use: () => T) => T {
   };
 }
 
-function fileFailed(code: string, file: string, cause: unknown): TroupeError {
+function fileFailed(code: TroupeErrorCode, file: string, cause: unknown): TroupeError {
   return new TroupeError(code, `${file} cannot be used: ${messageOf(cause)}.`, { details: { file }, cause });
 }

@@ -1,5 +1,12 @@
 import { type Clock, loopTurn, Serial, systemClock } from "../../async/index.js";
-import { checkSessionId, type StoreWrite, TroupeError, type WriteReceipt } from "../../kernel/index.js";
+import {
+  checkSessionId,
+  invalidOptions,
+  type SessionBudget,
+  type StoreWrite,
+  TroupeError,
+  type WriteReceipt,
+} from "../../kernel/index.js";
 import { acquireStoreLock } from "../folder/index.js";
 import { checkThere, migratingFolder, openLmdb } from "../lmdb/index.js";
 import { type ListRequest, listStored, type SessionPage, type StoreBackend } from "../records/index.js";
@@ -30,6 +37,8 @@ export interface ImportRequest {
   readonly sessionId?: string | undefined;
   /** Whose session it is here; whose it was, by default. */
   readonly tenant?: string | undefined;
+  /** What a session may spend here unless its own budget is narrower. */
+  readonly budget?: SessionBudget | null;
 }
 
 export interface ImportedSession {
@@ -114,7 +123,7 @@ export class Maintenance {
     });
   }
 
-  importSession({ bytes, sessionId, tenant }: ImportRequest, work: WorkOptions = {}): Promise<ImportedSession> {
+  importSession({ bytes, sessionId, tenant, budget }: ImportRequest, work: WorkOptions = {}): Promise<ImportedSession> {
     return this.#next(work, async (pause) => {
       const reading = readingExport(bytes);
       let read = reading.next();
@@ -122,7 +131,7 @@ export class Maintenance {
       const id = checkSessionId(sessionId ?? read.value.head.sessionId);
       let done = 0;
       let revision = 0;
-      for (const part of importing(read.value, { sessionId: id, tenant })) {
+      for (const part of importing(read.value, { sessionId: id, tenant, ...(budget && { budget }) })) {
         await this.#options.write(part);
         revision = part.head?.revision ?? 0;
         for (const record of [...part.segments, ...part.components]) done += record.bytes.length;
@@ -156,7 +165,7 @@ export class Maintenance {
 function checkPolicy({ graceMs = 0, journalsOlderThanMs = 0 }: PrunePolicy): void {
   for (const [name, value] of Object.entries({ graceMs, journalsOlderThanMs })) {
     if (typeof value !== "number" || !(value >= 0))
-      throw new TroupeError("invalid_options", `${name} is a number of milliseconds from 0.`);
+      throw invalidOptions(`${name} must be a number of milliseconds from 0, not ${String(value)}`);
   }
 }
 

@@ -2,7 +2,7 @@ import {
   type ChangeCount,
   type Head,
   parseNodeId,
-  type RowChange,
+  type RowWrite,
   rowNameOf,
   type StoreWrite,
   type SweepWrite,
@@ -155,8 +155,8 @@ export class Pruning {
     }
   }
 
-  #markRows(changes: readonly RowChange[] = []): void {
-    for (const { value } of changes) if (value !== null) this.#markRow(value);
+  #markRows(changes: readonly RowWrite[] = []): void {
+    for (const change of changes) if ("value" in change && change.value !== null) this.#markRow(change.value);
   }
 
   /** What a row names may be a component that names others. */

@@ -1,5 +1,12 @@
 import assert from "node:assert/strict";
-import type { JournalClearing, RowChange, RowName, StoreWrite } from "../../kernel/index.js";
+import {
+  type JournalClearing,
+  numbersIn,
+  type RowChange,
+  type RowName,
+  type RowWrite,
+  type StoreWrite,
+} from "../../kernel/index.js";
 import { bytesOf, changedRows, largest, plainRow, rowOf, rowsOf, rowsWrite, versionOf } from "./sample-rows.js";
 import {
   type Cases,
@@ -32,7 +39,7 @@ const clearOf = (sessionId: string, rows?: JournalClearing["rows"]): StoreWrite 
 });
 
 /** The four ways to change rows, each as one write of session `a`, which has a journal and no head yet. */
-const WAYS: Readonly<Record<string, (rows: readonly RowChange[]) => StoreWrite>> = {
+const WAYS: Readonly<Record<string, (rows: readonly RowWrite[]) => StoreWrite>> = {
   commit: (rows) => commitOf({ ...turn("a", 1, { clearsJournal: true }), rows }),
   record: (rows) => recordOf(entry("a", "tool:2", { rows })),
   clear: (rows) => clearOf("a", rows),
@@ -164,6 +171,39 @@ export const ROWS: Cases = {
     assert.deepEqual(await changedRows(backend, rowOf("none", null, { expectedVersion: 0 })), [0]);
     const [removed] = await written(backend, [rowsWrite(rowOf("none", null, { expectedVersion: 1 }))]);
     assert.equal(refusal(removed).code, "row_conflict");
+  },
+
+  async "numbers that are added to a row are all counted, whoever adds them"({ backend, reopen }) {
+    const order = { at: 7, owner: "acme" };
+    const adds = (...add: number[]) => ({ table: "counts", key: "1", add, order });
+    const batches = await Promise.all(
+      [1, 2, 3].map((by) => written(backend, [rowsWrite(adds(by)), rowsWrite(adds(by, 0.5))])),
+    );
+    assert.deepEqual(batches.flatMap(whichAccepted), Array(6).fill(true));
+    const once = { ...turn("a", 1), rows: [adds(100)] };
+    await committed(backend, once);
+    // What is answered from before is not counted again, nor what is refused.
+    assert.equal((await committed(backend, once)).replayed, true);
+    const [refused] = await written(backend, [commitOf({ ...turn("a", 3), rows: [adds(1_000)] })]);
+    assert.equal(refusal(refused).code, "head_conflict");
+    const record = entry("a", "tool:1", { expectedRevision: 1, rows: [adds(10, -1)] });
+    await recorded(backend, record);
+    assert.equal((await recorded(backend, record)).replayed, true);
+    const again = reopen === undefined ? backend : await reopen();
+    const [row, ...others] = await again.rowsInOrder({ table: "counts", owner: "acme", limit: 2 });
+    assert.deepEqual(row && numbersIn(row), [122, 0.5]);
+    assert.deepEqual([row?.version, row?.order, others], [8, order, []]);
+  },
+
+  async "only numbers are added, and only to a row of numbers"({ backend }) {
+    await changedRows(backend, rowOf("1", "no numbers"));
+    const adds = (add: unknown, key = "2") => ({ table: "tasks", key, add: add as number[] });
+    const bad = [adds([]), adds(Array(17).fill(1)), adds([Number.NaN]), adds(["1"]), adds(1), adds([1], "1")];
+    for (const change of bad) {
+      const [result] = await written(backend, [rowsWrite(rowOf("3", "good"), change)]);
+      assert.equal(refusal(result).code, "invalid_row", JSON.stringify(change));
+    }
+    assert.deepEqual(await rowsOf(backend, { table: "tasks" }), [["1", "no numbers", 1]]);
   },
 
   async "of several that create a row only the first does"({ backend }) {
@@ -351,4 +391,4 @@ export const ROWS: Cases = {
   },
 };
 
-type Way = (rows: readonly RowChange[]) => StoreWrite;
+type Way = (rows: readonly RowWrite[]) => StoreWrite;

@@ -1,4 +1,4 @@
-import type { Row, RowChange, RowName, RowsReceipt, StoreWrite } from "../../kernel/index.js";
+import type { Row, RowChange, RowName, RowsReceipt, RowWrite, StoreWrite } from "../../kernel/index.js";
 import { accepted, type TestedBackend, written } from "./samples.js";
 
 export function bytesOf(text: string): Uint8Array {
@@ -10,7 +10,7 @@ export function rowOf(key: string, value: string | null, changes: Partial<RowCha
   return { table: "tasks", key, value: value === null ? null : bytesOf(value), ...changes };
 }
 
-export const rowsWrite = (...changes: readonly RowChange[]): StoreWrite => ({ kind: "rows", changes });
+export const rowsWrite = (...changes: readonly RowWrite[]): StoreWrite => ({ kind: "rows", changes });
 
 /** Changes rows that must be accepted; gives the version each is at then. */
 export async function changedRows(

@@ -1,5 +1,6 @@
 import {
   checkToolState,
+  duplicateTool,
   setToolAvailability,
   setToolMembership,
   type ToolAvailability,
@@ -167,6 +168,11 @@ export class SessionTools implements ToolLookup {
     return true;
   }
 
+  /** Lays an overlay again that was there before: of its tools those that still are, the others are left out. */
+  layAgain({ includeBase, toolIds }: ToolOverlay): void {
+    this.setOverlay({ includeBase, toolIds: toolIds.filter((id) => this.#base.byId(id) !== undefined) });
+  }
+
   /** Replaces the names taken out of the catalog, unknown ones included; false when they are the same. */
   setRemoved(names: Iterable<string>): boolean {
     const removed = namesOf(names);
@@ -253,11 +259,7 @@ function sameNames(a: ReadonlySet<string>, b: ReadonlySet<string>): boolean {
 function checkAccess(access: readonly ToolSpec[]): readonly ToolSpec[] {
   const names = new Set<string>();
   for (const { name } of access.map(checkToolSpec)) {
-    if (names.has(name)) {
-      throw new TroupeError("duplicate_tool", `Two definitions of the tool access are called ${name}.`, {
-        details: { tool: name },
-      });
-    }
+    if (names.has(name)) throw duplicateTool(`Two definitions of the tool access are called ${name}`, { tool: name });
     names.add(name);
   }
   return access;

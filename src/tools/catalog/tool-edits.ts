@@ -1,12 +1,14 @@
 import {
+  duplicateTool,
   type ToolAvailability,
   type ToolSpec,
   type ToolState,
   type ToolStateEntry,
-  TroupeError,
+  type TroupeError,
   toolAvailabilityOf,
   toolIdOf,
   toolStateOf,
+  toolsUnknown,
 } from "../../kernel/index.js";
 import type { RegisteredTool, ToolRegistry } from "../dispatch/index.js";
 
@@ -80,9 +82,7 @@ export function unknownIds({ base, hidden }: ToolGround, { tools }: ToolState): 
 }
 
 export function unknownTools(toolIds: readonly string[]): TroupeError {
-  return new TroupeError("tool_unknown", `There is no tool with the id ${toolIds.join(", ")}.`, {
-    details: { toolIds },
-  });
+  return toolsUnknown(`with the id ${toolIds.join(", ")}`, { toolIds });
 }
 
 export function availabilityIn({ changed }: ToolEdits, { spec }: RegisteredTool): ToolAvailability {
@@ -141,11 +141,8 @@ export function composeOverlay(base: ToolRegistry, { includeBase, toolIds }: Too
   for (const id of new Set(toolIds)) {
     const tool = base.byId(id);
     if (tool === undefined) continue;
-    if (byName.has(tool.spec.name)) {
-      throw new TroupeError("duplicate_tool", `Two tools of the overlay are called ${tool.spec.name}.`, {
-        details: { tool: tool.spec.name, toolIds },
-      });
-    }
+    if (byName.has(tool.spec.name))
+      throw duplicateTool(`Two tools of the overlay are called ${tool.spec.name}`, { tool: tool.spec.name, toolIds });
     byName.set(tool.spec.name, { spec: tool.spec, tool });
   }
   if (includeBase && byName.size === 0) return NO_OVERLAY;

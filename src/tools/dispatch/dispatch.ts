@@ -2,22 +2,37 @@ import { ignore, onAbort } from "../../async/index.js";
 import {
   completionKeyOf,
   type Json,
-  messageOf,
+  type JsonObject,
+  problemWithContent,
   type ToolCall,
+  type ToolContentPart,
   type ToolFailureKind,
   type ToolOutput,
   TroupeError,
   toolFailure,
 } from "../../kernel/index.js";
-import { type PendingTool, readAnswer, type ToolContext, validateArgs } from "../../plugin/index.js";
+import {
+  isCostlySchema,
+  isForModel,
+  isThrownByTool,
+  type PendingTool,
+  readAnswer,
+  readContent,
+  toolAnswerInvalid,
+  validateArgs,
+} from "../../plugin/index.js";
 import type { Deadlines } from "../../wire/index.js";
-import { isThenable, plainResult } from "../tool-code/index.js";
+import { type CallContext, isThenable, plainResult } from "../tool-code/index.js";
 import type { RegisteredTool, ToolHomeRef } from "./registry.js";
 
 /** A call as its home sees it. The signal aborts when the turn does or the time limit passes. */
-export interface HomeContext extends ToolContext {
+export interface HomeContext extends CallContext {
   readonly timeoutMs: number;
   readonly cancelGraceMs: number;
+  /** The tool is not to run: only what its own code says of the call before it runs is wanted. */
+  readonly asks?: true;
+  /** Nobody waits for it any more, whether or not its tool has ended. */
+  readonly isOver?: boolean;
 }
 
 /**
@@ -30,8 +45,11 @@ export interface ToolHome {
 
 export type ToolHomes = { readonly [K in ToolHomeRef["kind"]]: ToolHome };
 
-/** Why a name cannot be called: nobody knows it, the session may not call it now, or its source is missing. */
-export type ToolAbsence = "unknown" | "unavailable" | "orphaned";
+/**
+ * Why a name cannot be called: nobody knows it, the session may not call it now, its source is missing, or it went since
+ * the turn was asked with it.
+ */
+export type ToolAbsence = "unknown" | "unavailable" | "orphaned" | "gone";
 
 /** Where a call's tool is looked up: a registry, or the tools of one session over it. */
 export interface ToolLookup {
@@ -40,9 +58,26 @@ export interface ToolLookup {
   whyNot?(name: string): ToolAbsence | undefined;
 }
 
+/** Arguments to be checked by a schema. */
+export interface ArgumentsToCheck {
+  readonly sessionId: string;
+  readonly toolName: string;
+  readonly schema: JsonObject;
+  readonly args: Json;
+  readonly signal: AbortSignal;
+}
+
+/** Checks arguments by a schema that may take for ever, away from this thread and with an end. */
+export interface ArgumentChecks {
+  /** A sentence the model can act on when they do not fit. Rejects when it could not be found out. */
+  check(request: ArgumentsToCheck): Promise<string | undefined>;
+}
+
 export interface ToolRequest {
   readonly registry: ToolLookup;
   readonly homes: ToolHomes;
+  /** Asked about schemas that may take for ever. Without it, those are checked here. */
+  readonly checks?: ArgumentChecks;
   /** One of the thread: limits repeat across sessions, so a few timers serve every call. */
   readonly deadlines: Deadlines;
   readonly call: ToolCall;
@@ -52,6 +87,10 @@ export interface ToolRequest {
   readonly turnId: string;
   /** The turn's signal. */
   readonly signal: AbortSignal;
+  /** What the tool's own code says of the call is wanted, not the call; the arguments are looked at as for the call. */
+  readonly asks?: true;
+  /** Told what was thrown, whole: the output has only what the model may read. */
+  readonly onThrown?: ((thrown: unknown) => void) | undefined;
 }
 
 export interface ToolExecution {
@@ -71,23 +110,46 @@ export interface ToolExecution {
  * if (output.status === "failure") output.failure.code; // "tool_timeout"
  */
 export function executeTool(request: ToolRequest): Promise<ToolExecution> {
-  const { registry, homes, call, hidden, signal } = request;
+  const { registry, call, hidden, signal } = request;
   if (signal.aborted) return notRun(cancelled(call));
   if (hidden.has(call.toolName)) return notRun(refused(call, "unknown"));
   const tool = registry.get(call.toolName);
   if (tool === undefined) return notRun(refused(call, registry.whyNot?.(call.toolName) ?? "unknown"));
-  const problem = problemWith(tool, call.args);
-  if (problem !== undefined) return notRun(toolFailure("invalid_request", "invalid_tool_args", problem));
+  const problem = problemWith(request, tool);
+  if (problem instanceof Promise) {
+    return problem.then(
+      (found) => (found === undefined ? runAtHome(request, tool) : notRun(unfit(found))),
+      (thrown) => notRun(signal.aborted ? cancelled(call) : failureOf(thrown, request)),
+    );
+  }
+  return problem === undefined ? runAtHome(request, tool) : notRun(unfit(problem));
+}
 
+function unfit(problem: string): ToolOutput {
+  return toolFailure("invalid_request", "invalid_tool_args", problem);
+}
+
+function runAtHome(request: ToolRequest, tool: RegisteredTool): Promise<ToolExecution> {
+  const { homes, call, signal } = request;
+  // The turn may have ended while its arguments were checked.
+  if (signal.aborted) return notRun(cancelled(call));
+  if (request.asks && !hasToBeAsked(tool)) return notRun(NOTHING_SAID);
   const stop = new Stop();
   let answer: unknown;
   try {
     answer = homes[tool.home.kind].run(tool, call.args, homeContext(request, tool, stop));
-    if (!isThenable(answer)) return Promise.resolve(executionOf({ status: "success", value: plainResult(answer) }));
+    if (!isThenable(answer)) return Promise.resolve(executionOf(successOf(answer, request)));
   } catch (thrown) {
-    return Promise.resolve({ output: failureOf(thrown), ran: true });
+    return Promise.resolve({ output: failureOf(thrown, request), ran: true });
   }
   return settled(answer, { request, tool, stop });
+}
+
+const NOTHING_SAID: ToolOutput = { status: "success", value: null };
+
+/** A plugin's arguments are checked on the plugin's thread. */
+function hasToBeAsked({ approval, home }: RegisteredTool): boolean {
+  return approval === "by_code" || home.kind === "plugin";
 }
 
 /** One code for all three: none can be called, and the model can act on none by itself. */
@@ -99,12 +161,26 @@ const ABSENCES: Readonly<Record<ToolAbsence, (name: string) => string>> = {
   unknown: (name) => `There is no tool called ${name}.`,
   unavailable: (name) => `The tool ${name} is not available to this session now.`,
   orphaned: (name) => `The tool ${name} cannot run because its source is missing.`,
+  gone: (name) => `The tool ${name} is not there any more.`,
 };
 
-/** The schema the model saw comes first: its complaint is the one the model can act on. */
-function problemWith({ shownSchema, spec }: RegisteredTool, args: Json): string | undefined {
-  const shown = shownSchema === undefined ? undefined : validateArgs(shownSchema, args);
-  return shown ?? validateArgs(spec.inputSchema, args);
+/**
+ * The schema the model saw comes first: its complaint is the one the model can act on. A plugin's own schema is checked
+ * on the plugin's thread, and any that may take for ever on a thread for that: neither may hold the sessions of this one.
+ */
+function problemWith(
+  { call, checks, sessionId, signal }: ToolRequest,
+  { shownSchema, spec, home }: RegisteredTool,
+): string | undefined | Promise<string | undefined> {
+  const { toolName, args } = call;
+  const problemBy = (schema: JsonObject | undefined) => {
+    if (schema === undefined) return undefined;
+    if (checks === undefined || !isCostlySchema(schema)) return validateArgs(schema, args);
+    return checks.check({ sessionId, toolName, schema, args, signal });
+  };
+  const shown = problemBy(shownSchema);
+  const own = home.kind === "plugin" ? undefined : spec.inputSchema;
+  return shown instanceof Promise ? shown.then((found) => found ?? problemBy(own)) : (shown ?? problemBy(own));
 }
 
 /**
@@ -113,12 +189,10 @@ function problemWith({ shownSchema, spec }: RegisteredTool, args: Json): string 
  */
 function settled(
   answer: PromiseLike<unknown>,
-  {
-    request: { call, signal, deadlines },
-    tool: { timeoutMs, cancelGraceMs },
-    stop,
-  }: { request: ToolRequest; tool: RegisteredTool; stop: Stop },
+  { request, tool, stop }: { request: ToolRequest; tool: RegisteredTool; stop: Stop },
 ): Promise<ToolExecution> {
+  const { call, signal, deadlines } = request;
+  const { timeoutMs, cancelGraceMs } = tool;
   return new Promise((resolve) => {
     /** What the call comes to unless it still finishes; set when it was told to stop. */
     let stopped: ToolOutput | undefined;
@@ -126,6 +200,7 @@ function settled(
     const end = (output: ToolOutput) => {
       deadlines.cancel(deadline);
       letGo();
+      stop.isOver = true;
       resolve(executionOf(stopped === undefined || output.status === "success" ? output : stopped));
     };
     const stopWith = (output: ToolOutput, reason: unknown) => {
@@ -145,8 +220,8 @@ function settled(
     letGo = onAbort(signal, () => stopWith(cancelled(call), signal.reason));
     // Through a real promise: a foreign thenable may throw, or answer twice.
     Promise.resolve(answer).then(
-      (value) => end(successOf(value)),
-      (thrown) => end(failureOf(thrown)),
+      (value) => end(successOf(value, request)),
+      (thrown) => end(failureOf(thrown, request)),
     );
   });
 }
@@ -162,21 +237,33 @@ function executionOf(output: ToolOutput): ToolExecution {
     case "control":
       return { output: { status: "success", value: answer.value, control: answer.control }, ran: true };
     case "value":
+    case "content":
       return { output: { status: "success", value: answer.value }, ran: true };
   }
 }
 
-function successOf(answer: unknown): ToolOutput {
+function successOf(answer: unknown, request: ToolRequest): ToolOutput {
   try {
-    return { status: "success", value: plainResult(answer) };
+    const parts = readContent(answer);
+    return parts === undefined ? { status: "success", value: plainResult(answer) } : contentOf(parts);
   } catch (thrown) {
-    return failureOf(thrown);
+    return failureOf(thrown, request);
   }
+}
+
+/** Looked at again here: the thread it comes from may be a plugin's. */
+function contentOf({ content, value }: NonNullable<ReturnType<typeof readContent>>): ToolOutput {
+  const problem = problemWithContent(content);
+  if (problem !== undefined) throw toolAnswerInvalid(problem);
+  const parts = (content as readonly ToolContentPart[]).map((part) =>
+    part.type === "json" ? { ...part, value: plainResult(part.value) } : part,
+  );
+  return { status: "success", value: plainResult(value), content: parts };
 }
 
 /** Own, enumerable properties, the signal included: a tool may spread its context. */
 function homeContext(
-  { call, sessionId, turnId }: ToolRequest,
+  { call, sessionId, turnId, asks }: ToolRequest,
   { timeoutMs, cancelGraceMs }: RegisteredTool,
   stop: Stop,
 ): HomeContext {
@@ -186,17 +273,22 @@ function homeContext(
     turnId,
     timeoutMs,
     cancelGraceMs,
+    ...(asks && { asks }),
     get completionKey() {
       return completionKeyOf(sessionId, turnId, call.callId);
     },
     get signal() {
       return stop.signal;
     },
+    get isOver() {
+      return stop.isOver;
+    },
   };
 }
 
 /** The call's own abort. The signal is made on first use, because most inline tools never look at it. */
 class Stop {
+  isOver = false;
   #controller: AbortController | undefined;
   #stopped: { readonly reason: unknown } | undefined;
 
@@ -232,28 +324,38 @@ const SHOWN: Readonly<Record<string, readonly [kind: ToolFailureKind, code: stri
   tool_worker_lost: ["unavailable", "tool_worker_lost"],
   tool_out_of_memory: ["resource_limit", "tool_out_of_memory"],
   tool_timeout: ["timeout", "tool_timeout"],
+  tool_check_timeout: ["timeout", "tool_check_timeout"],
   // What the wire says of a home on another thread, in the words of a tool call.
   worker_lost: ["unavailable", "tool_worker_lost"],
+  plugin_unavailable: ["unavailable", "plugin_unavailable"],
   call_timeout: ["timeout", "tool_timeout"],
   unserialisable: ["execution", "tool_result_unserialisable"],
 };
 
-/** The output of a call whose home threw: its own code when that is a tool's, otherwise `tool_failed`. Never throws. */
-export function failureOf(thrown: unknown): ToolOutput {
+/**
+ * The output of a call whose home threw: its own code when that is a tool's, otherwise `tool_failed`. The model reads what
+ * the runtime says, and what the tool wrote for it; of any other exception only that there was one. Never throws.
+ */
+export function failureOf(thrown: unknown, { call: { toolName }, onThrown }: FailedCall): ToolOutput {
   try {
-    return shownFailure(thrown);
+    onThrown?.(thrown);
+    return shownFailure(thrown, toolName);
   } catch {
     // A getter or a proxy of the tool's own.
-    return toolFailure("execution", "tool_failed", "Something was thrown that cannot be read.");
+    return toolFailure("execution", "tool_failed", `${toolName} failed`);
   }
 }
 
-function shownFailure(thrown: unknown): ToolOutput {
-  const message = messageOf(thrown);
-  if (!(thrown instanceof TroupeError)) return toolFailure("execution", "tool_failed", message);
+type FailedCall = Pick<ToolRequest, "onThrown"> & { readonly call: Pick<ToolCall, "toolName"> };
+
+function shownFailure(thrown: unknown, toolName: string): ToolOutput {
+  const failed = `${toolName} failed`;
+  if (!(thrown instanceof TroupeError)) return toolFailure("execution", "tool_failed", failed);
+  if (isThrownByTool(thrown)) return toolFailure("execution", thrown.code, failed);
   const shown = Object.hasOwn(SHOWN, thrown.code) ? SHOWN[thrown.code] : undefined;
-  if (shown !== undefined) return toolFailure(shown[0], shown[1], message);
-  const output = toolFailure("execution", thrown.code.startsWith("tool_") ? thrown.code : "tool_failed", message);
+  if (shown !== undefined) return toolFailure(shown[0], shown[1], thrown.message);
+  if (!isForModel(thrown) && !thrown.code.startsWith("tool_")) return toolFailure("execution", "tool_failed", failed);
+  const output = toolFailure("execution", thrown.code, thrown.message);
   // Only a tool's own word: what the runtime calls retryable says nothing of what the tool has done.
   if (thrown.code !== "tool_retry" || output.status !== "failure") return output;
   const { afterMs } = thrown.details;

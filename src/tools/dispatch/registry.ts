@@ -1,4 +1,12 @@
-import { definedOnly, type JsonObject, type ToolSpec, TroupeError, toolIdOf } from "../../kernel/index.js";
+import {
+  definedOnly,
+  duplicateTool,
+  invalidTool,
+  type JsonObject,
+  type ToolSpec,
+  type TroupeError,
+  toolIdOf,
+} from "../../kernel/index.js";
 import { checkToolName, compileSchema, schemaUnusable, type ToolPolicy } from "../../plugin/index.js";
 import type { ToolDescription } from "../tool-code/index.js";
 
@@ -10,7 +18,8 @@ export const DEFAULT_CANCEL_GRACE_MS = 50;
 export type ToolHomeRef =
   | { readonly kind: "host" }
   | { readonly kind: "plugin"; readonly pluginId: string }
-  | { readonly kind: "pool"; readonly module: string };
+  /** `entry`: under which name the host's options have it. */
+  | { readonly kind: "pool"; readonly module: string; readonly entry?: string };
 
 export interface RegisteredTool extends ToolPolicy {
   readonly spec: ToolSpec;
@@ -30,13 +39,13 @@ export interface RegisteredTool extends ToolPolicy {
  * registerTool("weather", await pool.describe(url), { kind: "pool", module: url });
  */
 export function registerTool(name: string, described: ToolDescription, home: ToolHomeRef): RegisteredTool {
-  const { id, description, inputSchema, onDemand, retry, maxConcurrent, argumentProjection } = described;
+  const { id, description, inputSchema, onDemand, retry, maxConcurrent, argumentProjection, approval } = described;
   return {
     spec: { ...(id !== undefined && { id }), name, description, inputSchema },
     home,
     timeoutMs: described.timeoutMs ?? DEFAULT_TOOL_TIMEOUT_MS,
     cancelGraceMs: described.cancelGraceMs ?? DEFAULT_CANCEL_GRACE_MS,
-    ...definedOnly({ retry, maxConcurrent, argumentProjection, onDemand }),
+    ...definedOnly({ retry, maxConcurrent, argumentProjection, approval, onDemand }),
   };
 }
 
@@ -103,11 +112,8 @@ export class ToolRegistry {
 }
 
 function duplicate(what: string, first: RegisteredTool, second: RegisteredTool): TroupeError {
-  return new TroupeError(
-    "duplicate_tool",
-    `Two tools ${what}: one of ${homeName(first.home)}, one of ${homeName(second.home)}.`,
-    { details: { tool: second.spec.name, homes: [first.home, second.home] } },
-  );
+  const why = `Two tools ${what}: one of ${homeName(first.home)}, one of ${homeName(second.home)}`;
+  return duplicateTool(why, { tool: second.spec.name, homes: [first.home, second.home] });
 }
 
 function homeName(home: ToolHomeRef): string {
@@ -125,7 +131,7 @@ function homeName(home: ToolHomeRef): string {
 export function checkToolSpec(spec: ToolSpec): ToolSpec {
   const name = checkToolName(spec.name);
   if (spec.id !== undefined && (typeof spec.id !== "string" || spec.id === "")) {
-    throw new TroupeError("invalid_tool", `Tool ${name}: its id must be a string that is not empty.`);
+    throw invalidTool(`Tool ${name}`, "its id must be a string that is not empty");
   }
   checkArgumentsAreAnObject(spec);
   compileSchema(spec.inputSchema, name);

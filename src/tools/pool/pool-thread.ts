@@ -1,47 +1,132 @@
-import { completionKeyOf, messageOf, TroupeError } from "../../kernel/index.js";
-import { checkTool, type ToolContext, type ToolDefinition } from "../../plugin/index.js";
-import { encodeError, importDefault } from "../../wire/index.js";
-import { describeTool, runHere } from "../tool-code/index.js";
-import { type PoolAnswer, type PoolTask, STOP_CELL } from "./pool-calls.js";
+import type { MessagePort } from "node:worker_threads";
+import type { Clock } from "../../async/index.js";
+import { completionKeyOf, messageOf, toolOptionsInvalid } from "../../kernel/index.js";
+import { checkTool, compileSchema, parseAny, type ToolDefinition, validateArgs } from "../../plugin/index.js";
+import { encodeError, importDefault, moduleInvalid, postTo } from "../../wire/index.js";
+import { askHere, type CallContext, describeTool, type NoteSink, packNote, runHere } from "../tool-code/index.js";
+import {
+  BEGUN_CELL,
+  CHECK_CELL,
+  type CheckTask,
+  type PoolAnswer,
+  type PoolTask,
+  type PoolThreadData,
+  STOP_CELL,
+} from "./pool-calls.js";
+import { TaskThread } from "./task-thread.js";
 
-/** A pool thread's side: imports the tool's module and runs it. Errors leave as data, so that their codes survive. */
-export function poolThread(): (task: PoolTask) => Promise<PoolAnswer> {
+/**
+ * A pool thread's side: imports the tool's module and runs it. Errors leave as data, so that their codes survive. What a
+ * tool has done to the thread is found before the next task has it.
+ */
+export function poolThread(data: PoolThreadData, clock: Clock): (task: PoolTask) => Promise<PoolAnswer> {
   const loaded = new Map<string, ToolDefinition>();
-  return (task) => runPoolTask(task, loaded);
+  let rejections = 0;
+  // The thread goes on, as a plugin's does: ended by it, the thread would sometimes take the answer of its call along.
+  process.on("unhandledRejection", (reason) => {
+    if (++rejections > MOST_TOLD) return;
+    const modules = [...loaded.keys()].join(", ");
+    const message = `A promise of a tool (${modules}) was rejected and nobody handled it: ${messageOf(reason)}. Await it, or give it a catch. Its thread goes on.`;
+    process.emitWarning(message, { code: "floating_rejection" });
+  });
+  const thread = new TaskThread(data);
+  let port: MessagePort | undefined;
+  const notes: NoteSink = {
+    clock,
+    tell: (_, note) => {
+      if (port !== undefined) postTo(port, packNote(note));
+    },
+  };
+  return async (task) => {
+    if (task.kind === "check") return answerTo(await outcomeOf(() => check(task)));
+    port = task.notes ?? port;
+    try {
+      // Before it has begun: the pool gives a task that its thread did not begin to another one.
+      thread.enter();
+    } catch (denied) {
+      return answerTo({ thrown: denied });
+    }
+    if (!begins(task.stop)) return answerTo({ thrown: new Error("It was taken back.") });
+    const outcome = await outcomeOf(() => perform(task, { loaded, notes, onLoaded: () => thread.hasLoaded() }));
+    const { isSpent, failure } = thread.leave();
+    if (task.kind === "run") release(task.stop);
+    const answer = answerTo(failure === undefined ? outcome : { thrown: failure });
+    return isSpent ? { ...answer, isSpent } : answer;
+  };
 }
 
-async function runPoolTask(task: PoolTask, loaded: Map<string, ToolDefinition>): Promise<PoolAnswer> {
+/** Rejections that nobody handled of which a thread tells. */
+const MOST_TOLD = 16;
+
+type Outcome = { readonly value: unknown } | { readonly thrown: unknown };
+
+async function outcomeOf(work: () => unknown): Promise<Outcome> {
   try {
-    const definition = await load(task.module, loaded);
-    const value =
-      task.kind === "describe"
-        ? describeTool(`tool module ${task.module}`, definition)
-        : await runHere(definition, task.args, contextOf(task));
-    return { ok: true, value };
+    return { value: await work() };
   } catch (thrown) {
-    return { ok: false, error: encodeError(thrown) };
-  } finally {
-    if (task.kind === "run") release(task.stop);
+    return { thrown };
   }
 }
 
-async function load(module: string, loaded: Map<string, ToolDefinition>): Promise<ToolDefinition> {
-  const known = loaded.get(module);
-  if (known !== undefined) return known;
+function answerTo(outcome: Outcome): PoolAnswer {
+  return "thrown" in outcome ? { ok: false, error: encodeError(outcome.thrown) } : { ok: true, value: outcome.value };
+}
+
+interface ThreadParts {
+  readonly loaded: Map<string, ToolDefinition>;
+  readonly notes: NoteSink;
+  readonly onLoaded: () => void;
+}
+
+async function perform(task: Exclude<PoolTask, CheckTask>, { loaded, notes, onLoaded }: ThreadParts): Promise<unknown> {
+  const definition = loaded.get(task.module) ?? (await load(task.module));
+  loaded.set(task.module, definition);
+  onLoaded();
+  const options = await optionsOf(task.module, definition, task.options);
+  return task.kind === "describe"
+    ? describeTool(`tool module ${task.module}`, definition)
+    : task.asks
+      ? askHere(definition, task.args, contextOf(task, options))
+      : runHere(definition, task.args, contextOf(task, options), notes);
+}
+
+function begins(cells: Int32Array): boolean {
+  return Atomics.compareExchange(cells, 1, BEGUN_CELL.waiting, BEGUN_CELL.begun) === BEGUN_CELL.waiting;
+}
+
+/** As the tool's schema reads them. Read anew for each call: a tool that changes them changes its own copy. */
+async function optionsOf(module: string, { options: schema }: ToolDefinition, options: unknown): Promise<unknown> {
+  if (schema === undefined) return options ?? {};
+  const parsed = await parseAny(schema, options ?? {}, `the options of ${module}`);
+  if (parsed.ok) return parsed.value;
+  const { issues } = parsed;
+  throw toolOptionsInvalid(module, issues.join("; "), { details: { module, issues } });
+}
+
+/** Compiled before it has begun: a thread's first schema loads ajv. */
+function check({ toolName, schema, args, begun }: CheckTask): string | undefined {
+  compileSchema(schema, toolName);
+  Atomics.store(begun, 0, CHECK_CELL.begun);
+  return validateArgs(schema, args);
+}
+
+async function load(module: string): Promise<ToolDefinition> {
   const exported = await importDefault(module, "tool");
   try {
-    const definition = checkTool("its default export", exported);
-    loaded.set(module, definition);
-    return definition;
+    return checkTool("its default export", exported);
   } catch (cause) {
-    throw new TroupeError("tool_module_invalid", `${module} is not a tool module: ${messageOf(cause)}`, { cause });
+    throw moduleInvalid("tool", module, messageOf(cause).replace(/\.$/, ""), cause);
   }
 }
 
 /** The signal is made only for a tool that looks at it. */
-function contextOf({ sessionId, turnId, callId, stop }: PoolTask & { kind: "run" }): ToolContext {
+function contextOf(
+  { sessionId, turnId, callId, stop }: PoolTask & { kind: "run" },
+  options: unknown,
+): CallContext & { readonly options: unknown } {
   let signal: AbortSignal | undefined;
   return {
+    options,
     sessionId,
     turnId,
     callId,

@@ -1,29 +1,38 @@
-import type { ResourceLimits, Worker } from "node:worker_threads";
-import type { Piscina } from "piscina";
-import { type Clock, onAbort, within } from "../../async/index.js";
-import { aborted, type Json, messageOf, TroupeError } from "../../kernel/index.js";
-import { type Deadline, Deadlines, decodeError } from "../../wire/index.js";
+import type { ResourceLimits } from "node:worker_threads";
+import { type Clock, onAbort } from "../../async/index.js";
+import { aborted, type Json, TroupeError, toolUnavailable } from "../../kernel/index.js";
+import { type Deadline, Deadlines, decodeError, type ThreadRights } from "../../wire/index.js";
 import { type HomeContext, type RegisteredTool, Slots, type ToolHome } from "../dispatch/index.js";
-import type { ToolDescription } from "../tool-code/index.js";
-import { type PoolAnswer, type PoolTask, STOP_CELL } from "./pool-calls.js";
+import type { NoteTaker, ToolDescription } from "../tool-code/index.js";
+import { BEGUN_CELL, type CheckTask, type PoolAnswer, type PoolTask, STOP_CELL } from "./pool-calls.js";
+import { PoolThreads } from "./pool-threads.js";
 
 export interface ToolPoolOptions {
   /** The built thread entry, `dist/workers/tool.js`. */
   readonly entry: URL;
   readonly maxThreads: number;
   readonly clock: Clock;
+  /** Told what tools say before they answer; default: nobody is. */
+  readonly noted?: NoteTaker;
+  /** What its threads may do; default: what this thread may, without its environment. */
+  readonly rights?: ThreadRights;
+  /** Tasks that run at once, when other pools count too; default: as many as it has threads. */
+  readonly slots?: Slots;
+  /** How long a thread without a task stays; default 10 seconds. */
+  readonly idleMs?: number;
   /** Per thread; default 256 MB of old generation. */
   readonly resourceLimits?: ResourceLimits;
 }
 
 /** When a task is to stop: told at the abort, its thread stopped when the grace is over. */
-interface Ending {
+export interface Ending {
   readonly signal: AbortSignal;
   readonly graceMs: number;
 }
 
-const DESCRIBE_MS = 30_000;
+const LOAD_MS = 30_000;
 const DEFAULT_LIMITS: ResourceLimits = { maxOldGenerationSizeMb: 256 };
+const IDLE_MS = 10_000;
 
 /**
  * Runs tool modules on threads of their own, one task per thread at a time. A call that is aborted and does not end in
@@ -48,22 +57,19 @@ export class ToolPool implements ToolHome {
   constructor(options: ToolPoolOptions) {
     this.#options = options;
     this.#deadlines = new Deadlines(options.clock);
-    this.#slots = new Slots(options.maxThreads);
+    this.#slots = options.slots ?? new Slots(options.maxThreads);
   }
 
   /** What the model is told about the tool a module exports. Imports the module on a pool thread, never here. */
-  async describe(moduleUrl: string, { timeoutMs = DESCRIBE_MS } = {}): Promise<ToolDescription> {
+  async describe(
+    moduleUrl: string,
+    { loadMs = LOAD_MS, options }: { readonly loadMs?: number; readonly options?: unknown } = {},
+  ): Promise<ToolDescription> {
     const controller = new AbortController();
-    const deadline = this.#deadlines.add(timeoutMs, () =>
-      controller.abort(
-        new TroupeError("tool_module_invalid", `${moduleUrl} did not load within ${timeoutMs} ms.`, {
-          details: { timeoutMs },
-        }),
-      ),
-    );
+    const deadline = this.#deadlines.add(loadMs, () => controller.abort(toolLoadTimeout(moduleUrl, loadMs)));
     try {
       const ending = { signal: controller.signal, graceMs: 0 };
-      const described = await this.#submit({ kind: "describe", module: moduleUrl }, ending);
+      const described = await this.#submit({ kind: "describe", module: moduleUrl, options, stop: newCells() }, ending);
       return described as ToolDescription; // the pool thread's answer to "describe"
     } finally {
       this.#deadlines.cancel(deadline);
@@ -73,14 +79,31 @@ export class ToolPool implements ToolHome {
   run(
     tool: RegisteredTool,
     args: Json,
-    { sessionId, turnId, callId, signal, cancelGraceMs: graceMs }: HomeContext,
+    { sessionId, turnId, callId, asks, signal, cancelGraceMs: graceMs }: HomeContext,
+    options?: unknown,
   ): Promise<unknown> {
     if (tool.home.kind !== "pool") {
-      return Promise.reject(new TroupeError("tool_unavailable", `${tool.spec.name} is not a tool of the pool.`));
+      return Promise.reject(notOfThePool(tool.spec.name));
     }
     const { module } = tool.home;
-    const stop = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
-    return this.#submit({ kind: "run", module, args, sessionId, turnId, callId, stop }, { signal, graceMs });
+    const stop = newCells();
+    const task = {
+      kind: "run",
+      module,
+      options,
+      args,
+      sessionId,
+      turnId,
+      callId,
+      stop,
+      ...(asks && { asks }),
+    } as const;
+    return this.#submit(task, { signal, graceMs });
+  }
+
+  /** Why arguments do not fit a schema; undefined when they do. */
+  async check(task: CheckTask, ending: Ending): Promise<string | undefined> {
+    return (await this.#submit(task, ending)) as string | undefined; // the pool thread's answer to "check"
   }
 
   /** Threads that are alive, and tasks that run or wait. */
@@ -106,24 +129,42 @@ export class ToolPool implements ToolHome {
     }
   }
 
-  async #post(task: PoolTask, ending: Ending): Promise<PoolAnswer> {
+  async #post(task: PoolTask, ending: Ending, again = 0): Promise<PoolAnswer> {
     const threads = this.#threads?.broken === false ? this.#threads : await this.#start();
     if (this.#closing !== undefined) throw poolClosed();
     const { signal } = ending;
     if (signal.aborted) throw aborted(signal);
-    const { kill, over } = this.#stopping(task, ending);
+    const { kill, over } = this.#stopping(task, ending, threads.hasIdle);
     try {
       return await threads.run(task, kill);
     } catch (error) {
+      // What a call before it left behind held or ended the thread: the next one has this call.
+      if (
+        task.kind !== "check" &&
+        again < MOST_AGAIN &&
+        this.#closing === undefined &&
+        takeBack(task) &&
+        !signal.aborted
+      )
+        return this.#post({ ...task, stop: newCells() }, ending, again + 1);
       throw signal.aborted || this.#closing === undefined ? error : poolClosed();
     } finally {
       over();
     }
   }
 
-  /** Tells the task when it is to stop. `kill` aborts when it has not by the end of its grace. */
-  #stopping(task: PoolTask, { signal, graceMs }: Ending): { kill: AbortSignal; over: () => void } {
+  /**
+   * Tells the task when it is to stop. `kill` aborts when it has not by the end of its grace, and when a thread that was
+   * idle does not begin it: then it is taken back.
+   */
+  #stopping(task: PoolTask, { signal, graceMs }: Ending, wasIdle: boolean): { kill: AbortSignal; over: () => void } {
     const killer = new AbortController();
+    const begins =
+      task.kind !== "check" && wasIdle
+        ? this.#deadlines.add(BEGIN_MS, () => {
+            if (takeBack(task)) killer.abort();
+          })
+        : undefined;
     const kill = () => killer.abort(signal.reason);
     let grace: Deadline | undefined;
     const letGo = onAbort(signal, () => {
@@ -137,13 +178,14 @@ export class ToolPool implements ToolHome {
     const over = () => {
       letGo();
       if (grace !== undefined) this.#deadlines.cancel(grace);
+      if (begins !== undefined) this.#deadlines.cancel(begins);
     };
     return { kill: killer.signal, over };
   }
 
   /** Calls that come together share one start. */
   #start(): Promise<PoolThreads> {
-    this.#starting ??= PoolThreads.start({ resourceLimits: DEFAULT_LIMITS, ...this.#options })
+    this.#starting ??= PoolThreads.start({ resourceLimits: DEFAULT_LIMITS, idleMs: IDLE_MS, ...this.#options })
       .then((threads) => {
         this.#threads = threads;
         return threads;
@@ -162,121 +204,33 @@ export class ToolPool implements ToolHome {
   }
 }
 
+/** How long a thread that has nothing to do may take to begin a call. */
+const BEGIN_MS = 250;
+
+/** How often a call that no thread has begun is given to another one. */
+const MOST_AGAIN = 3;
+
+/** True when no thread has begun the call: then none will. */
+function takeBack({ stop }: Exclude<PoolTask, CheckTask>): boolean {
+  return Atomics.compareExchange(stop, 1, BEGUN_CELL.waiting, BEGUN_CELL.takenBack) !== BEGUN_CELL.begun;
+}
+
+function newCells(): Int32Array {
+  return new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT));
+}
+
 function poolClosed(): TroupeError {
   return new TroupeError("tool_pool_closed", "The tool pool is closed.");
 }
 
-const IDLE_MS = 10_000;
-/** A thread inside a native call ends only when that call does; stopping does not wait for it for ever. */
-const STOP_MS = 5_000;
-
-/**
- * Piscina with its edges rounded off. Never give it more tasks than threads: Piscina strands what is in its queue when
- * an abort stops the last thread. A task rejects only when it was aborted or its thread is gone.
- */
-export class PoolThreads {
-  readonly #piscina: Piscina<PoolTask, PoolAnswer>;
-  readonly #clock: Clock;
-  /** Every thread that has not exited yet; Piscina forgets those it is still stopping. */
-  readonly #alive = new Set<Worker>();
-  #inFlight = 0;
-  /** Why a thread died that had no task. */
-  #fault: unknown;
-  #broken = false;
-
-  private constructor(piscina: Piscina<PoolTask, PoolAnswer>, clock: Clock) {
-    this.#piscina = piscina;
-    this.#clock = clock;
-    // Without a listener, a thread that dies with no task to blame would end this thread too.
-    piscina.on("error", (fault) => {
-      this.#fault = fault;
-    });
-  }
-
-  static async start({ entry, maxThreads, resourceLimits, clock }: Required<ToolPoolOptions>): Promise<PoolThreads> {
-    // Loaded here, because every thread that runs tools imports this room and few have a pool.
-    const { Piscina } = await import("piscina");
-    const piscina = new Piscina<PoolTask, PoolAnswer>({
-      filename: entry.href,
-      minThreads: 0,
-      maxThreads,
-      idleTimeout: IDLE_MS,
-      // The default parks an idle thread in Atomics.wait, where neither timers nor sockets of a tool move.
-      atomics: "disabled",
-      env: {},
-      resourceLimits,
-      recordTiming: false,
-    });
-    return new PoolThreads(piscina, clock);
-  }
-
-  /** Threads that exist, also those being stopped. */
-  get alive(): number {
-    return this.#alive.size;
-  }
-
-  /** No thread could start: this object is of no further use. */
-  get broken(): boolean {
-    return this.#broken;
-  }
-
-  async run(task: PoolTask, signal: AbortSignal): Promise<PoolAnswer> {
-    this.#inFlight++;
-    try {
-      const answer = this.#piscina.run(task, { signal });
-      for (const thread of this.#piscina.threads) this.#watch(thread);
-      return await answer;
-    } catch (cause) {
-      throw signal.aborted ? aborted(signal) : this.#lossOf(cause);
-    } finally {
-      this.#inFlight--;
-    }
-  }
-
-  /** Ends every thread, also busy ones. */
-  async stop(): Promise<void> {
-    const exits = [...this.#alive].map((thread) => new Promise((resolve) => thread.once("exit", resolve)));
-    const destroyed = this.#piscina.destroy();
-    await within(this.#clock, STOP_MS, Promise.all([destroyed, ...exits]));
-    // Whatever is left must not keep the host from ending.
-    for (const thread of this.#alive) thread.unref();
-  }
-
-  #watch(thread: Worker): void {
-    if (this.#alive.has(thread)) return;
-    this.#alive.add(thread);
-    thread.once("exit", () => {
-      this.#alive.delete(thread);
-      // After Piscina told the task it knew to be on the thread.
-      this.#clock.soon(() => this.#failStranded());
-    });
-  }
-
-  /** A thread that dies while starting leaves its task in Piscina's queue with nothing to wake it. */
-  #failStranded(): void {
-    if (this.#inFlight === 0 || this.#piscina.threads.length > 0) return;
-    this.#broken = true;
-    void this.#piscina.destroy();
-  }
-
-  #lossOf(cause: unknown): TroupeError {
-    if (this.#broken) {
-      return lost(`The thread of the tool could not start: ${messageOf(this.#fault ?? "it ended")}`, this.#fault);
-    }
-    if (!(cause instanceof Error)) return lost(ENDED, cause);
-    // A DOMException, whose code is a number.
-    if (cause.name === "DataCloneError") {
-      return new TroupeError("invalid_tool_args", `The arguments cannot cross a thread: ${cause.message}`, { cause });
-    }
-    if ((cause as NodeJS.ErrnoException).code === "ERR_WORKER_OUT_OF_MEMORY") {
-      return new TroupeError("tool_out_of_memory", "The tool used more memory than its thread may have.", { cause });
-    }
-    return lost(ENDED, cause);
-  }
+function toolLoadTimeout(module: string, ms: number): TroupeError {
+  return new TroupeError(
+    "tool_load_timeout",
+    `The tool module ${module} was not loaded within ${ms} ms: it, or a module it imports, is still in a top-level await or computing. Move what it waits for into execute, or give it more time with loadMs.`,
+    { retryable: true, details: { module, loadMs: ms } },
+  );
 }
 
-const ENDED = "The thread of the tool ended before the tool answered.";
-
-function lost(message: string, cause: unknown): TroupeError {
-  return new TroupeError("tool_worker_lost", message, { retryable: true, cause });
+export function notOfThePool(name: string): TroupeError {
+  return toolUnavailable(`${name} is not a tool of the pool`);
 }

@@ -1,14 +1,22 @@
-import { type Json, type JsonObject, messageOf, TroupeError } from "../../kernel/index.js";
+import { deferred, ignore, onAbort } from "../../async/index.js";
+import { aborted, invalidToolArgs, type Json, type JsonObject } from "../../kernel/index.js";
 import {
+  type ContentAnswer,
+  contentMadeHere,
+  demandOf,
   jsonSchemaOf,
   type Parsed,
   parseEagerly,
   sealAnswer,
+  sealContent,
   type ToolContext,
   type ToolDefinition,
   type ToolPolicy,
+  thrownByTool,
   toolPolicy,
 } from "../../plugin/index.js";
+import { plainResult } from "./plain-result.js";
+import { CallNotes, type NoteKind, type NoteSink, noteText, resultText } from "./tool-notes.js";
 
 /** A tool definition without its code: what crosses threads when a tool is registered. */
 export interface ToolDescription extends ToolPolicy {
@@ -31,127 +39,171 @@ export function describeTool(what: string, definition: ToolDefinition): ToolDesc
   return { description: definition.description, inputSchema, ...toolPolicy(what, definition) };
 }
 
+/** What a home knows about a call; how the call is told of is added where its code runs. */
+export type CallContext = Omit<ToolContext, "progress">;
+
 /**
  * What every home does with a definition on the thread that holds it: parse the arguments with its Standard Schema,
  * execute, make sure that the result can travel. Synchronous when the schema and the tool are; throws or rejects with
- * `invalid_tool_args`, `tool_result_unserialisable`, or what the tool threw.
+ * `invalid_tool_args`, `tool_result_unserialisable`, or what the tool threw (see {@link thrownByTool}). What the tool says
+ * before it answers goes to `sink`, in the name of `about`; without a sink nobody is told.
  *
  * @example
  * const home: ToolHome = { run: (tool, args, ctx) => runHere(definitions[tool.spec.name], args, ctx) };
  */
-export function runHere(definition: ToolDefinition, args: Json, ctx: ToolContext): Json | Promise<Json> {
-  const parsed = parseEagerly(definition.inputSchema, args);
-  if (parsed instanceof Promise) return parsed.then((later) => execute(definition, later, ctx));
-  return execute(definition, parsed, ctx);
+export function runHere<About>(
+  definition: ToolDefinition,
+  args: Json,
+  ctx: CallContext,
+  sink?: NoteSink<About>,
+  about?: About,
+): Json | Promise<Json> {
+  return withParsed(definition, args, (parsed) => execute(definition, parsed, ctx, sink, about));
 }
 
-function execute(definition: ToolDefinition, parsed: Parsed, ctx: ToolContext): Json | Promise<Json> {
-  if (!parsed.ok) {
-    throw new TroupeError(
-      "invalid_tool_args",
-      `The arguments do not fit the tool's schema: ${parsed.issues.join("; ")}.`,
-      {
-        details: { issues: parsed.issues },
-      },
-    );
+/**
+ * The same for what the tool's own code says of a call before it runs: what somebody is to be asked, or null. A tool
+ * without such code only has its arguments looked at.
+ */
+export function askHere(definition: ToolDefinition, args: Json, ctx: CallContext): Json | Promise<Json> {
+  const { approval } = definition;
+  return withParsed(definition, args, (parsed) => {
+    if (typeof approval !== "function") return null;
+    // It does not run yet: there is nothing to tell.
+    const context: ToolContext = Object.assign(ctx, { progress: ignore });
+    const demand = (wish: unknown) => plainResult(demandOf(wish as never));
+    let wish: unknown;
+    try {
+      wish = approval(parsed, context as ToolContext & { readonly options: unknown });
+    } catch (thrown) {
+      throw thrownByTool(thrown);
+    }
+    if (!isThenable(wish)) return demand(wish);
+    return Promise.resolve(wish).then(demand, (thrown: unknown) => {
+      throw thrownByTool(thrown);
+    });
+  });
+}
+
+function withParsed(definition: ToolDefinition, args: Json, run: (parsed: unknown) => Json | Promise<Json>) {
+  const parsed = parseEagerly(definition.inputSchema, args);
+  return parsed instanceof Promise ? parsed.then((later) => run(fitting(later))) : run(fitting(parsed));
+}
+
+function fitting(parsed: Parsed): unknown {
+  if (parsed.ok) return parsed.value;
+  const { issues } = parsed;
+  throw invalidToolArgs(`The arguments do not fit the tool's schema: ${issues.join("; ")}.`, { details: { issues } });
+}
+
+function execute<About>(
+  definition: ToolDefinition,
+  args: unknown,
+  ctx: CallContext,
+  sink: NoteSink<About> | undefined,
+  about: About | undefined,
+): Json | Promise<Json> {
+  let notes: CallNotes | undefined;
+  let isOver = false;
+  const add = (kind: NoteKind, value: unknown): void => {
+    if (isOver || sink === undefined) return;
+    notes ??= new CallNotes(sink.clock, (note) => sink.tell(about as About, note));
+    notes.add(kind, kind === "progress" ? noteText(value) : resultText(value));
+  };
+  const over = (): void => {
+    isOver = true;
+    notes?.end({ alsoPreliminary: false });
+  };
+  // Its own property, as the others are: a tool may spread its context.
+  const context = ctx as { -readonly [K in keyof ToolContext]: ToolContext[K] };
+  context.progress = (value) => add("progress", value);
+  let returned: unknown;
+  try {
+    // Only the pool's tools have options; whose there are none knows nothing of their type.
+    returned = definition.execute(args, context as ToolContext & { readonly options: unknown });
+  } catch (thrown) {
+    over();
+    throw thrownByTool(thrown);
   }
-  const returned = definition.execute(parsed.value, ctx);
-  return isThenable(returned) ? Promise.resolve(returned).then(answerOf) : answerOf(returned);
+  if (!isThenable(returned) && !isAsyncIterable(returned)) {
+    over();
+    return answerOf(returned);
+  }
+  const answer = isThenable(returned)
+    ? Promise.resolve(returned).then((later) => (isAsyncIterable(later) ? lastOf(later, ctx, add) : later))
+    : lastOf(returned, ctx, add);
+  return answer.then(
+    (value) => {
+      over();
+      return answerOf(value);
+    },
+    (thrown: unknown) => {
+      over();
+      throw thrownByTool(thrown);
+    },
+  );
+}
+
+/**
+ * The last value of a tool that yields its result in pieces, or what it returned when it yielded none. Each is told when
+ * it comes: which one is the last is known only afterwards. A call that is told to stop ends the iteration, and what had
+ * come by then is no result.
+ */
+async function lastOf(
+  yielding: AsyncIterable<unknown>,
+  { signal }: CallContext,
+  add: (kind: NoteKind, value: unknown) => void,
+): Promise<unknown> {
+  const iterator = yielding[Symbol.asyncIterator]();
+  const stopped = deferred<never>();
+  const stop = () => stopped.reject(aborted(signal));
+  // A generator that waits for something returns when that has come; it has until the end of the call's grace.
+  const letGo = onAbort(signal, () => void returnOf(iterator).then(stop, stop));
+  const iterate = async () => {
+    let last: { readonly value: unknown } | undefined;
+    for (;;) {
+      const { done, value } = await iterator.next();
+      if (signal.aborted) throw aborted(signal);
+      if (done) return last === undefined ? value : last.value;
+      last = { value };
+      add("preliminary", value);
+    }
+  };
+  try {
+    return await Promise.race([iterate(), stopped.promise]);
+  } finally {
+    letGo();
+  }
+}
+
+async function returnOf(iterator: AsyncIterator<unknown>): Promise<void> {
+  await iterator.return?.();
+}
+
+function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    typeof (value as { [Symbol.asyncIterator]?: unknown })[Symbol.asyncIterator] === "function"
+  );
 }
 
 /** As it can travel, and without passing for something the tool did not mean. */
 function answerOf(returned: unknown): Json {
-  return sealAnswer(returned, plainResult(returned));
+  const made = contentMadeHere(returned);
+  return made === undefined ? sealAnswer(returned, plainResult(returned)) : sealContent(plainContent(made));
+}
+
+/** What is no bytes in it said as JSON. */
+function plainContent({ content, value, ...made }: ContentAnswer): ContentAnswer {
+  return {
+    ...made,
+    value: plainResult(value),
+    content: content.map((part) => (part.type === "json" ? { ...part, value: plainResult(part.value) } : part)),
+  };
 }
 
 /** Promises of other libraries count too: a tool may return a query builder. */
 export function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
-}
-
-const MAX_DEPTH = 128;
-
-/**
- * What a tool returned, as JSON: the value itself when it already is plain, a copy when something had to be said
- * another way (`toJSON`, undefined properties, NaN), as `JSON.stringify` would. What JSON would quietly lose (functions,
- * maps, class instances, bytes, cycles) is refused with `tool_result_unserialisable` and the path to it.
- *
- * @example
- * plainResult(undefined); // null
- * plainResult({ at: new Date(0) }); // { at: "1970-01-01T00:00:00.000Z" }
- * plainResult({ rows: new Map() }); // throws: rows is a Map
- */
-export function plainResult(returned: unknown): Json {
-  try {
-    if (isPlain(returned, 0)) return returned;
-    return plain(returned, "", 0) ?? null;
-  } catch (thrown) {
-    if (thrown instanceof TroupeError) throw thrown;
-    // A getter or a toJSON of the tool's own.
-    throw unserialisable(`reading it failed: ${messageOf(thrown)}`, thrown);
-  }
-}
-
-/** The usual case, without building paths or copies. */
-function isPlain(value: unknown, depth: number): value is Json {
-  if (typeof value === "string" || typeof value === "boolean" || value === null) return true;
-  if (typeof value === "number") return Number.isFinite(value);
-  if (typeof value !== "object" || depth >= MAX_DEPTH) return false;
-  if (Array.isArray(value)) {
-    for (let i = 0; i < value.length; i++) if (!isPlain(value[i], depth + 1)) return false;
-    return true;
-  }
-  const prototype = Object.getPrototypeOf(value);
-  if (prototype !== Object.prototype && prototype !== null) return false;
-  for (const key of Object.keys(value)) {
-    if (!isPlain((value as Record<string, unknown>)[key], depth + 1)) return false;
-  }
-  return true;
-}
-
-/** The value said as JSON, or undefined where JSON would leave it out. */
-function plain(value: unknown, path: string, depth: number): Json | undefined {
-  switch (typeof value) {
-    case "string":
-    case "boolean":
-      return value;
-    case "number":
-      return Number.isFinite(value) ? value : null;
-    case "undefined":
-      return undefined;
-    case "object":
-      return value === null ? null : plainObject(value, path, depth);
-    default:
-      throw unserialisable(`${at(path)} is a ${typeof value}`);
-  }
-}
-
-function plainObject(value: object, path: string, depth: number): Json | undefined {
-  if (depth >= MAX_DEPTH) {
-    throw unserialisable(`${at(path)} is nested deeper than ${MAX_DEPTH} levels or refers to itself`);
-  }
-  if (Array.isArray(value)) return Array.from(value, (item, i) => plain(item, `${path}[${i}]`, depth + 1) ?? null);
-  // Bytes have a toJSON too, but nobody wants a list of a million numbers in a prompt.
-  const bytes = ArrayBuffer.isView(value) || value instanceof ArrayBuffer;
-  if (!bytes && "toJSON" in value && typeof value.toJSON === "function") return plain(value.toJSON(), path, depth + 1);
-  const prototype = Object.getPrototypeOf(value);
-  if (prototype !== Object.prototype && prototype !== null) {
-    throw unserialisable(`${at(path)} is a ${value.constructor?.name ?? "class instance"}`);
-  }
-  const entries = Object.entries(value)
-    .map(([key, held]) => [key, plain(held, path === "" ? key : `${path}.${key}`, depth + 1)] as const)
-    .filter((entry): entry is readonly [string, Json] => entry[1] !== undefined);
-  return Object.fromEntries(entries);
-}
-
-function at(path: string): string {
-  return path === "" ? "it" : path;
-}
-
-function unserialisable(why: string, cause?: unknown): TroupeError {
-  return new TroupeError(
-    "tool_result_unserialisable",
-    `The tool's result is not plain data: ${why}. Tools return strings, numbers, booleans, null, arrays and plain objects.`,
-    { cause },
-  );
 }

@@ -128,7 +128,7 @@ describe("a plugin worker that dies", () => {
     expect(settled.slice(1).map((result) => firstToolValue(result as never))).toEqual(others.map(() => 2));
   });
 
-  test("because it blocks: it is found by its heartbeat, long before the hook's deadline, and the calls behind it go on", async () => {
+  test("because it blocks: it is found long before the hook's deadline, and the calls behind it go on", async () => {
     const troupe = await startTroupe({
       ...IN_ORDER,
       sessionWorkers: 1,
@@ -136,7 +136,7 @@ describe("a plugin worker that dies", () => {
     });
     const sessions = await Promise.all(["blocks", "a", "b", "c"].map((id) => troupe.session(id)));
     const [blocked, ...others] = sessions.map((session) => session.turn("hi"));
-    expect((await refusalOf(blocked as PromiseLike<unknown>)).cause).toMatchObject({ code: "worker_lost" });
+    expect((await refusalOf(blocked as PromiseLike<unknown>)).cause).toMatchObject({ code: "plugin_blocked" });
     expect((await Promise.all(others)).map(({ outcome }) => outcome.type)).toEqual([
       "finished",
       "finished",

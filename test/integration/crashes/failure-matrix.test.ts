@@ -15,9 +15,9 @@ const POLICY: Record<string, string> = {
   assistantResponse: "stopped: plugin_assistant_response",
   proseProjector: "stopped: plugin_prose_projector",
   streamFinished: "finished, issue: lifecycle_hook_failed",
-  beforeToolCall: "finished, tool: before_tool_call_failed",
-  afterToolCall: "finished, tool: after_tool_call_failed",
-  toolResultProjector: "finished",
+  beforeToolCall: "finished, issue: before_tool_call_failed, tool: before_tool_call_failed",
+  afterToolCall: "finished, issue: after_tool_call_failed, tool: after_tool_call_failed",
+  toolResultProjector: "finished, issue: hook_failed",
   checkpoint: "stopped: plugin_checkpoint",
   afterTurn: "refused: plugin_finalize_turn",
   turnFinalized: "finished, issue: lifecycle_hook_failed",
@@ -53,10 +53,10 @@ const GOOD = { type: "finished", text: "done" };
 async function takeTurn(session: Session): Promise<string> {
   const { outcome, issues, toolCalls }: TurnResult = await session.turn("misbehave");
   if (outcome.type === "stopped") return `stopped: ${outcome.code}`;
-  const [issue] = issues;
-  if (issue !== undefined) return `finished, issue: ${issue.code}`;
-  const failed = toolCalls.find(({ output }) => output.status === "failure")?.output;
-  return failed?.status === "failure" ? `finished, tool: ${failed.failure.code}` : "finished";
+  // A hook of the model's stream is asked, and misbehaves, in both steps of the turn.
+  const costs = new Set(issues.map(({ code }) => `issue: ${code}`));
+  for (const { output } of toolCalls) if (output.status === "failure") costs.add(`tool: ${output.failure.code}`);
+  return ["finished", ...costs].join(", ");
 }
 
 async function configure(session: Session): Promise<string> {

@@ -128,18 +128,20 @@ describe("a turn the runtime is closed under", () => {
     expect(await lines()).toEqual(["model t1 0", "model t1 1"]);
   });
 
-  test("does not go on as something else: what the model would be asked now is not what it was asked then", async () => {
+  test("does not go on as something else when the host says so: what the model would be asked now is not what it was asked then", async () => {
     const gate = gates();
     const { start, options } = await counted({ tools: { wait: gate.tool("wait") }, instructions: "Be kind." });
     const troupe = await start();
-    const turn = (await troupe.session("s")).turn("wait answer");
+    const turn = (await troupe.session("s")).turn("wait answer", { key: "k" });
     await until("the tool runs", () => gate.calls.length === 1);
     const closed = troupe.close();
     await refusalOf(turn);
     await closed;
-    const other = await startTroupe({ ...options, instructions: "Be brief." });
+    const other = await startTroupe({ ...options, instructions: "Be brief.", journal: { onMismatch: "stop" } });
     const session = await other.session("s");
-    await until("the turn is stored", async () => (await session.info()).turns === 1);
+    const { outcome, issues } = await session.turn("wait answer", { key: "k" });
+    expect(outcome).toMatchObject({ type: "stopped", reason: "runtime_error", code: "replay_mismatch" });
+    expect(issues[0]?.message).toMatch(/They differ at \$\.system\.$/);
     expect((await session.turn("fine")).turnIndex).toBe(2);
     expect(gate.calls).toEqual(["wait"]);
   });

@@ -2,7 +2,6 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Session, Troupe, TroupeOptions } from "troupe";
 import { describe, expect, test } from "vitest";
-import { completionKeyOf, turnIdOf } from "../../../dist/src/kernel/index.js";
 import { openLmdbReader } from "../../../dist/src/store/index.js";
 import { decode } from "../../../dist/src/wire/index.js";
 import { ageJournal, Elsewhere, journaled } from "../../support/elsewhere.js";
@@ -27,7 +26,7 @@ async function recorded(name: string) {
   const file = join(await tempFolder(), name);
   const module = new URL(`${fixture(`tools/${name}.mjs`)}?file=${encodeURIComponent(file)}`);
   const calls = async () => (await readFile(file, "utf8").catch(() => "")).split("\n").filter(Boolean);
-  return { tool: { module }, calls };
+  return { tool: { module, permissions: { read: [file], write: [file] } }, calls };
 }
 
 const storeOf = ({ store }: TroupeOptions) => (store as { readonly path: string }).path;
@@ -264,17 +263,21 @@ describe("turns a command asked for", () => {
   });
 
   const waiting = { first: { module: fixture("tools/waits.mjs") } };
-  /** The first turn calls the tool `first`, which waits for an answer under this key. */
-  const key = completionKeyOf("s", turnIdOf(1), "c0");
+  /** The first turn calls the tool `first`, which waits for an answer. */
+  const answered = async (troupe: Troupe) => {
+    const [call] = (await troupe.pending()).calls;
+    expect(call).toMatchObject({ sessionId: "s", turnId: "t1", toolName: "first" });
+    await troupe.completeTool(call?.key as string, { value: "yes" });
+  };
 
   test("of a process that was killed while the first of them ran all run in the next one, none twice", async () => {
     const { options, start, lines } = await counted({ plugins: [ledger], tools: waiting });
     const first = new Elsewhere(options, { command: "ledger.queue", extras: { key: "k" } });
     await first.says("receipt");
-    await journaled(storeOf(options), ":c0:1");
+    await journaled(storeOf(options), /^tools:\d+:\w+:1$/);
     await first.kill();
     const troupe = await start();
-    await troupe.completeTool(key, { value: "yes" });
+    await answered(troupe);
     await stored(storeOf(options), 2);
     expect(await userTexts(await troupe.session("s"), 2)).toEqual(asked);
     expect(await lines()).toEqual(["model t1 0", "model t1 1", "model t2 0"]);
@@ -285,10 +288,10 @@ describe("turns a command asked for", () => {
     const troupe = await start();
     const session = await troupe.session("s");
     await session.command("ledger.queue");
-    await journaled(storeOf(options), ":c0:1");
+    await journaled(storeOf(options), /^tools:\d+:\w+:1$/);
     await troupe.kill({ sessionWorker: 0 });
     await journaled(storeOf(options), "resumed:0");
-    await troupe.completeTool(key, { value: "yes" });
+    await answered(troupe);
     await stored(storeOf(options), 2);
     expect(await userTexts(session, 2)).toEqual(asked);
   });

@@ -60,18 +60,21 @@ describe("capturing plugin state", () => {
     const troupe = await createTroupe({
       sessionWorkers: 1,
       store: { path },
-      plugins: [{ module: plugin("slow-capture"), deadlineMs: 150 }],
+      plugins: [{ module: plugin("slow-capture"), deadlineMs: 800, blockedMs: 60_000 }],
     });
     const session = await troupe.session("s");
     const first = await session.turn("one");
     expect(first.issues.map(({ code }) => code)).toEqual(["plugin_capture_failed"]);
-    // The thread is still blocked for a moment; turns asked meanwhile are refused and not stored.
+    // The thread is still blocked for a moment. Another session asks until it answers: a turn of this one that is refused
+    // would have the plugin's state made anew, and with it the capture.
+    const other = await troupe.session("other");
     await until("the plugin answers again", () =>
-      session.turn("two").then(
-        ({ issues }) => issues.length === 0,
+      other.turn("hello?").then(
+        () => true,
         () => false,
       ),
     );
+    expect((await session.turn("two")).issues).toEqual([]);
     await troupe.close();
     const reader = openLmdbReader(path);
     const hash = reader.head("s")?.components["plugin:test.slow-capture"];

@@ -11,6 +11,7 @@ import {
   shortCircuitTool,
 } from "troupe/plugin";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { untimed } from "../../support/activities.js";
 import {
   collect,
   firstToolValue,
@@ -233,7 +234,7 @@ describe.each(["worker", "inline"] as const)("directives of a plugin in the tier
         messageCount: 2,
         leafNodeId: `${childId}@1.2`,
       });
-      expect(await messagesOf(child)).toEqual([
+      expect(untimed(await messagesOf(child))).toEqual([
         {
           id: `${childId}@1.0`,
           role: "system",
@@ -290,6 +291,21 @@ describe.each(["worker", "inline"] as const)("directives of a plugin in the tier
       expect((await messagesOf(root)).map(({ role }) => role)).toEqual(["user", "assistant", "tool", "assistant"]);
     });
 
+    test("with another plugin's options is refused and makes no child, and with its creator's own it does", async () => {
+      const parent = await troupe.session("widens");
+      const make = (pluginId: string) => {
+        const request = {
+          sessionId: `widens:${pluginId}`,
+          authority: { pluginOptions: { [pluginId]: { off: true } } },
+        };
+        return turnOf(parent, at("beforeTurn", createSession(request)));
+      };
+      const { cause } = await refusalOf(make("test.b"));
+      expect(cause).toMatchObject({ code: "plugin_session_create_failed", cause: { code: "authority_widened" } });
+      expect((await make("test.a")).outcome.type).toBe("finished");
+      expect([await exists("widens:test.a"), await exists("widens:test.b")]).toEqual([true, false]);
+    });
+
     test("that fails before a turn refuses the turn; what was made before it stays", async () => {
       const session = await troupe.session("taken:beforeTurn");
       const rules = at(
@@ -317,7 +333,8 @@ describe.each(["worker", "inline"] as const)("directives of a plugin in the tier
         {
           kind: "plugin",
           code: "plugin_checkpoint",
-          message: "Plugin test.a could not create a session: There is already a session taken:checkpoint.",
+          message:
+            "Plugin test.a could not create a session: There already is a session taken:checkpoint. Open it, or choose another id.",
           pluginId: "test.a",
         },
       ]);
@@ -362,7 +379,7 @@ describe.each(["worker", "inline"] as const)("directives of a plugin in the tier
           failure: {
             kind: "internal",
             code: "plugin_session_create_failed",
-            message: `Plugin test.a could not create a session: There is already a session ${id}.`,
+            message: `Plugin test.a could not create a session: There already is a session ${id}. Open it, or choose another id.`,
           },
         });
         expect(activities.flatMap((each) => (each.type === "plugin_event" ? [each.event.name] : []))).toEqual([

@@ -79,6 +79,7 @@ describe.each(["sequential", "concurrent"] as const)("%s dispatch", (hookDispatc
     expect((await turn).toolCalls[0]?.output).toMatchObject({ failure: { code: "denied" } });
     expect(activities).toContainEqual({
       type: "plugin_event",
+      at: expect.any(Number),
       pluginId: "test.says",
       event: {
         name: "before_tool_call.directive_conflict",

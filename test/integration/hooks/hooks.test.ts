@@ -1,5 +1,7 @@
 import { scriptedModel, type TroupeOptions } from "troupe";
 import { describe, expect, test } from "vitest";
+import { untimed } from "../../support/activities.js";
+import { listening } from "../../support/listening.js";
 import {
   collect,
   EMPTY_OBJECT,
@@ -173,7 +175,7 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
     const turn = (await troupe.session("s")).turn("hi");
     const activities = await collect(turn);
     expect((await turn).text).toBe("rewritten");
-    expect(activities).toContainEqual({
+    expect(untimed(activities)).toContainEqual({
       type: "plugin_event",
       pluginId: "test.scriptable",
       event: { name: "rewrote" },
@@ -251,11 +253,15 @@ describe.each(["worker", "inline"] as const)("hooks of a plugin in the tier %s",
   });
 
   // §15.30
-  test("a projector that throws shows its error to the model; the record keeps the result", async () => {
+  test("a projector that throws shows the model that it failed; the record keeps the result, and an issue names the plugin", async () => {
     const troupe = await withPlugin({ toolResultProjector: "throw" });
     const result = await (await troupe.session("s")).turn("hi");
     expect(result.toolCalls[0]?.output).toEqual({ status: "success", value: "original" });
-    expect(result.text).toContain("boom");
+    expect(result.text).toContain("could not be shown");
+    expect(result.text).not.toContain("boom");
+    expect(result.issues).toEqual([
+      { kind: "plugin", code: "hook_failed", message: expect.stringContaining("boom"), pluginId: expect.any(String) },
+    ]);
   });
 
   // §15.28
@@ -357,14 +363,14 @@ describe("isolation", () => {
       const troupe = await startTroupe({
         sessionWorkers: 1,
         plugins: [
-          { module: plugin("scriptable"), options: { beforeTurn: does }, deadlineMs: 2_000 },
-          { module: plugin("counter") },
+          { module: plugin("scriptable"), options: { beforeTurn: does }, deadlineMs: 2_000, isolation: "shared" },
+          { module: plugin("counter"), isolation: "shared" },
         ],
       });
       const session = await troupe.session("s");
       const error = await refusalOf(session.turn("hi"));
       expect(error.code).toBe("plugin_prepare_turn");
-      expect(["hook_timeout", "worker_lost"]).toContain((error.cause as { code: string }).code);
+      expect(["hook_timeout", "worker_lost", "plugin_blocked"]).toContain((error.cause as { code: string }).code);
       await until("the plugin was replaced", async () => ((await troupe.stats()).plugins[0]?.restarts ?? 0) > 0);
       expect((await troupe.stats()).plugins.find(({ id }) => id === "test.counter")?.restarts).toBe(0);
     },
@@ -405,10 +411,12 @@ describe("isolation", () => {
 
   test("a plugin may read its own package and nothing else, unless it is granted", async () => {
     const read = { module: plugin("reads-files"), options: { path: "/etc/hostname" } };
-    const denied = await startTroupe({ sessionWorkers: 1, plugins: [read], model: oneToolCall("read") });
+    const { onEvent, first } = listening();
+    const denied = await startTroupe({ sessionWorkers: 1, plugins: [read], model: oneToolCall("read"), onEvent });
     expect((await (await denied.session("s")).turn("hi")).toolCalls[0]?.output).toMatchObject({
-      failure: { message: expect.stringContaining("ERR_ACCESS_DENIED") },
+      failure: { code: "tool_failed", message: "read failed" },
     });
+    expect((await first("tool_failed")).error.message).toContain("ERR_ACCESS_DENIED");
     const granted = await startTroupe({
       sessionWorkers: 1,
       plugins: [{ ...read, permissions: { read: ["/etc/hostname"] } }],

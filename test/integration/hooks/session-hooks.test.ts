@@ -313,7 +313,7 @@ describe.each(["worker", "inline"] as const)("hooks of a session, in the tier %s
       const { config, changed, issues } = await session.configure({ maxSteps: 5 });
       expect([config.maxSteps, changed]).toEqual([5, true]);
       expect(issues).toEqual([
-        { kind: "plugin", code: "lifecycle_hook_failed", message: "session_config_changed: no", pluginId: FIRST },
+        { kind: "plugin", code: "lifecycle_hook_failed", message: "sessionConfigChanged: no", pluginId: FIRST },
       ]);
     });
 
@@ -331,11 +331,11 @@ describe.each(["worker", "inline"] as const)("hooks of a session, in the tier %s
     const result = await session.turn("say hello");
     expect([result.outcome, result.revision]).toEqual([{ type: "finished", text: "hello" }, 1]);
     expect(result.issues).toEqual([
-      { kind: "plugin", code: "lifecycle_hook_failed", message: "turn_finalized: never mind", pluginId: "test.meets" },
-      { kind: "plugin", code: "lifecycle_hook_failed", message: "turn_persisted: never mind", pluginId: "test.meets" },
+      { kind: "plugin", code: "lifecycle_hook_failed", message: "turnFinalized: never mind", pluginId: "test.meets" },
+      { kind: "plugin", code: "lifecycle_hook_failed", message: "turnPersisted: never mind", pluginId: "test.meets" },
     ]);
     const { changed, issues } = await session.configure({ maxSteps: 5 });
-    expect([changed, issues.map(({ message }) => message)]).toEqual([true, ["session_config_changed: never mind"]]);
+    expect([changed, issues.map(({ message }) => message)]).toEqual([true, ["sessionConfigChanged: never mind"]]);
     await session.close();
     expect(await (await troupe.session("meet")).view()).toMatchObject({ turnIndex: 1, config: { maxSteps: 5 } });
   });

@@ -329,19 +329,33 @@ describe.each(["worker", "inline"] as const)("hooks around tool calls in the tie
   });
 
   // §15.54
-  test("that throw fail their own call with their message, and the turn goes on", async () => {
+  test("that throw fail their own call, their words are an issue of the plugin and not for the model, and the turn goes on", async () => {
     const before = await one({ "test.a": { beforeToolCall: [{ fail: "before boom" }] } });
     expect(before.result.toolCalls[0]?.output).toEqual({
       status: "failure",
-      failure: { kind: "internal", code: "before_tool_call_failed", message: "before boom" },
+      failure: {
+        kind: "internal",
+        code: "before_tool_call_failed",
+        message: "echo was not run, because a beforeToolCall hook failed",
+      },
     });
+    expect(before.result.issues).toEqual([
+      { kind: "plugin", code: "before_tool_call_failed", message: "before boom", pluginId: "test.a" },
+    ]);
     expect(before.ran).toEqual([]);
     expect(before.result.outcome.type).toBe("finished");
     const after = await one({ "test.a": { afterToolCall: [{ fail: "after boom" }] } });
     expect(after.result.toolCalls[0]?.output).toEqual({
       status: "failure",
-      failure: { kind: "internal", code: "after_tool_call_failed", message: "after boom" },
+      failure: {
+        kind: "internal",
+        code: "after_tool_call_failed",
+        message: "The result of echo is not shown, because an afterToolCall hook failed",
+      },
     });
+    expect(after.result.issues).toEqual([
+      { kind: "plugin", code: "after_tool_call_failed", message: "after boom", pluginId: "test.a" },
+    ]);
     expect(after.ran).toEqual([["s", "original"]]);
     expect(after.result.outcome.type).toBe("finished");
   });

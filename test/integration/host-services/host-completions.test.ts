@@ -1,5 +1,6 @@
 import { type Activity, createTroupe, type ScriptStep, scriptedModel, type Troupe } from "troupe";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { only, untimed } from "../../support/activities.js";
 import { ask, asking, askOne, type Call, spentBeside, turnThatAsks, usage, valueIn } from "../../support/asking.js";
 import { collect, startTroupe, until } from "../../support/runtime.js";
 
@@ -111,7 +112,7 @@ describe.each(["worker", "inline"] as const)("a completion beside the turns, for
     const session = await troupe.session("s");
     const activities = await collect(session.turn("hi"));
     const spent = { type: "usage", source: "title", model: "scripted", usage: usage(7, 3) };
-    expect(activities.filter(({ type }) => type === "usage")).toEqual([spent, spent]);
+    expect(untimed(only(activities, "usage"))).toEqual([spent, spent]);
     const finished = activities.at(-1) as Extract<Activity, { type: "turn_finished" }>;
     expect(finished.result).toMatchObject({ revision: 1, usage: usage(2, 2), modelCalls: 2 });
     const title = { source: "title", model: "scripted", usage: usage(14, 6) };

@@ -1,5 +1,6 @@
 import { createTroupe, type SessionView, scriptedModel, type TraceEvent, type Troupe } from "troupe";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { only, untimed } from "../../support/activities.js";
 import {
   type Answer,
   ask,
@@ -63,7 +64,7 @@ describe.each(["worker", "inline"] as const)("host services for a plugin in the 
       expect(named(answers[4])).toEqual(["ask_host", "weather"]);
       expect(answers[5]?.value).toMatchObject({ generation: 1, tools: { weather: { member: true, orphaned: false } } });
       expect(await session.view()).toMatchObject({
-        running: false,
+        running: null,
         revision: 2,
         turnIndex: 2,
         messageCount: 6,
@@ -141,6 +142,9 @@ describe.each(["worker", "inline"] as const)("host services for a plugin in the 
         ["setToolMembership", "own/wrong", ["weather"], "yes"],
         ["emitTraceEvent", {}, {}],
         ["emitTraceEvent", "context", { name: "n" }],
+        // The host could not write these down as JSON.
+        ["emitTraceEvent", {}, { name: "n", payload: 1n }],
+        ["emitTraceEvent", { m: new Map() }, { name: "n" }],
         ["startTurn", "own/wrong", 7],
         ["awaitTurn", null],
         ["directCompletion", { messages: [{ role: "user", text: "hi" }] }, " "],
@@ -244,6 +248,14 @@ describe.each(["worker", "inline"] as const)("host services for a plugin in the 
         await ask(parent, ["createSession", { sessionId: "family/root", relation: "root" }], seen("family/root")),
       ).toEqual([view("family/root", null), view("family/root", null)]);
       expect(await ask(child, seen("family/root"))).toEqual([hidden]);
+    });
+
+    test("a session that was parked still reaches a session it created as nobody's child", async () => {
+      const parent = await troupe.session("maker");
+      await ask(parent, ["createSession", { sessionId: "made", relation: "root" }]);
+      await parent.park();
+      const view = { value: expect.objectContaining({ sessionId: "made", parentSessionId: null }) };
+      expect(await ask(parent, ["snapshotSession", "made"])).toEqual([view]);
     });
 
     test.each([
@@ -599,7 +611,7 @@ describe.each(["worker", "inline"] as const)("what hooks of a plugin in the tier
     expect(spentBeside(valueIn<SessionView>(view))).toEqual({ late: usage(2, 2) });
     expect(messages?.value).toHaveLength(4);
     expect(valueIn<{ usage: unknown }>(view).usage).toEqual((await session.view()).usage);
-    expect(activities.filter(({ type }) => type === "usage")).toEqual([
+    expect(untimed(only(activities, "usage"))).toEqual([
       { type: "usage", source: "late", model: "scripted", usage: usage(2, 2) },
     ]);
   });

@@ -1,6 +1,7 @@
-import { type Activity, createTroupe, type Session, type Troupe, type Turn } from "troupe";
+import { type Activity, createTroupe, type Observed, type Session, type Troupe, type Turn } from "troupe";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { DEFAULT_CONFIG } from "../../../src/kernel/index.js";
+import { only, untimed } from "../../support/activities.js";
 import {
   type Answer,
   ask,
@@ -338,13 +339,37 @@ describe.each(["worker", "inline"] as const)("sessions a plugin in the tier %s",
       expect(await askOne(parent, "awaitTurn", "same")).toMatchObject({ value: { sessionId: childId } });
     });
 
+    test("are seen in their starter's stream by whoever asked for children, and by nobody else", async () => {
+      const { parent, childId } = await childOf("t6");
+      const watch = async (options: Parameters<typeof parent.observe>[0]) => {
+        const seen: Observed[] = [];
+        for await (const observed of parent.observe(options)) {
+          seen.push(observed);
+          if (observed.event.type === "committed") return seen;
+        }
+        return seen;
+      };
+      const [withChildren, without] = [watch({ children: true }), watch({})];
+      await parent.view();
+      await turnThatAsks(parent, ["startTurn", childId, told({ say: "sunny" })]);
+      const ofChild = ({ event }: Observed) => event.type === "activity" && event.child !== undefined;
+      const events = (await withChildren).filter(ofChild).map(({ event }) => event);
+      expect(events[0]).toMatchObject({ turnId: "t1", activity: { type: "turn_started" } });
+      expect(events.at(-1)).toMatchObject({
+        turnId: "t1",
+        activity: { type: "turn_finished", result: { text: "sunny" } },
+      });
+      for (const event of events) expect(event).toMatchObject({ child: { sessionId: childId, depth: 1 } });
+      expect((await without).filter(ofChild)).toEqual([]);
+    });
+
     // §15.74
     test("have what they use told to their starter as they go, under the child's label, and counted once", async () => {
       const { parent, childId } = await childOf("t5", { usageSource: "research" });
       const activities = await collect(
         turnThatAsks(parent, ["startTurn", childId, told({ call: "weather" }, { say: "sunny" })], ["snapshotCurrent"]),
       );
-      const told20 = activities.filter(({ type }) => type === "usage");
+      const told20 = untimed(only(activities, "usage"));
       expect(told20).toEqual([
         { type: "usage", source: "research", model: "told", usage: usage(10, 5) },
         { type: "usage", source: "research", model: "told", usage: usage(10, 5) },
@@ -367,7 +392,7 @@ describe.each(["worker", "inline"] as const)("sessions a plugin in the tier %s",
     });
 
     test("count as `child` when the child has no label, also when nobody awaits them", async () => {
-      const { parent, childId, child } = await childOf("t6");
+      const { parent, childId, child } = await childOf("t6c");
       await askInTurn(parent, ["@start", childId, "hello"]);
       // Behind the child's turn in its mailbox; and its usage was told before that turn was.
       expect((await child.turn("behind it")).turnIndex).toBe(2);

@@ -168,7 +168,8 @@ describe("whoever observes a session", () => {
         if (event.type === "gap") throw new Error(`A gap, though the reader kept up: ${event.reason}`);
         if (event.type === "committed") {
           if (event.turnIndex === last) return true;
-        } else if (event.activity.type === "turn_started") texts.push("");
+        } else if (event.type !== "activity") throw new Error(event.message);
+        else if (event.activity.type === "turn_started") texts.push("");
         else if (event.activity.type === "text_delta") texts[texts.length - 1] += event.activity.text;
         if (--left === 0) break;
       }

@@ -20,6 +20,7 @@ async function twoWorkers(tools: object) {
   const path = await tempFolder();
   const options = { ...RESIDENT, sessionWorkers: 2, store: { path }, tools, model: oneToolCall("slow"), drainMs: 100 };
   const runtime: Runtime = new Runtime(resolveOptions(options as never, systemClock), {
+    hub: undefined,
     onActivity: ignore,
     onObserved: ignore,
     onInspected: ignore,

@@ -147,6 +147,7 @@ describe("a session", () => {
   // turn §8.16
   test("a model that fails ends the turn with a typed outcome, and the session lives on", async () => {
     const troupe = await startTroupe({
+      modelRetry: { maxAttempts: 1 },
       model: scriptedModel({
         turns: [
           [{ text: "x", fail: { code: "model_server_error", message: "it broke", status: 500 } }],
@@ -212,7 +213,7 @@ describe("the embedded store", () => {
     expect(await writesOf(false)).toEqual({ commits: 1, recorded: 0, records: 3, transactions: 1 });
   });
 
-  test("with a journal also writes down that it began; an answer nobody sees before the commit is stored with it", async () => {
+  test("with a journal also writes down, in one row, that it began and what its model is asked with; an answer nobody sees before the commit is stored with it", async () => {
     const { transactions, ...writes } = await writesOf(true);
     expect(writes).toEqual({ commits: 1, recorded: 1, records: 4 });
     expect(transactions).toBeLessThanOrEqual(2);

@@ -104,7 +104,7 @@ describe("a person's approval", () => {
     })();
     const turn = turnThatAsks(parent, ["startTurn", "watched/child", APPROVAL]);
     const { key, announcement } = await watching;
-    expect(announcement).toEqual({ question: "May I?" });
+    expect(announcement).toEqual({ kind: "external", question: "May I?" });
     await troupe.completeTool(key, { value: "seen and approved" });
     expect(firstToolValue(childTurn(await turn))).toBe("seen and approved");
   });

@@ -98,7 +98,7 @@ describe("an attachment", () => {
     );
   });
 
-  test("that is stored already is named by its hash", async () => {
+  test("of the session, or of what it was forked from, is named by its hash; one of another session is not", async () => {
     const troupe = await startTroupe({ model: reads });
     const one = await troupe.session("one");
     await one.turn({ items: [inline("shared")] });
@@ -106,10 +106,14 @@ describe("an attachment", () => {
     const part = message?.parts[0];
     const hash = part?.type === "attachment" && part.source.kind === "stored" ? part.source.hash : "";
     const source = { kind: "stored", mediaType: "text/plain", hash, bytes: 0, name: "a.txt" } as const;
-    const other = await troupe.session("other");
-    expect(await told(other, { items: [{ type: "attachment", source }] })).toMatchObject({
-      conversation: [[{ mediaType: "text/plain", name: "a.txt", content: "shared" }]],
-    });
+    const items = [{ type: "attachment", source }] as const;
+    const named = [{ mediaType: "text/plain", name: "a.txt", content: "shared" }];
+    expect((await told(one, { items })).conversation.at(-1)).toEqual(named);
+    const child = await one.fork({ id: "one/child" });
+    expect((await told(child, { items })).conversation.at(-1)).toEqual(named);
+    // To another session it is nothing, as a hash that nobody has stored is.
+    const { outcome } = await (await troupe.session("other")).turn({ items });
+    expect(outcome).toMatchObject({ reason: "invalid_input", message: expect.stringContaining("is not there") });
   });
 
   // turn §8.26
@@ -205,7 +209,7 @@ describe("an input that is of no use", () => {
   });
 
   test.each([
-    ["an option nobody knows", { modle: "x" }, "there is no option modle"],
+    ["an option nobody knows", { modle: "x" }, 'a turn has no option "modle". Did you mean "model"?'],
     ["a key that is empty", { key: "" }, "key is a string"],
     ["steps that are none", { maxSteps: 0 }, "maxSteps is a whole number"],
     ["plugin inputs that are none", { pluginInputs: 3 }, "pluginInputs is an object"],
@@ -286,7 +290,7 @@ describe("a turn may have", () => {
     const session = await (await startTroupe({ models: { fast: reads } })).session("s");
     expect(await refusalOf(session.turn("x", { model: "fats" }))).toMatchObject({
       code: "model_unknown",
-      message: "There is no model fats. There are: fast.",
+      message: "There is no model fats. Did you mean fast?",
     });
     expect((await session.turn("x")).turnIndex).toBe(1);
   });
@@ -330,8 +334,9 @@ describe("a turn may have", () => {
       ["test.one", null],
       ["test.two", { page: 7 }],
     ]);
-    expect(toldIn(await turn).system).toBe('## Environment\n\nTold: {"page":7}');
-    expect(await told(session, "y")).toMatchObject({ system: "" });
+    const context = '<context from="runtime">\n## Environment\n\nTold: {"page":7}\n</context>';
+    expect(toldIn(await turn)).toMatchObject({ system: "", conversation: [["x"], [context]] });
+    expect(await told(session, "y")).toMatchObject({ system: "", conversation: [["x"], ["y"]] });
     expect(await refusalOf(session.turn("x", { pluginInputs: { nobody: 1 } }))).toMatchObject({
       code: "plugin_unknown",
     });

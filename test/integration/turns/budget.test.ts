@@ -1,6 +1,6 @@
 import { type Activity, type SessionBudget, scriptedModel, type TroupeOptions } from "troupe";
 import { describe, expect, test } from "vitest";
-import { EMPTY_OBJECT, refusalOf, startTroupe, tempFolder, until } from "../../support/runtime.js";
+import { EMPTY_OBJECT, fixture, refusalOf, startTroupe, tempFolder, until } from "../../support/runtime.js";
 
 const USAGE = { inputTokens: 60, outputTokens: 40 };
 const noop = { description: "Does nothing", inputSchema: EMPTY_OBJECT, execute: () => "ok" };
@@ -29,6 +29,16 @@ describe("a session's budget", () => {
     ]);
     expect(await session.turn("again")).toMatchObject({ modelCalls: 0, outcome: { reason: "budget" } });
     expect(await session.spending()).toMatchObject({ tokens: 200, budget: { maxTokens: 200 } });
+  });
+
+  test("counts an answer whose provider did not say its usage by its length, and marks it as estimated", async () => {
+    const troupe = await start({ maxTokens: 150 }, { model: fixture("models/unsaid-usage.mjs"), tools: {} });
+    const session = await troupe.session("s");
+    const { usage, modelCallRecords } = await session.turn("y".repeat(200));
+    expect(usage.outputTokens).toBe(100);
+    expect(usage.inputTokens).toBeGreaterThanOrEqual(50);
+    expect(modelCallRecords[0]?.attempts).toMatchObject([{ outcome: "completed", usage, usageEstimated: true }]);
+    expect(await session.turn("again")).toMatchObject({ modelCalls: 0, outcome: { reason: "budget" } });
   });
 
   test("is a session's own: another one has all of it", async () => {

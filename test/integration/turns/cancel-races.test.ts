@@ -103,7 +103,8 @@ async function race(session: Session, moment: Moment, input: string, choose: (be
   const result = await turn;
   if (moment !== "queued" && endOf(result) === "finished") life = performance.now() - started;
   const ends = seen.filter(({ type }) => type === "turn_finished");
-  if (listen !== undefined) expect([ends, seen.at(-1)]).toEqual([[{ type: "turn_finished", result }], ends[0]]);
+  if (listen !== undefined)
+    expect([ends, seen.at(-1)]).toEqual([[{ type: "turn_finished", result, at: expect.any(Number) }], ends[0]]);
   return { moment, input, result };
 }
 
@@ -176,7 +177,7 @@ function checkResults(ends: readonly Ended[]): void {
 async function checkStored(session: Session, ends: readonly Ended[]): Promise<void> {
   const history = await session.query<Row[]>("test.inline.history");
   const { turnIndex, revision, messageCount, running, usage } = await session.view();
-  expect([turnIndex, revision, messageCount, running]).toEqual([ends.length, ends.length, history.length, false]);
+  expect([turnIndex, revision, messageCount, running]).toEqual([ends.length, ends.length, history.length, null]);
   const sum = (of: "inputTokens" | "outputTokens") => ends.reduce((total, { result }) => total + result.usage[of], 0);
   expect([usage.inputTokens, usage.outputTokens]).toEqual([sum("inputTokens"), sum("outputTokens")]);
   for (const ended of ends) checkHistory(ended, history);

@@ -1,6 +1,6 @@
 import { type Activity, type ModelCallRecord, type ScriptStep, scriptedModel, type Turn } from "troupe";
 import { describe, expect, test } from "vitest";
-import { expectWellFormed, only } from "../../support/activities.js";
+import { expectWellFormed, only, untimed } from "../../support/activities.js";
 import { collect, EMPTY_OBJECT, fixture, PATIENT, plugin, startTroupe } from "../../support/runtime.js";
 
 const usage = (inputTokens: number, outputTokens: number) => ({
@@ -31,7 +31,10 @@ async function watched(turn: Turn, onActivity: (activity: Activity) => void = ()
 
 /** Records are the same every time but for how long things took. */
 const timeless = (records: readonly ModelCallRecord[]) =>
-  records.map((record) => ({ ...record, attempts: record.attempts.map(({ durationMs: _ms, ...attempt }) => attempt) }));
+  records.map((record) => ({
+    ...record,
+    attempts: record.attempts.map(({ durationMs: _ms, firstTokenMs: _first, ...attempt }) => attempt),
+  }));
 
 describe("the model calls of a turn", () => {
   test("are recorded with what they cost, the same live and in the result", async () => {
@@ -49,14 +52,38 @@ describe("the model calls of a turn", () => {
     });
     expect(timeless(result.modelCallRecords)).toEqual([answered(0, usage(10, 5)), answered(1, usage(20, 7))]);
     expect(only(activities, "model_call_finished").map(({ record }) => record)).toEqual(result.modelCallRecords);
-    for (const { attempts } of result.modelCallRecords) expect(attempts[0]?.durationMs).toBeGreaterThanOrEqual(0);
+    for (const { attempts } of result.modelCallRecords) {
+      const [{ durationMs = -1, firstTokenMs = -1 } = {}] = attempts;
+      expect(firstTokenMs).toBeGreaterThanOrEqual(0);
+      expect(durationMs).toBeGreaterThanOrEqual(firstTokenMs);
+    }
+  });
+
+  test("are counted in the statistics by how long their first token took", async () => {
+    const troupe = await startTroupe({
+      sessionWorkers: 2,
+      model: scriptedModel({ id: "quick", turns: [[{ text: "hi" }]] }),
+    });
+    expect((await troupe.stats()).firstToken).toEqual({});
+    await Promise.all(["a", "b", "c"].map(async (id) => (await troupe.session(id)).turn("?")));
+    const { firstToken, hooks } = await troupe.stats();
+    expect(firstToken).toEqual({
+      quick: {
+        count: 3,
+        p50: expect.any(Number),
+        p90: expect.any(Number),
+        p99: expect.any(Number),
+        max: expect.any(Number),
+      },
+    });
+    expect(hooks).toEqual({});
   });
 
   // turn §8.76
   test("tell once of every attempt that is made again, and keep it", async () => {
     const session = await sessionWith({ text: "at last", fail: { status: 429, retryAfterMs: 1, attempts: 2 } });
     const { activities, result } = await watched(session.turn("?"));
-    expect(only(activities, "model_retry")).toEqual(
+    expect(untimed(only(activities, "model_retry"))).toEqual(
       [1, 2].map((attempt) => ({
         type: "model_retry",
         modelCallId: "t1#0",
@@ -140,7 +167,7 @@ describe("the model calls of a turn", () => {
     const { activities, result } = await watched(turn, ({ type }) => {
       if (type === "model_call_started") turn.cancel("enough");
     });
-    expect(only(activities, "turn_finished")).toEqual([{ type: "turn_finished", result }]);
+    expect(untimed(only(activities, "turn_finished"))).toEqual([{ type: "turn_finished", result }]);
     expect(result.revision).toBe((await session.view()).revision);
   });
 

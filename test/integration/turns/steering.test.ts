@@ -1,5 +1,6 @@
 import { type Activity, createTroupe, defineTool, type Session, scriptedModel, type Turn } from "troupe";
 import { describe, expect, test } from "vitest";
+import { only, untimed } from "../../support/activities.js";
 import {
   EMPTY_OBJECT,
   fixture,
@@ -61,9 +62,7 @@ describe("an input that is said into a running turn", () => {
     expect(await session.inputs()).toEqual([input]);
     open();
     await reading;
-    expect(seen.filter(({ type }) => type === "inputs_accepted")).toEqual([
-      { type: "inputs_accepted", inputIds: [input.id] },
-    ]);
+    expect(untimed(only(seen, "inputs_accepted"))).toEqual([{ type: "inputs_accepted", inputIds: [input.id] }]);
     expect(await session.inputs()).toEqual([]);
     expect(await userTexts(session)).toEqual(["go", "Be quick."]);
   });

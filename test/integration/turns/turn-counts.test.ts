@@ -1,6 +1,6 @@
 import { type Activity, defineTool, type Session, scriptedModel, type Troupe, type TroupeOptions } from "troupe";
 import { describe, expect, test } from "vitest";
-import { INPUT, SCRIPT } from "../../../bench/reference-turn.js";
+import { INPUT, SCRIPT } from "../../../bench/measuring/reference-turn.js";
 import { collect, EMPTY_OBJECT, PATIENT, RESIDENT, startTroupe, tempFolder } from "../../support/runtime.js";
 
 /**
@@ -117,7 +117,7 @@ describe("the reference turn costs", () => {
     // The state its tool left is fetched to be written down with the call.
     ["with state", "reference-stateful", [6, 6], WITH_STATE.records],
   ] as const)(
-    "journaled, %s: a row for its beginning, each answer and the tool call",
+    "journaled, %s: a row for its beginning and what its model is asked with, each answer and the tool call",
     async (_, plugin, hookLane, records) => {
       const { troupe, session } = await startReference({ tier: "worker", plugin, durable: true }, { journal: true });
       for (let turn = 0; turn < 3; turn++) {
@@ -203,6 +203,19 @@ describe("a turn that nobody has hooks for costs", () => {
     const session = await troupe.session("s");
     const one = { hooks: {}, hookLane: NO_TRIP, main: [1, 0], store: ONE_WRITE };
     for (let turn = 0; turn < 20; turn++) expect(await counted(troupe, () => session.turn("hi"))).toEqual(one);
+  });
+
+  test("no message for arguments that are streamed, unless somebody looks", async () => {
+    const args = { city: "Oslo".repeat(100) };
+    const troupe = await startTroupe({
+      sessionWorkers: 1,
+      model: scriptedModel([{ toolCalls: [{ tool: "nothing", args, streamArgs: true }] }, { text: "Hm." }]),
+    });
+    const session = await troupe.session("s");
+    expect((await counted(troupe, () => session.turn("hi"))).main).toEqual([1, 0]);
+    const deltas = (await collect(session.turn("hi"))).filter(({ type }) => type === "tool_input_delta");
+    const written = deltas.map((each) => (each.type === "tool_input_delta" ? each.text : "")).join("");
+    expect(JSON.parse(written)).toEqual(args);
   });
 
   test("no message for activities that come when nobody listens any more", async () => {

@@ -238,7 +238,7 @@ describe("what is asked of a session one after another", () => {
       session.command("notes.add", { text: "milk" }),
       session.append({ nodes: [{ kind: "message", message: { role: "user", text: "by the way" } }] }),
     ]);
-    expect(await session.view()).toMatchObject({ turnIndex: 0, running: false, messageCount: 1 });
+    expect(await session.view()).toMatchObject({ turnIndex: 0, running: null, messageCount: 1 });
     expect(await session.query("test.lingers.told")).toBeUndefined();
   });
 });
@@ -257,7 +257,12 @@ describe("a turn that is stored and whose last hooks still run", () => {
     // Whoever watches may leave: that changes nothing.
     for await (const { type } of turn) if (type === "model_call_finished") break;
     await until("the turn is stored", () => session.query<boolean>("gate.reached"));
-    expect(await session.view()).toMatchObject({ turnIndex: 1, revision: 1, messageCount: 2, running: true });
+    expect(await session.view()).toMatchObject({
+      turnIndex: 1,
+      revision: 1,
+      messageCount: 2,
+      running: { turnIndex: 1 },
+    });
     const child = await session.fork({ id: "child" });
     await child.turn("hi");
     expect(await child.view()).toMatchObject({ turnIndex: 2, messageCount: 4 });
@@ -275,7 +280,7 @@ describe("a turn that is stored and whose last hooks still run", () => {
     await troupe.kill({ sessionWorker: 0 });
     expect((await refusalOf(turn)).code).toBe("worker_lost");
     await session.query("gate.open");
-    expect(await session.view()).toMatchObject({ turnIndex: 1, revision: 1, messageCount: 2, running: false });
+    expect(await session.view()).toMatchObject({ turnIndex: 1, revision: 1, messageCount: 2, running: null });
     expect(await saidIn(session)).toEqual(["t1.0 hi"]);
   });
 });

@@ -29,6 +29,31 @@ describe("createTroupe is refused, with a code and a sentence,", () => {
       /no good/,
     ],
     [
+      "for a plugin module whose top-level await never ends",
+      { plugins: [{ module: plugin("never-loads"), loadMs: 200 }] },
+      "plugin_load_timeout",
+      /loadMs/,
+    ],
+    [
+      "for an inline plugin's module whose top-level await never ends",
+      { plugins: [{ module: plugin("never-loads"), tier: "inline", loadMs: 200 }] },
+      "plugin_load_timeout",
+      /never-loads.* within 200 ms.*loadMs/,
+    ],
+    [
+      "for a model module whose top-level await never ends",
+      { model: fixture("models/never-loads.mjs"), modelLoadMs: 200 },
+      "model_load_timeout",
+      /never-loads.* within 200 ms.*modelLoadMs/,
+    ],
+    [
+      "for a further model whose module's top-level await never ends",
+      { models: { slow: fixture("models/never-loads.mjs") }, modelLoadMs: 200 },
+      "model_load_timeout",
+      /modelLoadMs/,
+    ],
+    ["for no time to load a model", { modelLoadMs: 0 }, "invalid_options", /modelLoadMs/],
+    [
       "for a plugin module without a default export",
       { plugins: [{ module: plugin("no-default") }] },
       "plugin_module_invalid",

@@ -9,6 +9,15 @@ describe("foldTurnDirectives", () => {
     expect(foldTurnDirectives([])).toBe(NO_DIRECTIVES);
   });
 
+  it("has one set of options for the next model call, the later plugin's over the earlier's", () => {
+    const folded = foldTurnDirectives([
+      from("a", { kind: "next_model_call", options: { temperature: 0, seed: 1 } }),
+      from("b", { kind: "next_model_call", options: { temperature: 1 } }),
+    ]);
+    expect(folded.nextCall).toEqual({ temperature: 1, seed: 1 });
+    expect(foldTurnDirectives([from("a", abort("no"))])).not.toHaveProperty("nextCall");
+  });
+
   // §15.19
   it("lets the last abort win", () => {
     const folded = foldTurnDirectives([from("b", abort("first")), from("a", abort("second"))]);

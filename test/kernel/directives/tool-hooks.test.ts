@@ -31,10 +31,10 @@ const inspect = (...plugins: Plugin<Json, BeforeToolDirective>[]) => {
   const asked: [string, Json][] = [];
   /** Those asked for a second look. */
   const again: string[] = [];
-  const ask = (n: number, args: Json, secondLook: boolean): Owned<BeforeToolDirective>[] => {
+  const ask = (n: number, args: Json, { second }: { second: boolean }): Owned<BeforeToolDirective>[] => {
     const [pluginId, hook] = plugins[n] as (typeof plugins)[number];
     asked.push([pluginId, args]);
-    if (secondLook) again.push(pluginId);
+    if (second) again.push(pluginId);
     return hook(args).map((value) => ({ pluginId, value }));
   };
   return composeBeforeToolCall("original", plugins.length, ask).then((verdict) => ({ ...verdict, asked, again }));

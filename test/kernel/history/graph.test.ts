@@ -2,31 +2,37 @@ import { describe, expect, it } from "vitest";
 import { type AppendNode, checkNodes, isConversation, messageOfNode, type Origin } from "../../../src/kernel/index.js";
 
 const origin: Origin = { kind: "plugin", pluginId: "p" };
+const said = { origin, at: 7 };
 
 describe("messageOfNode", () => {
   it("makes a message of the conversation out of a message", () => {
     const node: AppendNode = { kind: "message", message: { role: "system", text: "You review." } };
-    expect(messageOfNode(node, "s@1.0", origin)).toEqual({
+    expect(messageOfNode(node, "s@1.0", said)).toEqual({
       id: "s@1.0",
       role: "system",
       parts: [{ type: "text", text: "You review." }],
       origin,
+      at: 7,
     });
   });
 
   it("makes a record out of what a protocol or a plugin leaves for itself", () => {
-    expect(messageOfNode({ kind: "protocol_event", event: { step: 1 } }, "s@1.1", { kind: "protocol" })).toEqual({
+    expect(
+      messageOfNode({ kind: "protocol_event", event: { step: 1 } }, "s@1.1", { origin: { kind: "protocol" }, at: 8 }),
+    ).toEqual({
       id: "s@1.1",
       role: "record",
       parts: [],
       origin: { kind: "protocol" },
+      at: 8,
       record: { type: "protocol_event", body: { step: 1 } },
     });
-    expect(messageOfNode({ kind: "plugin", pluginType: "note", body: null }, "s@1.2", origin)).toEqual({
+    expect(messageOfNode({ kind: "plugin", pluginType: "note", body: null }, "s@1.2", said)).toEqual({
       id: "s@1.2",
       role: "record",
       parts: [],
       origin,
+      at: 7,
       record: { type: "note", body: null },
     });
   });
@@ -37,7 +43,7 @@ describe("messageOfNode", () => {
       { kind: "protocol_event", event: 1 },
       { kind: "plugin", pluginType: "note", body: 1 },
     ];
-    expect(nodes.map((node) => isConversation(messageOfNode(node, "m", origin)))).toEqual([true, false, false]);
+    expect(nodes.map((node) => isConversation(messageOfNode(node, "m", said)))).toEqual([true, false, false]);
   });
 });
 

@@ -67,6 +67,28 @@ describe("ResponseBuilder", () => {
     ]);
   });
 
+  it("keeps the metadata of each text block with its own part, though the blocks are neighbours", () => {
+    const [first, second] = [{ openai: { itemId: "msg_1" } }, { openai: { itemId: "msg_2" } }];
+    expect(
+      built(
+        text("a", "one"),
+        { type: "text_end", blockId: "a", metadata: first },
+        text("b", "two"),
+        { type: "text_end", blockId: "b", metadata: second },
+        { type: "text", blockId: "c", text: "three", metadata: first },
+      ).parts,
+    ).toEqual([
+      { type: "text", text: "one", metadata: first },
+      { type: "text", text: "two", metadata: second },
+      { type: "text", text: "three", metadata: first },
+    ]);
+  });
+
+  it("drops a text block of which there is nothing but metadata: providers refuse empty text", () => {
+    const metadata = { openai: { itemId: "msg_1" } };
+    expect(built({ type: "text_end", blockId: "a", metadata }).parts).toEqual([]);
+  });
+
   it("keeps a redacted reasoning block, which has no deltas, in its place", () => {
     const metadata = { anthropic: { redactedData: "opaque" } };
     expect(
@@ -148,5 +170,22 @@ describe("ResponseBuilder", () => {
         );
       }),
     );
+  });
+
+  it("gives a second call of the same id one of its own, which no other call of the turn has", () => {
+    const builder = new ResponseBuilder(() => ["c_2", "d"]);
+    for (const event of [call("c", "{}"), call("c", "broken"), call("c", "{}"), call("d", "{}")]) builder.add(event);
+    const { parts, brokenArgs } = builder.build();
+    expect(parts.map((part) => part.type === "tool_call" && part.callId)).toEqual(["c", "c_3", "c_4", "d_2"]);
+    expect(brokenArgs).toEqual({ c_3: "broken" });
+  });
+
+  it.each([
+    [100, false],
+    [101, true],
+    [20_000, true],
+  ])("arguments nested %i levels deep are broken: %s", (levels, broken) => {
+    const deep = "[".repeat(levels) + "1".repeat(200) + "]".repeat(levels);
+    expect(built(call("c", deep)).brokenArgs !== undefined).toBe(broken);
   });
 });

@@ -4,7 +4,7 @@ import { renderPrompt } from "../../../src/kernel/prompt/prompt.js";
 
 const NO_TOOLS: readonly string[] = [];
 const assemblePrompt = (instructions: string, contributions: readonly PromptContribution[], tools: readonly string[]) =>
-  renderPrompt({ instructions, contributions, tools });
+  renderPrompt({ instructions, contributions, tools }).system;
 
 describe("renderPrompt", () => {
   it("is the host's instructions when nobody contributes", () => {
@@ -23,19 +23,31 @@ describe("renderPrompt", () => {
       { slot: "intro", content: "intro" },
     ];
     expect(assemblePrompt("Host.", contributions, NO_TOOLS)).toBe(
-      [
-        "Host.",
-        "intro",
-        "## Execution",
-        "exec",
-        "## Guidance",
-        "project",
-        "guide",
-        "## Environment",
-        "runtime",
-        "env",
-      ].join("\n\n"),
+      ["Host.", "intro", "## Execution", "exec", "## Guidance", "project", "guide"].join("\n\n"),
     );
+    expect(renderPrompt({ instructions: "Host.", contributions, tools: [] }).volatile).toBe(
+      ["## Environment", "runtime", "env"].join("\n\n"),
+    );
+  });
+
+  it("keeps what is marked volatile out of the system text, and in it what is marked as not", () => {
+    const contributions: PromptContribution[] = [
+      { slot: "guidance", content: "It is noon.", volatile: true },
+      { slot: "guidance", content: "Be brief." },
+      { slot: "environment", content: "Linux", volatile: false },
+      { slot: "environment", content: "3 files are open" },
+    ];
+    expect(renderPrompt({ instructions: "Host.", contributions, tools: [] })).toEqual({
+      system: "Host.\n\n## Guidance\n\nBe brief.\n\n## Environment\n\nLinux",
+      volatile: "## Guidance\n\nIt is noon.\n\n## Environment\n\n3 files are open",
+    });
+  });
+
+  it("gives the same system text whatever the volatile contributions say", () => {
+    const at = (time: string) =>
+      renderPrompt({ instructions: "Host.", contributions: [{ slot: "runtime_context", content: time }], tools: [] });
+    expect(at("10:00").system).toBe(at("10:01").system);
+    expect(at("10:00").volatile).not.toBe(at("10:01").volatile);
   });
 
   it("leaves out sections nobody filled, and the instructions when there are none", () => {
@@ -96,28 +108,30 @@ describe("layers", () => {
     { slot: "guidance", content: "from a plugin" },
     { slot: "environment", content: "Linux" },
   ];
-  const rendered = (...layers: PromptLayer[]) =>
-    renderPrompt({ instructions: "", contributions: base, layers, tools: [] });
+  const rendered = (...layers: PromptLayer[]) => {
+    const { system, volatile } = renderPrompt({ instructions: "", contributions: base, layers, tools: [] });
+    return `${system}\n~~~\n${volatile}`;
+  };
 
   // turn §8.96
   it("add to a slot behind what is there", () => {
     expect(rendered(layer({ guidance: { contributions: [{ content: "from the host" }] } }))).toBe(
-      "## Guidance\n\nfrom a plugin\n\nfrom the host\n\n## Environment\n\nLinux",
+      "## Guidance\n\nfrom a plugin\n\nfrom the host\n~~~\n## Environment\n\nLinux",
     );
   });
 
   // turn §8.96
   it("replace a slot when they reset it, and leave the others alone", () => {
     const reset = layer({ guidance: { reset: true, contributions: [{ content: "only this" }] } });
-    expect(rendered(reset)).toBe("## Guidance\n\nonly this\n\n## Environment\n\nLinux");
-    expect(rendered(layer({ guidance: { reset: true, contributions: [] } }))).toBe("## Environment\n\nLinux");
+    expect(rendered(reset)).toBe("## Guidance\n\nonly this\n~~~\n## Environment\n\nLinux");
+    expect(rendered(layer({ guidance: { reset: true, contributions: [] } }))).toBe("\n~~~\n## Environment\n\nLinux");
   });
 
   // turn §8.96
   it("force what they contribute into the slot they put it in", () => {
     const foreign = { slot: "intro", content: "moved" } as { content: string };
     expect(rendered(layer({ environment: { contributions: [foreign] } }))).toBe(
-      "## Guidance\n\nfrom a plugin\n\n## Environment\n\nLinux\n\nmoved",
+      "## Guidance\n\nfrom a plugin\n~~~\n## Environment\n\nLinux\n\nmoved",
     );
   });
 
@@ -127,21 +141,23 @@ describe("layers", () => {
     const last: PromptLayer = {
       template: [{ title: "World", entries: [{ slot: "environment" }, { text: "The end." }] }],
     };
-    expect(rendered(first, last)).toBe("## World\n\nLinux\n\nThe end.");
-    expect(rendered(last, first)).toBe("first");
+    expect(rendered(first, last)).toBe("## World\n\nThe end.\n~~~\n## World\n\nLinux");
+    expect(rendered(last, first)).toBe("first\n~~~\n");
   });
 });
 
 describe("builtins", () => {
   it("are the instructions, the protocol's way to work, and what goes with tools", () => {
-    expect(renderPrompt({ instructions: "Host.", execution: "Write code.", contributions: [], tools: ["ask"] })).toBe(
+    expect(
+      renderPrompt({ instructions: "Host.", execution: "Write code.", contributions: [], tools: ["ask"] }).system,
+    ).toBe(
       "Host.\n\n## Execution\n\nWrite code.\n\n## Guidance\n\nWhen something you need is unclear, call `ask` instead of guessing.",
     );
   });
 
   // turn §8.97
   it("mention asking only when a tool called ask can be called", () => {
-    expect(renderPrompt({ instructions: "Host.", contributions: [], tools: ["shell"] })).toBe("Host.");
+    expect(renderPrompt({ instructions: "Host.", contributions: [], tools: ["shell"] }).system).toBe("Host.");
   });
 });
 
@@ -162,7 +178,7 @@ describe("a prompt cache", () => {
       { ...input, layers: [{}] },
     ]) {
       const before = cache.renders;
-      expect(cache.prompt(changed)).toBe(renderPrompt(changed));
+      expect(cache.prompt(changed)).toEqual(renderPrompt(changed));
       expect(cache.renders).toBe(before + 1);
     }
   });

@@ -12,7 +12,7 @@ const CONFIG: SessionConfig = { ...DEFAULT_CONFIG, instructions: "Be kind." };
 const refusal = (why: string) =>
   expect.objectContaining({
     code: "invalid_config",
-    message: `The session's configuration cannot be changed: ${why}.`,
+    message: `The session's configuration cannot be changed: ${why}${why.endsWith("?") ? "" : "."}`,
   });
 
 describe("changeConfig", () => {
@@ -20,10 +20,13 @@ describe("changeConfig", () => {
     expect(changeConfig(CONFIG, { maxSteps: 4, metadata: { team: "blue" } })).toEqual({
       instructions: "Be kind.",
       prompt: null,
+      modelOptions: null,
       model: null,
       maxSteps: 4,
       noProgressLimit: 12,
       maxContextTokens: null,
+      window: null,
+      cache: "auto",
       metadata: { team: "blue" },
     });
     expect(CONFIG.maxSteps).toBe(32);
@@ -57,7 +60,7 @@ describe("changeConfig", () => {
 
   // turn §8.12
   it.each<[string, object, string]>([
-    ["a setting nobody knows", { maxStep: 3 }, "there is no setting maxStep"],
+    ["a setting nobody knows", { maxStep: 3 }, 'a session has no setting "maxStep". Did you mean "maxSteps"?'],
     ["instructions that are no text", { instructions: 7 }, "instructions must be a string"],
     ["no steps", { maxSteps: 0 }, "maxSteps must be a whole number from 1, or null"],
     ["half a step", { maxSteps: 1.5 }, "maxSteps must be a whole number from 1, or null"],

@@ -10,6 +10,7 @@ describe("checkCreateRequest", () => {
       sessionId: "child",
       relation: "child",
       start: { kind: "existing_session", sessionId: "other" },
+      agent: "support@3",
       config: { maxSteps: 2 },
       pluginSource: "fresh",
       initialNodes: [{ kind: "message", message: { role: "user", text: "x" } }],

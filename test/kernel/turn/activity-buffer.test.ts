@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { type Activity, ActivityBuffer, activitiesUpTo, joinDeltas } from "../../../src/kernel/index.js";
 
-const delta = (text: string, blockId = "1"): Activity => ({ type: "text_delta", blockId, text });
-const reasoning = (text: string): Activity => ({ type: "reasoning_delta", blockId: "1", text });
-const call = (step: number): Activity => ({ type: "model_call_started", modelCallId: `t#${step}`, step });
+const delta = (text: string, blockId = "1"): Activity => ({ type: "text_delta", blockId, text, at: 1 });
+const reasoning = (text: string): Activity => ({ type: "reasoning_delta", blockId: "1", text, at: 1 });
+const call = (step: number): Activity => ({ type: "model_call_started", modelCallId: `t#${step}`, step, at: 1 });
 
 describe("an activity buffer", () => {
   it("joins neighbouring deltas of one block and kind, and nothing else", () => {
@@ -24,7 +24,7 @@ describe("an activity buffer", () => {
   it("past its limit gives up the oldest and says once how many", () => {
     const buffer = new ActivityBuffer(activitiesUpTo(2));
     for (let step = 0; step < 5; step++) buffer.push(call(step));
-    expect(buffer.shift()).toEqual({ type: "gap", missed: 3 });
+    expect(buffer.shift()).toEqual({ type: "gap", missed: 3, at: 1 });
     expect(buffer.takeAll()).toEqual([call(3), call(4)]);
     buffer.push(call(5));
     expect(buffer.takeAll()).toEqual([call(5)]);

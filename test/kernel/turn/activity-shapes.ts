@@ -1,4 +1,4 @@
-import { ACTIVITY_VERSION, type Activity, type TurnResult } from "../../../src/kernel/index.js";
+import { ACTIVITY_VERSION, type Activity, type TurnResult, type UntimedActivity } from "../../../src/kernel/index.js";
 
 const USAGE = { inputTokens: 20, outputTokens: 7, cacheReadTokens: 4, cacheWriteTokens: 0, reasoningTokens: 3 };
 const RECORD = {
@@ -70,11 +70,11 @@ const RECORD_JSON = `{"modelCallId":"t1#0","step":0,"model":"acme:large","route"
 const FAILED_JSON = `{"modelCallId":"t1#0","step":0,"model":"acme:large","route":"acme:large@https://api.acme.test/v1","attempts":[{"attempt":1,"outcome":"aborted","durationMs":8,"outputStarted":true,"error":{"code":"aborted","message":"The call was aborted."},"partial":[{"type":"text","text":"Hel"}]}]}`;
 
 /**
- * Every variant with the JSON it is, each as bare and as full as it comes. A variant without an entry here does not
- * compile; an entry whose JSON changes is a change of the version.
+ * Every variant with the JSON it is, each as bare and as full as it comes, but for its time. A variant without an entry
+ * here does not compile; an entry whose JSON changes is a change of the version.
  */
-export const SHAPES: {
-  readonly [T in Activity["type"]]: readonly (readonly [Extract<Activity, { type: T }>, string])[];
+const UNTIMED: {
+  readonly [T in Activity["type"]]: readonly (readonly [Extract<UntimedActivity, { type: T }>, string])[];
 } = {
   turn_started: [
     [
@@ -92,10 +92,29 @@ export const SHAPES: {
   reasoning_delta: [
     [{ type: "reasoning_delta", blockId: "r", text: "Hm" }, '{"type":"reasoning_delta","blockId":"r","text":"Hm"}'],
   ],
+  answer_part: [
+    [
+      { type: "answer_part", part: { type: "source", id: "s1", source: { kind: "url", url: "https://acme.test" } } },
+      '{"type":"answer_part","part":{"type":"source","id":"s1","source":{"kind":"url","url":"https://acme.test"}}}',
+    ],
+    [
+      {
+        type: "answer_part",
+        part: { type: "provider_tool_result", callId: "p1", toolName: "web_search", value: [1], isError: true },
+      },
+      '{"type":"answer_part","part":{"type":"provider_tool_result","callId":"p1","toolName":"web_search","value":[1],"isError":true}}',
+    ],
+  ],
   model_retry: [
     [
       { type: "model_retry", modelCallId: "t1#0", step: 0, attempt: 1, code: "model_unreachable", delayMs: 2000 },
       '{"type":"model_retry","modelCallId":"t1#0","step":0,"attempt":1,"code":"model_unreachable","delayMs":2000}',
+    ],
+  ],
+  model_fallback: [
+    [
+      { type: "model_fallback", modelCallId: "t1#0", step: 0, from: "large", to: "small", code: "model_server_error" },
+      '{"type":"model_fallback","modelCallId":"t1#0","step":0,"from":"large","to":"small","code":"model_server_error"}',
     ],
   ],
   model_call_finished: [
@@ -123,6 +142,32 @@ export const SHAPES: {
         record: FAILED_RECORD,
       },
       `{"type":"model_call_failed","modelCallId":"t1#0","step":0,"code":"aborted","usage":${USAGE_JSON},"record":${FAILED_JSON}}`,
+    ],
+  ],
+  tool_progress: [
+    [
+      { type: "tool_progress", callId: "c1", toolName: "look", value: { done: 3 } },
+      '{"type":"tool_progress","callId":"c1","toolName":"look","value":{"done":3}}',
+    ],
+    [
+      { type: "tool_progress", callId: "c1", toolName: "look", value: "half", missed: 2 },
+      '{"type":"tool_progress","callId":"c1","toolName":"look","value":"half","missed":2}',
+    ],
+  ],
+  tool_preliminary: [
+    [
+      { type: "tool_preliminary", callId: "c1", toolName: "look", output: "rain?" },
+      '{"type":"tool_preliminary","callId":"c1","toolName":"look","output":"rain?"}',
+    ],
+    [
+      { type: "tool_preliminary", callId: "c1", toolName: "look", output: null, missed: 1 },
+      '{"type":"tool_preliminary","callId":"c1","toolName":"look","output":null,"missed":1}',
+    ],
+  ],
+  tool_input_delta: [
+    [
+      { type: "tool_input_delta", callId: "c1", toolName: "look", text: '{"wh' },
+      '{"type":"tool_input_delta","callId":"c1","toolName":"look","text":"{\\"wh"}',
     ],
   ],
   tool_call_started: [
@@ -171,8 +216,34 @@ export const SHAPES: {
   ],
   tool_call_pending: [
     [
-      { type: "tool_call_pending", callId: "c1", toolName: "pay", key: "k", announcement: { amount: 3 } },
-      '{"type":"tool_call_pending","callId":"c1","toolName":"pay","key":"k","announcement":{"amount":3}}',
+      {
+        type: "tool_call_pending",
+        callId: "c1",
+        toolName: "pay",
+        key: "k",
+        announcement: { kind: "external", amount: 3 },
+        args: { amount: 3 },
+      },
+      '{"type":"tool_call_pending","callId":"c1","toolName":"pay","key":"k","announcement":{"kind":"external","amount":3},"args":{"amount":3}}',
+    ],
+    [
+      {
+        type: "tool_call_pending",
+        callId: "c1",
+        toolName: "pay",
+        key: "k",
+        announcement: { kind: "approval" },
+        args: { amount: 3 },
+        allowEdit: true,
+        deadline: 1_000,
+      },
+      '{"type":"tool_call_pending","callId":"c1","toolName":"pay","key":"k","announcement":{"kind":"approval"},"args":{"amount":3},"allowEdit":true,"deadline":1000}',
+    ],
+  ],
+  tool_call_approved: [
+    [
+      { type: "tool_call_approved", callId: "c1", toolName: "pay", args: { amount: 2 } },
+      '{"type":"tool_call_approved","callId":"c1","toolName":"pay","args":{"amount":2}}',
     ],
   ],
   inputs_accepted: [
@@ -250,3 +321,16 @@ export const SHAPES: {
     ],
   ],
 };
+
+type Shapes = { readonly [T in Activity["type"]]: readonly (readonly [Extract<Activity, { type: T }>, string])[] };
+
+/** The same as they are told: each with its time, last. */
+export const SHAPES = Object.fromEntries(
+  Object.entries(UNTIMED).map(([type, shapes]) => [
+    type,
+    shapes.map(([activity, json]) => [
+      { ...activity, at: 1_763_496_000_000 },
+      json.replace(/\}$/, ',"at":1763496000000}'),
+    ]),
+  ]),
+) as unknown as Shapes; // each shape of its own type with a time

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import {
-  type Activity,
   type ModelCallRecord,
   type ModelResponse,
   NO_USAGE,
   type TurnConfig,
   type TurnEvent,
+  type UntimedActivity,
   type Usage,
 } from "../../../src/kernel/index.js";
 import type { TurnStep } from "../../../src/kernel/turn/turn-state.js";
@@ -25,7 +25,7 @@ const answer = (response: Partial<ModelResponse>, record?: ModelCallRecord): Tur
   response: { parts: [], reason: "stop", usage: USAGE, ...response },
   ...(record !== undefined && { record }),
 });
-const told = ({ effects }: TurnStep): Activity[] =>
+const told = ({ effects }: TurnStep): UntimedActivity[] =>
   effects.flatMap((effect) => (effect.type === "emit" ? [effect.activity] : []));
 const asked = (event: TurnEvent, config: Partial<TurnConfig> = {}) => turnAfter([...TO.model, event], config);
 

@@ -61,6 +61,15 @@ describe("a turn's input", () => {
     }
   });
 
+  it.each(["evil-a.example", "sub.a.example", "a.example.evil", "A.example.", "xa.example"])(
+    "has no address of %s when attachments of a.example are let in: a host is matched whole, not by how it begins or ends",
+    (host) => {
+      expect(() => normalise([at(`https://${host}/x.png`)], { urls: ["a.example"] })).toThrow(
+        refusal(`attachments from ${host.toLowerCase()} are not allowed here`),
+      );
+    },
+  );
+
   it("names media types and stored attachments properly", () => {
     const stored = (hash: string): InputItem => ({
       type: "attachment",

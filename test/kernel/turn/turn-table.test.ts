@@ -215,7 +215,7 @@ describe("the table of the turn", () => {
     const before = turnAt(place).state;
     const step = stepTurn(before, event);
     if (cell === IGNORED) expect(step).toEqual({ state: before, effects: [] });
-    else if (cell === WAITS) expect(step).toEqual({ state: { ...before, cancel: "Enough." }, effects: [] });
+    else if (cell === WAITS) expect(step).toEqual({ state: { ...before, cancel: { reason: "Enough." } }, effects: [] });
     else expect(rowOf(step, before)).toEqual(cell);
   });
 

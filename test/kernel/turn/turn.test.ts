@@ -5,6 +5,7 @@ import {
   NO_USAGE,
   resultOf,
   startTurn,
+  type ToolRecord,
   type TurnEvent,
 } from "../../../src/kernel/index.js";
 import type { TurnPhase } from "../../../src/kernel/turn/turn-state.js";
@@ -61,6 +62,7 @@ describe("the start of a turn", () => {
         fruitless: 0,
         reopened: 0,
         work: undefined,
+        repaired: false,
         syncsPrompt: false,
         cancel: undefined,
         deferred: [],
@@ -359,7 +361,7 @@ describe("tool calls", () => {
       id: "t1.2",
       role: "tool",
       parts: [
-        { type: "tool_result", callId: "c1", toolName: "look", status: "success", text: '{"ok":[1,null]}' },
+        { type: "tool_result", callId: "c1", toolName: "look", status: "success", text: '{"ok":[1,null]}', json: true },
         {
           type: "tool_result",
           callId: "c2",
@@ -377,6 +379,50 @@ describe("tool calls", () => {
         { type: "tool_result", callId: "c4", toolName: "look", status: "success", text: "plain" },
       ],
     });
+  });
+
+  it("have results of parts with the same in words beside them, and with nothing a message may not hold", () => {
+    const stored = { kind: "stored", hash: "h", bytes: 3 } as const;
+    const bytes = new Uint8Array(5);
+    const base = { toolName: "look", args: {}, durationMs: 1, completed: 0 };
+    const result = (callId: string, more: object) =>
+      ({ ...base, callId, output: { status: "success", value: "seen" }, ...more }) as ToolRecord;
+    const { state } = turnAfter([
+      ...TO.model,
+      ANSWER.model(call("c1"), call("c2"), call("c3")),
+      ANSWER.tools([
+        result("c1", {
+          output: {
+            status: "success",
+            value: "seen",
+            content: [
+              { type: "text", text: "A map:" },
+              { type: "json", value: { scale: 2 } },
+              { type: "attachment", mediaType: "image/png", name: "map.png", source: stored },
+              { type: "attachment", mediaType: "image/png", source: { kind: "inline", bytes } },
+            ],
+          },
+        }),
+        result("c2", { modelContent: [{ type: "text", text: "shown" }] }),
+        result("c3", { modelText: "said" }),
+      ]),
+    ]);
+    const part = { type: "tool_result", toolName: "look", status: "success" };
+    expect(state.messages[2]?.parts).toEqual([
+      {
+        ...part,
+        callId: "c1",
+        text: 'A map:\n{"scale":2}\n[image/png map.png, 3 bytes]\n[image/png, 5 bytes]',
+        content: [
+          { type: "text", text: "A map:" },
+          { type: "json", value: { scale: 2 } },
+          { type: "attachment", mediaType: "image/png", name: "map.png", source: stored },
+          { type: "text", text: "[image/png, 5 bytes]" },
+        ],
+      },
+      { ...part, callId: "c2", text: "shown", content: [{ type: "text", text: "shown" }] },
+      { ...part, callId: "c3", text: "said" },
+    ]);
   });
 
   it("have their results before anything a plugin injects", () => {
@@ -549,9 +595,9 @@ describe("an abort by a plugin", () => {
     expect(effects[0]).toEqual({ type: "emit", activity: { type: "issue", issue } });
   });
 
-  it.each(SITES)("at %s is stronger than a cancellation", (_, events) => {
+  it.each(SITES)("at %s is weaker than a cancellation: whoever cancelled was told that it counts", (_, events) => {
     const { state } = turnAfter([...events.slice(0, -1), ANSWER.cancel(), ...events.slice(-1)]);
-    expect(state.outcome).toMatchObject({ reason: "plugin_abort" });
+    expect(state.outcome).toMatchObject({ reason: "cancelled", message: "Enough." });
   });
 
   it("keeps what the same hooks injected and said", () => {
@@ -602,7 +648,7 @@ describe("a cancellation", () => {
   ])("during %s waits for the answer and then ends the turn", (place, answer) => {
     const waiting = turnAt(place, ANSWER.cancel());
     expect(waiting.effects).toEqual([]);
-    expect(waiting.state).toEqual({ ...turnAt(place).state, cancel: "Enough." });
+    expect(waiting.state).toEqual({ ...turnAt(place).state, cancel: { reason: "Enough." } });
     const { state, effects } = turnAt(place, ANSWER.cancel(), answer);
     expect(state.phase).toBe("after_turn");
     expect(state.outcome).toEqual(CANCELLED);

@@ -88,6 +88,8 @@ describe("the ledger of a stored head", () => {
 });
 
 // state §14
+const UNCACHED = { inputTokens: 0, cachedInputTokens: 0, cacheReadShare: 0 };
+
 describe("a usage report", () => {
   it("adds up in total, by source and by model", () => {
     const ledger = [entry("turn", "a", 1), entry("turn", "b", 2), entry("child", "a", 4)];
@@ -96,6 +98,11 @@ describe("a usage report", () => {
       bySource: { turn: used(3), child: used(4) },
       byModel: { a: used(5), b: used(2) },
       bySourceModel: ledger,
+      cache: {
+        ...UNCACHED,
+        inputTokens: 7,
+        byModel: { a: { ...UNCACHED, inputTokens: 5 }, b: { ...UNCACHED, inputTokens: 2 } },
+      },
       saturated: false,
     });
     expect(usageReport([])).toEqual({
@@ -103,7 +110,25 @@ describe("a usage report", () => {
       bySource: {},
       byModel: {},
       bySourceModel: [],
+      cache: { ...UNCACHED, byModel: {} },
       saturated: false,
+    });
+  });
+
+  it("says what share of the input came from a cache, in total and by model", () => {
+    const read = (model: string, inputTokens: number, cacheReadTokens: number): LedgerEntry => ({
+      source: "turn",
+      model,
+      usage: { ...NO_USAGE, inputTokens, cacheReadTokens },
+    });
+    expect(usageReport([read("a", 1_000, 900), read("b", 1_000, 0)]).cache).toEqual({
+      inputTokens: 2_000,
+      cachedInputTokens: 900,
+      cacheReadShare: 0.45,
+      byModel: {
+        a: { inputTokens: 1_000, cachedInputTokens: 900, cacheReadShare: 0.9 },
+        b: { inputTokens: 1_000, cachedInputTokens: 0, cacheReadShare: 0 },
+      },
     });
   });
 

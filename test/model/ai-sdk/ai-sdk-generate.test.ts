@@ -67,16 +67,22 @@ describe("an AI SDK model that cannot stream", () => {
     ]);
   });
 
-  it("leaves out empty text, what the provider ran itself, sources and files", async () => {
+  it("leaves out empty text, and has what the provider ran itself, sources and files as parts", async () => {
     expect(
       await eventsOf(
         { type: "text", text: "" },
         { type: "tool-call", toolCallId: "s1", toolName: "web_search", input: "{}", providerExecuted: true },
         { type: "tool-result", toolCallId: "s1", toolName: "web_search", result: "found" },
         { type: "source", sourceType: "url", id: "1", url: "https://example.org" },
-        { type: "file", mediaType: "image/png", data: "" },
+        { type: "file", mediaType: "image/png", data: "AQID" },
       ),
-    ).toEqual([finished]);
+    ).toEqual([
+      { type: "part", part: { type: "provider_tool_call", callId: "s1", toolName: "web_search", args: {} } },
+      { type: "part", part: { type: "provider_tool_result", callId: "s1", toolName: "web_search", value: "found" } },
+      { type: "part", part: { type: "source", id: "1", source: { kind: "url", url: "https://example.org" } } },
+      { type: "file", mediaType: "image/png", data: new Uint8Array([1, 2, 3]) },
+      finished,
+    ]);
   });
 
   it("reads missing arguments of a tool call as an empty object and keeps its metadata", async () => {
@@ -124,7 +130,7 @@ describe("which call of an AI SDK model is made", () => {
   it("is refused when the model has no such call", () => {
     const { doGenerate: _, ...streaming } = both;
     expect(() => createAiSdkModel(streaming, systemClock, { stream: false })).toThrow(
-      expect.objectContaining({ code: "model_module_invalid" }),
+      "has no doGenerate(), which stream: false needs",
     );
     expect(() =>
       createAiSdkModel(
@@ -160,7 +166,7 @@ describe("failures of an AI SDK model that cannot stream", () => {
     expect(await failure(async () => answer)).toMatchObject({
       code: "model_stream_malformed",
       retryable: true,
-      message: `The model's answer holds ${what}.`,
+      message: `The model's stream could not be read: it holds ${what}.`,
     });
   });
 });

@@ -1,7 +1,7 @@
 import { ReadableStream, type ReadableStreamDefaultController } from "node:stream/web";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
-import type { Message, ReplayDrop } from "../../../src/kernel/index.js";
+import type { Message, Part, ReplayDrop } from "../../../src/kernel/index.js";
 import { type AiSdkLanguageModel, createAiSdkModel } from "../../../src/model/ai-sdk/ai-sdk.js";
 import type { ReportReplayDrops } from "../../../src/model/boundary/model.js";
 import { calm, collect, collectFailure, requestOf } from "./requests.js";
@@ -62,6 +62,7 @@ describe("versions of the AI SDK's language model", () => {
         type: "finish",
         reason: "unknown",
         usage: { inputTokens: 0, outputTokens: 0, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 },
+        unsaid: ["inputTokens", "outputTokens"],
       },
     ]);
   });
@@ -78,7 +79,12 @@ describe("tool calls in an AI SDK stream", () => {
       { type: "tool-input-delta", id: "c1", delta: '"Oslo"}' },
       { type: "tool-input-end", id: "c1" },
     );
-    expect(events).toEqual([{ type: "tool_call", callId: "c1", toolName: "weather", argsText: '{"city":"Oslo"}' }]);
+    const call = { callId: "c1", toolName: "weather" };
+    expect(events).toEqual([
+      { type: "tool_input_delta", ...call, text: '{"city":' },
+      { type: "tool_input_delta", ...call, text: '"Oslo"}' },
+      { type: "tool_call", ...call, argsText: '{"city":"Oslo"}' },
+    ]);
   });
 
   it("come once when pieces and the whole arrive, with the metadata of the whole", async () => {
@@ -91,6 +97,7 @@ describe("tool calls in an AI SDK stream", () => {
       whole,
     );
     expect(events).toEqual([
+      { type: "tool_input_delta", callId: "c1", toolName: "weather", text: "{}" },
       { type: "tool_call", callId: "c1", toolName: "weather", argsText: "{}", metadata: providerMetadata },
     ]);
   });
@@ -103,13 +110,104 @@ describe("tool calls in an AI SDK stream", () => {
     expect(events).toMatchObject([{ argsText: "{oops" }, { argsText: "{}" }]);
   });
 
-  it("that the provider runs itself are not ours to run", async () => {
+  it("that the provider runs itself are parts of the answer, with their results, and no calls of ours", async () => {
     const events = await toolCalls(
       { type: "tool-input-start", id: "s1", toolName: "web_search", providerExecuted: true },
       { type: "tool-call", toolCallId: "s2", toolName: "web_search", input: "{}", providerExecuted: true },
       { type: "tool-result", toolCallId: "s2", toolName: "web_search", result: "found" },
     );
-    expect(events).toEqual([]);
+    expect(events).toEqual([
+      { type: "part", part: { type: "provider_tool_call", callId: "s2", toolName: "web_search", args: {} } },
+      { type: "part", part: { type: "provider_tool_result", callId: "s2", toolName: "web_search", value: "found" } },
+      { type: "part", part: { type: "provider_tool_call", callId: "s1", toolName: "web_search", args: {} } },
+    ]);
+  });
+});
+
+describe("what else an AI SDK stream has", () => {
+  const metadata = { acme: { n: 1 } };
+  const said = async (version: string, ...parts: unknown[]) =>
+    (await collect(modelOf([...parts, stop], version).stream(requestOf(), calm()))).slice(0, -1);
+
+  it("are sources, each a part with its metadata", async () => {
+    const url = { type: "source", sourceType: "url", id: "1", url: "https://a.example", title: "A" };
+    const document = { type: "source", sourceType: "document", id: "2", mediaType: "text/plain", title: "B" };
+    expect(await said("v3", { ...url, providerMetadata: metadata }, { ...document, filename: "b.txt" })).toEqual([
+      {
+        type: "part",
+        part: { type: "source", id: "1", source: { kind: "url", url: "https://a.example", title: "A" }, metadata },
+      },
+      {
+        type: "part",
+        part: {
+          type: "source",
+          id: "2",
+          source: { kind: "document", mediaType: "text/plain", title: "B", name: "b.txt" },
+        },
+      },
+    ]);
+  });
+
+  it("are files, as bytes, base64, or as version 4 says them", async () => {
+    const data = new Uint8Array([1, 2, 3]);
+    const file = { type: "file", mediaType: "image/png" };
+    expect(await said("v3", { ...file, data }, { ...file, data: "AQID", providerMetadata: metadata })).toEqual([
+      { ...file, data },
+      { ...file, data, metadata },
+    ]);
+    const url = new URL("https://a.example/b.png");
+    expect(
+      await said("v4", { ...file, data: { type: "data", data: "AQID" } }, { ...file, data: { type: "url", url } }),
+    ).toEqual([
+      { ...file, data },
+      { ...file, data: url },
+    ]);
+  });
+
+  it("are results of the provider's tools: those that failed say so, those that are not over are not told", async () => {
+    const result = { type: "tool-result", toolCallId: "p", toolName: "run" };
+    expect(
+      await said(
+        "v3",
+        { ...result, result: { step: 1 }, preliminary: true },
+        { ...result, result: { code: "no" }, isError: true, providerMetadata: metadata },
+      ),
+    ).toEqual([
+      {
+        type: "part",
+        part: {
+          type: "provider_tool_result",
+          callId: "p",
+          toolName: "run",
+          value: { code: "no" },
+          isError: true,
+          metadata,
+        },
+      },
+    ]);
+  });
+
+  it("are parts nobody knows here, kept as they came; what is no content is not kept", async () => {
+    const custom = { type: "custom", kind: "acme.thing", providerMetadata: metadata };
+    const bytes = { type: "reasoning-file", data: { type: "data", data: new Uint8Array([1, 2, 3]) } };
+    expect(
+      await said("v4", { type: "stream-start", warnings: [] }, custom, { type: "ping" }, { type: "raw" }, bytes),
+    ).toEqual([
+      { type: "part", part: { type: "provider", data: custom } },
+      {
+        type: "part",
+        part: { type: "provider", data: { type: "reasoning-file", data: { type: "data", data: "AQID" } } },
+      },
+    ]);
+  });
+
+  it("keep their place behind the calls before them", async () => {
+    const events = await said(
+      "v3",
+      { type: "tool-call", toolCallId: "c", toolName: "t", input: "{}" },
+      { type: "source", sourceType: "url", id: "1", url: "https://a.example" },
+    );
+    expect(events.map(({ type }) => type)).toEqual(["tool_call", "part"]);
   });
 });
 
@@ -125,6 +223,57 @@ describe("reasoning in an AI SDK stream", () => {
       { type: "reasoning_delta", blockId: "reasoning-r", text: "hmm" },
       { type: "reasoning_end", blockId: "reasoning-r", metadata: { openai: { itemId: "rs_1", encrypted: "xyz" } } },
     ]);
+  });
+});
+
+describe("text in an AI SDK stream", () => {
+  const said = async (...parts: unknown[]) =>
+    (await collect(modelOf([...parts, stop]).stream(requestOf(), calm()))).slice(0, -1);
+
+  it("ends with the metadata of all its parts, each block with its own", async () => {
+    expect(
+      await said(
+        { type: "text-start", id: "m1", providerMetadata: { openai: { itemId: "msg_1" } } },
+        { type: "text-delta", id: "m1", delta: "one" },
+        { type: "text-end", id: "m1", providerMetadata: { openai: { phase: "final" } } },
+        { type: "text-start", id: "m2" },
+        { type: "text-delta", id: "m2", delta: "two" },
+        { type: "text-end", id: "m2" },
+        { type: "text-start", id: "m3" },
+        { type: "text-delta", id: "m3", delta: "three" },
+        // Gemini signs a text with an empty piece of it.
+        { type: "text-delta", id: "m3", delta: "", providerMetadata: { google: { thoughtSignature: "s" } } },
+        { type: "text-end", id: "m3" },
+      ),
+    ).toEqual([
+      { type: "text_delta", blockId: "text-m1", text: "one" },
+      { type: "text_end", blockId: "text-m1", metadata: { openai: { itemId: "msg_1", phase: "final" } } },
+      { type: "text_delta", blockId: "text-m2", text: "two" },
+      { type: "text_end", blockId: "text-m2" },
+      { type: "text_delta", blockId: "text-m3", text: "three" },
+      { type: "text_end", blockId: "text-m3", metadata: { google: { thoughtSignature: "s" } } },
+    ]);
+  });
+
+  it("keeps its metadata when the provider does not say that it ends", async () => {
+    expect(
+      await said(
+        { type: "text-start", id: "m1", providerMetadata: { openai: { itemId: "msg_1" } } },
+        { type: "text-delta", id: "m1", delta: "one" },
+      ),
+    ).toEqual([
+      { type: "text_delta", blockId: "text-m1", text: "one" },
+      { type: "text_end", blockId: "text-m1", metadata: { openai: { itemId: "msg_1" } } },
+    ]);
+  });
+
+  it("says nothing of a block that stayed empty, so that its attempt may be repeated", async () => {
+    expect(
+      await said(
+        { type: "text-start", id: "m1", providerMetadata: { openai: { itemId: "msg_1" } } },
+        { type: "text-end", id: "m1", providerMetadata: { openai: { itemId: "msg_1" } } },
+      ),
+    ).toEqual([]);
   });
 });
 
@@ -284,6 +433,7 @@ describe("what is sent", () => {
       { type: "reasoning", text: "hm", metadata },
       { type: "tool_call", callId: "c", toolName: "t", args: {}, metadata },
       { type: "text", text: "yes" },
+      { type: "text", text: "sir", metadata },
     ],
   });
 
@@ -296,6 +446,7 @@ describe("what is sent", () => {
           { type: "reasoning", text: "hm", providerOptions: metadata },
           { type: "tool-call", toolCallId: "c", toolName: "t", input: {}, providerOptions: metadata },
           { type: "text", text: "yes" },
+          { type: "text", text: "sir", providerOptions: metadata },
         ],
       },
     ]);
@@ -309,8 +460,8 @@ describe("what is sent", () => {
     await promptFor(answers, undefined, (drops) => dropped.push(drops));
     expect(dropped).toEqual([
       [
-        { route: "other:two", messages: 2, parts: 4 },
-        { route: "third:x", messages: 1, parts: 2 },
+        { route: "other:two", messages: 2, parts: 6 },
+        { route: "third:x", messages: 1, parts: 3 },
       ],
     ]);
     await promptFor([answer("acme:one"), plain], undefined, (drops) => dropped.push(drops));
@@ -321,9 +472,66 @@ describe("what is sent", () => {
         content: [
           { type: "tool-call", toolCallId: "c", toolName: "t", input: {} },
           { type: "text", text: "yes" },
+          { type: "text", text: "sir" },
         ],
       },
     ]);
+  });
+
+  const OWN: readonly Part[] = [
+    { type: "provider_tool_call", callId: "p", toolName: "web_search", args: { query: "x" }, metadata },
+    { type: "provider_tool_result", callId: "p", toolName: "web_search", value: [{ url: "u" }], metadata },
+    { type: "provider_tool_result", callId: "q", toolName: "run", value: { code: "no" }, isError: true },
+    { type: "provider", data: { type: "custom", kind: "acme.thing", providerMetadata: metadata } },
+    { type: "source", id: "1", source: { kind: "url", url: "https://a.example" }, metadata },
+    { type: "attachment", mediaType: "image/png", source: { kind: "stored", hash: "h", bytes: 3 }, metadata },
+  ];
+
+  it("of what the provider did itself, of files and of what nobody knows goes back to it in its place", async () => {
+    const bytes = new Uint8Array([1, 2, 3]);
+    const message: Message = { id: "a", role: "assistant", route: "acme:one", parts: OWN };
+    const providerOptions = metadata;
+    expect(await promptFor([message], new Map([["h", bytes]]))).toEqual([
+      {
+        role: "assistant",
+        content: [
+          {
+            type: "tool-call",
+            toolCallId: "p",
+            toolName: "web_search",
+            input: { query: "x" },
+            providerExecuted: true,
+            providerOptions,
+          },
+          {
+            type: "tool-result",
+            toolCallId: "p",
+            toolName: "web_search",
+            output: { type: "json", value: [{ url: "u" }] },
+            providerOptions,
+          },
+          {
+            type: "tool-result",
+            toolCallId: "q",
+            toolName: "run",
+            output: { type: "error-json", value: { code: "no" } },
+          },
+          { type: "custom", kind: "acme.thing", providerOptions },
+          { type: "file", mediaType: "image/png", data: bytes, providerOptions },
+        ],
+      },
+    ]);
+  });
+
+  it("of what a provider did itself goes to no other, which is given the files alone", async () => {
+    const dropped: ReplayDrop[] = [];
+    const bytes = new Uint8Array([1, 2, 3]);
+    const message: Message = { id: "a", role: "assistant", route: "other:two", parts: OWN };
+    const attachments = new Map([["h", bytes]]);
+    expect(await promptFor([message], attachments, (drops) => dropped.push(...drops))).toEqual([
+      { role: "assistant", content: [{ type: "file", mediaType: "image/png", data: bytes }] },
+    ]);
+    expect(dropped).toEqual([{ route: "other:two", messages: 1, parts: 5 }]);
   });
 
   it("of attachments are the stored bytes, or the address", async () => {

@@ -91,6 +91,7 @@ describe("an OpenAI-compatible request", () => {
       { type: "reasoning_delta", blockId: "reasoning-reasoning-0", text: "Let me" },
       { type: "reasoning_delta", blockId: "reasoning-reasoning-0", text: " think." },
       { type: "text_delta", blockId: "text-txt-0", text: "42" },
+      { type: "text_end", blockId: "text-txt-0" },
     ]);
     const answer = assistant({ type: "reasoning", text: "Let me think." }, { type: "text", text: "42" });
     await collect(model.stream(requestOf({ history: [input("?", "t0"), answer] }), calm()));
@@ -108,8 +109,10 @@ describe("an OpenAI-compatible request", () => {
     const events = await collect(openaiAt(server.url).stream(requestOf(), calm()));
     expect(events.slice(0, -1)).toEqual([
       { type: "text_delta", blockId: "text-txt-0", text: "first" },
+      { type: "text_end", blockId: "text-txt-0" },
       { type: "reasoning_delta", blockId: "reasoning-reasoning-0", text: "wait" },
       { type: "text_delta", blockId: "text-txt-0-2", text: "second" },
+      { type: "text_end", blockId: "text-txt-0-2" },
     ]);
   });
 });
@@ -204,6 +207,7 @@ describe("an Anthropic request", () => {
       { type: "reasoning_end", blockId: "reasoning-0", metadata: { anthropic: { signature: "c2lnbmVk" } } },
       { type: "reasoning_end", blockId: "reasoning-1", metadata: { anthropic: { redactedData: "b3BhcXVl" } } },
       { type: "text_delta", blockId: "text-2", text: "42" },
+      { type: "text_end", blockId: "text-2" },
     ]);
     const answer = assistant(
       { type: "reasoning", text: "Let me think.", metadata: { anthropic: { signature: "c2lnbmVk" } } },
@@ -230,5 +234,44 @@ describe("an Anthropic request", () => {
         { role: "user", content: [{ type: "tool_result", tool_use_id: "c1", content: "rain" }] },
       ],
     });
+  });
+});
+
+describe("the provider's own tools", () => {
+  const { tools } = createAnthropic({ apiKey: "test" });
+  const providerTools = { web_search: tools.webSearch_20250305({ maxUses: 2 }), bash: tools.bash_20250124({}) };
+  const spec = (name: string) => ({
+    name,
+    description: "One of ours",
+    inputSchema: { type: "object", properties: {} },
+  });
+  const toolsSent = async (request: Partial<ModelRequest>) => {
+    await using server = await startWireServer({ body: anthropic.text });
+    const provider = createAnthropic({ apiKey: "test", baseURL: server.url });
+    const model = createAiSdkModel(provider("claude-test"), systemClock, { providerTools });
+    await collect(model.stream(requestOf(request), calm()));
+    return (server.requests[0] as { tools?: readonly unknown[] }).tools;
+  };
+  const search = { type: "web_search_20250305", name: "web_search", max_uses: 2 };
+  const bash = { type: "bash_20250124", name: "bash" };
+
+  it("stand behind the session's tools", async () => {
+    expect(await toolsSent({ tools: [spec("weather")] })).toMatchObject([{ name: "weather" }, search, bash]);
+  });
+
+  it("define a tool that the session runs when both have the name", async () => {
+    expect(await toolsSent({ tools: [spec("bash"), spec("weather")] })).toMatchObject([
+      bash,
+      { name: "weather" },
+      search,
+    ]);
+  });
+
+  it("are left out like the session's when activeTools does not name them", async () => {
+    expect(await toolsSent({ tools: [], options: { activeTools: ["bash"] } })).toMatchObject([bash]);
+  });
+
+  it("are not given to a completion beside the turn", async () => {
+    expect(await toolsSent({ direct: { source: "titles" } })).toBeUndefined();
   });
 });

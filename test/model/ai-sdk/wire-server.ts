@@ -1,23 +1,30 @@
 import { once } from "node:events";
-import { createServer, type ServerResponse } from "node:http";
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { deferred } from "../../../src/async/index.js";
 
 /** One scripted HTTP answer. */
 export interface Reply {
   readonly status?: number;
   readonly headers?: Readonly<Record<string, string>>;
-  readonly body: string;
+  readonly body: string | Uint8Array;
   /** Leave the response open after the body; the test ends it with `cut`, or the client does. */
   readonly hold?: boolean;
+  /** Where the server destroys the socket: instead of answering, or behind the body. */
+  readonly breaks?: "at_once" | "behind_body";
 }
 
 export interface WireServer {
   readonly url: string;
   /** The JSON bodies received, in order. */
   readonly requests: readonly unknown[];
+  /** The headers of each. */
+  readonly headers: readonly IncomingHttpHeaders[];
+  /** Where each went. */
+  readonly paths: readonly string[];
   /** Forgets the requests and gives these replies from now on. */
   script(...replies: [Reply, ...Reply[]]): void;
-  /** Resolves when a response is being held. */
+  /** Resolves when a response of this script is being held. */
   readonly held: Promise<void>;
   /** Destroys the socket under the response that is being held. */
   cut(): void;
@@ -30,26 +37,29 @@ export interface WireServer {
 export async function startWireServer(...given: [Reply, ...Reply[]]): Promise<WireServer> {
   let replies = given;
   const requests: unknown[] = [];
+  const headers: IncomingHttpHeaders[] = [];
+  const paths: string[] = [];
   let heldResponse: ServerResponse | undefined;
-  let isHeld = () => {};
-  const held = new Promise<void>((resolve) => {
-    isHeld = resolve;
-  });
-  let clientLeft = () => {};
-  const leftByClient = new Promise<void>((resolve) => {
-    clientLeft = resolve;
-  });
+  let held = deferred();
+  const clientLeft = deferred();
 
   const server = createServer(async (request, response) => {
     let body = "";
     for await (const piece of request.setEncoding("utf8")) body += piece;
     const reply = replies[Math.min(requests.length, replies.length - 1)] as Reply; // never empty
     requests.push(JSON.parse(body));
+    headers.push(request.headers);
+    paths.push(request.url ?? "");
+    if (reply.breaks === "at_once") return request.socket.destroy();
     response.writeHead(reply.status ?? 200, { "content-type": "text/event-stream", ...reply.headers });
+    if (reply.breaks === "behind_body") {
+      response.flushHeaders();
+      return response.write(reply.body, () => request.socket.destroy());
+    }
     if (!reply.hold) return response.end(reply.body);
     heldResponse = response;
-    response.on("close", clientLeft);
-    response.write(reply.body, isHeld);
+    response.on("close", clientLeft.resolve);
+    response.write(reply.body, () => held.resolve());
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -58,13 +68,20 @@ export async function startWireServer(...given: [Reply, ...Reply[]]): Promise<Wi
   return {
     url: `http://127.0.0.1:${port}/v1`,
     requests,
+    headers,
+    paths,
     script(...next) {
       replies = next;
       requests.length = 0;
+      headers.length = 0;
+      paths.length = 0;
+      held = deferred();
     },
-    held,
+    get held() {
+      return held.promise;
+    },
     cut: () => void heldResponse?.socket?.destroy(),
-    leftByClient,
+    leftByClient: clientLeft.promise,
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();
       server.close();

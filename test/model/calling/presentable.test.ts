@@ -1,7 +1,7 @@
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { TroupeError } from "../../../src/kernel/index.js";
-import { presentable, presentableError } from "../../../src/model/calling/call-model.js";
+import { presentable, presentableError } from "../../../src/model/calling/presentable.js";
 import { encodeError } from "../../../src/wire/index.js";
 
 // Looks like a key, and opens nothing.
@@ -20,12 +20,20 @@ describe("a provider's words", () => {
     ["a key in an address", "GET https://example.test/v1?key=abcdef0123456789&alt=sse"],
     ["a password in an address", "GET https://me:abcdef0123456789@example.test/v1"],
     ["a cookie", "set-cookie: session=abcdef0123456789"],
+    ["a key of an unusual look", "Incorrect API key provided: abcdef0123456789. You can find your key in the console."],
+    ["a token of an unusual look", "The access token (abcdef0123456789) has expired"],
     ["a Google key", "AIzaSyA0123456789abcdef0123456789abcdef0 is not valid"],
     ["a signed token", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdef0123456789 expired"],
   ])("are passed on without %s", (_, words) => {
     const shown = presentable(words);
     expect(shown).toContain("[hidden]");
     expect(shown).not.toMatch(/abcdef0123456789|AbCdEf0123456789|wxyz|dXNlcjpwYXNzd29yZA|AIzaSyA/);
+  });
+
+  it("are passed on without a value of the environment that is a secret by its name", () => {
+    vi.stubEnv("ACME_API_KEY", "correct horse battery staple");
+    onTestFinished(() => void vi.unstubAllEnvs());
+    expect(presentable("Who is correct horse battery staple?")).toBe("Who is [hidden]?");
   });
 
   it("are passed on as they are when there is nothing to hide", () => {

@@ -1,7 +1,13 @@
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
 import type { Message, ModelRequest } from "../../../src/kernel/index.js";
-import { createScriptedModel, loadModel, type ScriptStep, scriptedModel } from "../../../src/model/index.js";
+import {
+  createScriptedModel,
+  loadModel,
+  type Model,
+  type ScriptStep,
+  scriptedModel,
+} from "../../../src/model/index.js";
 import { defaultModel } from "../../../src/model/scripted/scripted.js";
 import { calm, collect, collectFailure, input, requestOf, textIn } from "../ai-sdk/requests.js";
 
@@ -227,7 +233,7 @@ describe("placeholders", () => {
   });
 
   it("make the default model repeat what the user said", async () => {
-    const model = await loadModel(undefined, systemClock);
+    const model = (await loadModel(undefined, systemClock)) as Model;
     expect(textIn(await collect(model.stream(requestOf(), calm())))).toBe("You said: hello");
     expect(defaultModel).toEqual({ kind: "scripted", script: { turns: [[{ text: "You said: {input}" }]] } });
   });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { definePlugin, HOOK_KINDS, loadPlugin } from "../../../src/plugin/index.js";
+import { definePlugin, HOOK_KINDS, loadPlugin, pluginLoadTimeout } from "../../../src/plugin/index.js";
 
 const SOURCE = "file:///plugins/acme.js";
 const base = { id: "acme.budget", version: "1.0.0" };
@@ -136,12 +136,12 @@ describe("loadPlugin", () => {
     [
       "a hook nobody knows",
       { ...base, hooks: { before_turn: () => {} } },
-      'plugin acme.budget has a hook "before_turn"; the hooks are turnContextTransform, beforeTurn, toolCatalogContributor, promptContributor, assistantStream, assistantResponse, proseProjector, streamFinished, beforeToolCall, afterToolCall, toolResultProjector, checkpoint, afterTurn, turnFinalized, turnPersisted, sessionRestored, sessionConfigMutator, sessionConfigChanged, contextCompactor',
+      'plugin acme.budget has no hook "before_turn". Did you mean "beforeTurn"?',
     ],
     [
       "a hook named like a method of every object",
       { ...base, hooks: { toString: () => {} } },
-      'plugin acme.budget has a hook "toString"; the hooks are turnContextTransform, beforeTurn, toolCatalogContributor, promptContributor, assistantStream, assistantResponse, proseProjector, streamFinished, beforeToolCall, afterToolCall, toolResultProjector, checkpoint, afterTurn, turnFinalized, turnPersisted, sessionRestored, sessionConfigMutator, sessionConfigChanged, contextCompactor',
+      'plugin acme.budget has no hook "toString". There are: turnContextTransform, beforeTurn, toolCatalogContributor, promptContributor, assistantStream, assistantResponse, proseProjector, streamFinished, beforeToolCall, afterToolCall, toolResultProjector, checkpoint, afterTurn, turnFinalized, turnPersisted, sessionRestored, sessionConfigMutator, sessionConfigChanged, contextCompactor',
     ],
     [
       "a hook that is no function",
@@ -169,7 +169,7 @@ describe("loadPlugin", () => {
     await expect(load(exported)).rejects.toMatchObject({
       name: "TroupeError",
       code: "plugin_invalid",
-      message: `${SOURCE} cannot be used as a plugin: ${why}.`,
+      message: `${SOURCE} cannot be used as a plugin: ${why}${why.endsWith("?") ? "" : "."}`,
       details: { module: SOURCE },
     });
   });
@@ -177,7 +177,7 @@ describe("loadPlugin", () => {
   it("refuses a tool whose name no provider takes", async () => {
     await expect(load({ ...base, tools: { "look around": tool } })).rejects.toMatchObject({
       code: "invalid_tool",
-      message: 'A tool name must be 1 to 64 letters, digits, "_" or "-"; got "look around".',
+      message: 'Tool "look around": its name must be 1 to 64 letters, digits, "_" or "-".',
     });
   });
 
@@ -226,6 +226,19 @@ describe("the options of a plugin", () => {
     expect((await load(slow, { key: "right" })).options).toEqual({ key: "right" });
     await expect(load(slow, { key: "left" })).rejects.toMatchObject({
       message: "The options of plugin acme.budget are not valid: key: wrong key.",
+    });
+  });
+});
+
+describe("pluginLoadTimeout", () => {
+  it("says which module took too long, how long that is, and what to do", () => {
+    expect(pluginLoadTimeout(SOURCE, 250)).toMatchObject({
+      code: "plugin_load_timeout",
+      retryable: true,
+      message: expect.stringMatching(
+        /^The plugin module file:\/\/\/plugins\/acme\.js was not loaded within 250 ms: .*loadMs\.$/,
+      ),
+      details: { module: SOURCE, loadMs: 250 },
     });
   });
 });

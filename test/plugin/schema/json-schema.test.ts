@@ -101,3 +101,23 @@ describe("compileSchema", () => {
     );
   });
 });
+
+describe("a schema that refers to itself", () => {
+  const tree = () => ({ type: "object", properties: { kids: { type: "array", items: { $ref: "#" } } } });
+
+  it("can be that of a tool, and is checked all the way down", () => {
+    compileSchema(tree(), "tree");
+    expect(validateArgs(tree(), { kids: [{ kids: [] }] })).toBeUndefined();
+    expect(validateArgs(tree(), { kids: [{ kids: 3 }] })).toContain("kids.0.kids must be array");
+  });
+
+  it("and never ends is an issue of the arguments, not thrown out of the tool", () => {
+    expect(validateArgs({ anyOf: [{ $ref: "#" }] }, {})).toContain("they cannot be checked");
+  });
+
+  it("may share its $id with another tool's", () => {
+    const [one, two] = ["string", "number"].map((type) => ({ $id: "https://x.test/a", properties: { a: { type } } }));
+    expect(validateArgs(one as never, { a: 1 })).toContain("a must be string");
+    expect(validateArgs(two as never, { a: 1 })).toBeUndefined();
+  });
+});

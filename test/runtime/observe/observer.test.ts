@@ -9,11 +9,11 @@ const committed = (revision: number): Observed => ({
 });
 const text = (words: string, place: number): Observed => ({
   cursor: `c${place}`,
-  event: { type: "activity", turnId: "t1", activity: { type: "text_delta", blockId: "b", text: words } },
+  event: { type: "activity", turnId: "t1", activity: { type: "text_delta", blockId: "b", text: words, at: 1 } },
 });
 
 function observer(cursor?: string) {
-  const starts: (string | undefined)[] = [];
+  const starts: unknown[] = [];
   let stops = 0;
   const observer = new Observer(
     {
@@ -25,7 +25,7 @@ function observer(cursor?: string) {
         stops++;
       },
     },
-    cursor,
+    { from: cursor === undefined ? "now" : { cursor } },
   );
   return { observer, starts, stops: () => stops };
 }
@@ -37,7 +37,7 @@ describe("an observer", () => {
     const reading = reader.next();
     reader.receive(committed(8));
     expect(await reading).toEqual({ done: false, value: committed(8) });
-    expect(starts).toEqual(["c7"]);
+    expect(starts).toEqual([{ cursor: "c7" }]);
   });
 
   it("finds neighbouring deltas joined when it was slow, in their order with the rest", async () => {
@@ -63,7 +63,7 @@ describe("an observer", () => {
     reader.receive(committed(5));
     await reading;
     await reader.resume();
-    expect(starts).toEqual([undefined, "c5"]);
+    expect(starts).toEqual(["now", { cursor: "c5" }]);
   });
 
   it("ends when its reader leaves, and says so once", async () => {

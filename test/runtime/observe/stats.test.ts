@@ -13,6 +13,7 @@ beforeEach(async () => {
   const options = resolveOptions({ sessionWorkers: 1, plugins: [{ module: counter, tier: "inline" }] }, systemClock);
   const unused = () => expect.unreachable();
   crew = new Crew(options, {
+    hub: undefined,
     onActivity: unused,
     onObserved: unused,
     onInspected: unused,

@@ -113,12 +113,12 @@ describe("an asked turn", () => {
   it("cancelled before it is sent is sent and cancelled right behind, for the first reason", () => {
     const { turnWorker, said } = worker();
     const asked = ask();
-    asked.cancel("first");
-    asked.cancel("second");
+    asked.cancel({ reason: "first" });
+    asked.cancel({ reason: "second" });
     void asked.run(turnWorker);
     expect(said).toEqual([
       ["turn", [7, "s", "Hello", false]],
-      ["cancel", [7, "first"]],
+      ["cancel", [7, { reason: "first" }]],
     ]);
   });
 
@@ -126,11 +126,11 @@ describe("an asked turn", () => {
     const { turnWorker, said } = worker();
     const asked = ask();
     void asked.run(turnWorker);
-    asked.cancel("first");
-    asked.cancel("second");
+    asked.cancel({ reason: "first" });
+    asked.cancel({ reason: "second" });
     expect(said).toEqual([
       ["turn", [7, "s", "Hello", false]],
-      ["cancel", [7, "first"]],
+      ["cancel", [7, { reason: "first" }]],
     ]);
   });
 
@@ -139,14 +139,14 @@ describe("an asked turn", () => {
     const asked = ask();
     void asked.run(turnWorker);
     asked.listen();
-    asked.cancel("The user left.");
+    asked.cancel({ reason: "The user left." });
     await settled();
     expect(said).toEqual([]);
     restart();
     await settled();
     expect(said).toEqual([
       ["turn", [7, "s", "Hello", true]],
-      ["cancel", [7, "The user left."]],
+      ["cancel", [7, { reason: "The user left." }]],
     ]);
   });
 
@@ -175,7 +175,7 @@ describe("an asked turn whose worker is lost", () => {
     asked.listen();
     die();
     await settled();
-    asked.cancel("The user left.");
+    asked.cancel({ reason: "The user left." });
     expect(said.splice(0)).toEqual([
       ["turn", [7, "s", "Hello", false]],
       ["listen", 7],
@@ -184,7 +184,7 @@ describe("an asked turn whose worker is lost", () => {
     await settled();
     expect(said).toEqual([
       ["turn", [7, "s", "Hello", true, undefined, true]],
-      ["cancel", [7, "The user left."]],
+      ["cancel", [7, { reason: "The user left." }]],
     ]);
     finish();
     expect(await running).toBe(REPLY);
@@ -194,7 +194,7 @@ describe("an asked turn whose worker is lost", () => {
     const { turnWorker, said, die, restart } = worker();
     const asked = ask();
     void asked.run(turnWorker);
-    asked.cancel("The user left.");
+    asked.cancel({ reason: "The user left." });
     for (const _ of [1, 2]) {
       die();
       await settled();
@@ -203,7 +203,7 @@ describe("an asked turn whose worker is lost", () => {
       await settled();
       expect(said).toEqual([
         ["turn", [7, "s", "Hello", false, undefined, true]],
-        ["cancel", [7, "The user left."]],
+        ["cancel", [7, { reason: "The user left." }]],
       ]);
     }
   });

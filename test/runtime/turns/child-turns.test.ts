@@ -38,9 +38,15 @@ const modelCall = (spent: Usage, model = "m"): Activity => ({
   reason: "stop",
   usage: spent,
   record: recordOf(spent, model),
+  at: 1,
 });
-const callStarted = (step: number): Activity => ({ type: "model_call_started", modelCallId: `t1#${step}`, step });
-const delta = (text: string, blockId = "b"): Activity => ({ type: "text_delta", blockId, text });
+const callStarted = (step: number): Activity => ({
+  type: "model_call_started",
+  modelCallId: `t1#${step}`,
+  step,
+  at: 1,
+});
+const delta = (text: string, blockId = "b"): Activity => ({ type: "text_delta", blockId, text, at: 1 });
 
 /** A turn that does what the test says. */
 function fakeTurn() {
@@ -51,10 +57,15 @@ function fakeTurn() {
     finish = resolve;
     fail = reject;
   });
-  const turn = new Turn({ start: () => result, listen: () => undefined, cancel: (reason) => cancelled.push(reason) });
+  const turn = new Turn({
+    start: () => result,
+    now: () => 1,
+    listen: () => undefined,
+    cancel: ({ reason }) => cancelled.push(reason),
+  });
   /** Ends it as the runtime does: the last activity, then the result. */
   const end = (spent = NO_USAGE, records?: readonly ModelCallRecord[]) => {
-    turn.receive({ type: "turn_finished", result: resultOf(spent, records) });
+    turn.receive({ type: "turn_finished", result: resultOf(spent, records), at: 1 });
     finish(resultOf(spent, records));
   };
   return { turn, end, fail, cancelled };
@@ -131,8 +142,9 @@ describe("the usage of a child's turn", () => {
       code: "plugin_assistant_response",
       usage: usage(4),
       record: recordOf(usage(4), "two"),
+      at: 1,
     });
-    turn.receive({ type: "usage", source: "titles", model: "three", usage: usage(2) });
+    turn.receive({ type: "usage", source: "titles", model: "three", usage: usage(2), at: 1 });
     const calls = [recordOf(usage(10), "one"), recordOf(usage(4), "two"), recordOf(usage(1), "two")];
     end(usage(15), calls);
     await turns.result(ref);
@@ -188,7 +200,7 @@ describe("the events of a child's turn", () => {
     await turns.result(ref);
     const read = await readAll(turns, ref);
     expect(read).toHaveLength(1_025);
-    expect(read.slice(0, 2)).toEqual([{ type: "gap", missed: 77 }, callStarted(77)]);
+    expect(read.slice(0, 2)).toEqual([{ type: "gap", missed: 77, at: 1 }, callStarted(77)]);
     expect(read.at(-1)).toMatchObject({ type: "turn_finished" });
   });
 

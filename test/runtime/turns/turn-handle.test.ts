@@ -16,10 +16,11 @@ const RESULT: TurnResult = {
   toolCalls: [],
   issues: [],
 };
+const AT = 1_763_496_000_000;
 const FAILURE = new TroupeError("worker_lost", "The session worker is gone.");
-const STARTED: Activity = { type: "turn_started", version: ACTIVITY_VERSION, turnId: "t", turnIndex: 0 };
-const FINISHED: Activity = { type: "turn_finished", result: RESULT };
-const delta = (text: string, blockId = "1"): Activity => ({ type: "text_delta", blockId, text });
+const STARTED: Activity = { type: "turn_started", version: ACTIVITY_VERSION, turnId: "t", turnIndex: 0, at: AT };
+const FINISHED: Activity = { type: "turn_finished", result: RESULT, at: AT };
+const delta = (text: string, blockId = "1"): Activity => ({ type: "text_delta", blockId, text, at: AT });
 
 /** A turn of a runtime that does what the test says, and a record of what the turn asked of it. */
 function startTurn() {
@@ -35,8 +36,9 @@ function startTurn() {
       asked.push("start");
       return result;
     },
+    now: () => AT,
     listen: () => asked.push("listen"),
-    cancel: (reason) => asked.push(`cancel: ${reason}`),
+    cancel: (cancellation) => asked.push(`cancel: ${JSON.stringify(cancellation)}`),
   });
   return { turn, asked, finish, fail };
 }
@@ -86,6 +88,7 @@ describe("awaiting a turn", () => {
 
   it("throws what the runtime throws at the start", async () => {
     const turn = new Turn({
+      now: () => AT,
       start() {
         throw FAILURE;
       },
@@ -182,8 +185,8 @@ describe("iterating a turn", () => {
     const { turn, finish } = startTurn();
     const reader = turn[Symbol.asyncIterator]();
     await settled();
-    const call: Activity = { type: "tool_call_started", callId: "c", toolName: "look", args: {} };
-    const reasoning = (text: string): Activity => ({ type: "reasoning_delta", blockId: "1", text });
+    const call: Activity = { type: "tool_call_started", callId: "c", toolName: "look", args: {}, at: AT };
+    const reasoning = (text: string): Activity => ({ type: "reasoning_delta", blockId: "1", text, at: AT });
     for (const activity of [
       delta("a"),
       delta("b"),
@@ -228,14 +231,15 @@ describe("iterating a turn", () => {
         type: fc.constantFrom("text_delta" as const, "reasoning_delta" as const),
         blockId: fc.constantFrom("1", "2"),
         text: fc.string({ minLength: 1, maxLength: 3 }),
+        at: fc.constant(AT),
       }),
-      fc.nat({ max: 9 }).map((n) => ({ type: "model_call_started" as const, modelCallId: `t#${n}`, step: n })),
+      fc.nat({ max: 9 }).map((n) => ({ type: "model_call_started" as const, modelCallId: `t#${n}`, step: n, at: AT })),
       fc.constant("read" as const),
     );
     /** A delta as so many pieces of one character: how it was cut means nothing. */
     const pieces = (activities: readonly Activity[]) =>
       activities.flatMap((activity) =>
-        "text" in activity
+        "blockId" in activity
           ? [...activity.text].map((text) => `${activity.type} ${activity.blockId} ${text}`)
           : [JSON.stringify(activity)],
       );
@@ -342,7 +346,11 @@ describe("cancelling a turn", () => {
     const { turn, asked } = startTurn();
     await settled();
     turn.cancel("The user left.");
-    turn.cancel();
-    expect(asked).toEqual(["start", "cancel: The user left.", "cancel: The host cancelled the turn."]);
+    turn.cancel(undefined, { keepPartial: true });
+    expect(asked).toEqual([
+      "start",
+      'cancel: {"reason":"The user left."}',
+      'cancel: {"reason":"The host cancelled the turn.","keepPartial":true}',
+    ]);
   });
 });

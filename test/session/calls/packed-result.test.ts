@@ -24,13 +24,19 @@ const usage = fc.record({
   cacheWriteTokens: count,
   reasoningTokens: count,
 });
-const plain: fc.Arbitrary<AttemptRecord> = fc.record({
-  attempt: fc.constant(1),
-  outcome: fc.constant("completed" as const),
-  durationMs: fc.double({ min: 0, max: 1e6, noNaN: true }),
-  outputStarted: fc.constant(true),
-  usage,
-});
+const duration = fc.double({ min: 0, max: 1e6, noNaN: true });
+const plain: fc.Arbitrary<AttemptRecord> = fc.record(
+  {
+    attempt: fc.constant(1),
+    outcome: fc.constant("completed" as const),
+    durationMs: duration,
+    outputStarted: fc.constant(true),
+    firstTokenMs: duration,
+    usage,
+    usageEstimated: fc.constant(true as const),
+  },
+  { requiredKeys: ["attempt", "outcome", "durationMs", "outputStarted", "usage"] },
+);
 const failed: fc.Arbitrary<AttemptRecord> = fc.record({
   attempt: fc.constant(1),
   outcome: fc.constantFrom("failed" as const, "aborted" as const),
@@ -78,6 +84,7 @@ describe("a turn's result on its way to the main thread", () => {
       outcome: "completed",
       durationMs: 2.5,
       outputStarted: true,
+      firstTokenMs: 1.5,
       usage: NO_USAGE,
     } as const;
     const ordinary = (step: number): ModelCallRecord => ({
@@ -89,8 +96,8 @@ describe("a turn's result on its way to the main thread", () => {
     });
     expect(packResult(resultWith([ordinary(0), ordinary(1)])).modelCallRecords).toEqual([
       ...["m", "r"],
-      ...[0, 2.5, 0, 0, 0, 0, 0],
-      ...[1, 2.5, 0, 0, 0, 0, 0],
+      ...[0, 2.5, 1.5, 0, 0, 0, 0, 0],
+      ...[1, 2.5, 1.5, 0, 0, 0, 0, 0],
     ]);
   });
 });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type Passed, Suspects, Trial } from "../../../src/session/journal/turn-journal.js";
+import { type Passed, Suspects, Trial } from "../../../src/session/journal/trial.js";
 import { ManualClock } from "../../support/manual-clock.js";
 
 const never = () => new AbortController().signal;

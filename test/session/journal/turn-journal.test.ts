@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { type JournalRow, NO_USAGE } from "../../../src/kernel/index.js";
-import { NO_JOURNAL, StoredJournal } from "../../../src/session/journal/turn-journal.js";
+import { NO_JOURNAL } from "../../../src/session/journal/no-journal.js";
+import { StoredJournal } from "../../../src/session/journal/turn-journal.js";
 import { unfinishedTurn } from "../../../src/session/journal/unfinished-turn.js";
 import { UnwrittenUsage } from "../../../src/session/stored/components.js";
 import { decode } from "../../../src/wire/index.js";
@@ -18,19 +19,22 @@ class Turn {
   readonly rows: JournalRow[] = [];
 
   /** `states`: what each plugin has to save. */
-  live(states: Record<string, Uint8Array> = {}) {
+  live(states: Record<string, Uint8Array> = {}, clock = new ManualClock()) {
     const restored: [string, Uint8Array][] = [];
     const usage = new UnwrittenUsage(() => []);
     const journal = new StoredJournal({
       sessionId: "s",
       turnId: "t1",
-      clock: new ManualClock(),
+      clock,
       usage,
       unfinished: unfinishedTurn([...this.rows], "t1"),
+      isStored: () => false,
+      onCaughtUp: () => undefined,
       hooks: {
         restoreState: (id, state) => restored.push([id, state]),
         unsavedState: async (ids) =>
           Object.fromEntries(Object.entries(states).filter(([id]) => ids?.includes(id) ?? true)),
+        stateSoFar: async (ids) => Object.fromEntries(Object.entries(states).filter(([id]) => ids.includes(id))),
       },
       write: async (entry) => {
         const known = this.rows.find(({ key }) => key === entry.key);
@@ -189,4 +193,59 @@ test("without a journal everything is done at once, and nothing is asked about i
   };
   expect(NO_JOURNAL.begin(never)).toBeUndefined();
   expect(NO_JOURNAL.once({ key: "k", envelope: never, run: () => 1, keep: never, found: never })).toBe(1);
+});
+
+describe("a turn's beginning that is kept back", () => {
+  const held = { held: true };
+
+  test("is one row with what the turn was prepared with, which its next life finds", async () => {
+    const turn = new Turn();
+    const state = Uint8Array.of(1);
+    const { journal, usage } = turn.live({ p: state });
+    expect(journal.begin(() => START, held)).toBeUndefined();
+    usage.hold(spent("title", 3));
+    expect(turn.keys).toEqual([]);
+    await journal.noteDone("prepared", { protocol: "standard" }, ["p"]);
+    expect(turn.keys).toEqual(["start"]);
+    const again = turn.live();
+    again.journal.takeUp();
+    expect(again.restored).toEqual([["p", state]]);
+    expect(again.usage.held).toEqual([spent("title", 3)]);
+    expect(unfinishedTurn(turn.rows, "t1")).toMatchObject({ start: { input: "hi" }, strikes: 0 });
+  });
+
+  test("is written before anything else of the turn, and what it was prepared with then has a row of its own", async () => {
+    const turn = new Turn();
+    const { journal } = turn.live();
+    journal.begin(() => START, held);
+    await journal.once({ key: "host:0", envelope: () => null, run: () => ({ answer: 1 }) });
+    await journal.noteDone("prepared", { protocol: "standard" }, []);
+    expect(turn.keys).toEqual(["start", "host:0", "prepared"]);
+  });
+
+  test("is written by itself when the preparation takes a second, and when the turn is left as it is", async () => {
+    const clock = new ManualClock();
+    const [slow, closed] = [new Turn(), new Turn()];
+    slow.live({}, clock).journal.begin(() => START, held);
+    await clock.advance(999);
+    expect(slow.keys).toEqual([]);
+    await clock.advance(1);
+    expect(slow.keys).toEqual(["start"]);
+    const { journal } = closed.live();
+    journal.begin(() => START, held);
+    await journal.left();
+    expect(closed.keys).toEqual(["start"]);
+  });
+
+  test("is not written at all when the turn is stored or refused before its model was called, and leaves no timer", () => {
+    for (const end of ["storing", "ended"] as const) {
+      const clock = new ManualClock();
+      const turn = new Turn();
+      const { journal } = turn.live({}, clock);
+      journal.begin(() => START, held);
+      expect(clock.timers).toBe(1);
+      journal[end]();
+      expect([turn.keys, clock.timers]).toEqual([[], 0]);
+    }
+  });
 });

@@ -16,6 +16,7 @@ const FULL = new TroupeError("store_write_failed", "The disk is full.");
 const STALE = new TroupeError("session_stale", "The session must be opened again.");
 const UNFINISHED: UnfinishedTurn = {
   turnId: "t1",
+  since: 7,
   start: { call: undefined, input: "hi", parts: [], extras: {}, blobs: [], inputIds: [] },
   rows: [],
   resumed: 0,

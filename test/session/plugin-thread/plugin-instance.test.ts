@@ -226,3 +226,17 @@ describe("a plugin instance", () => {
     expect(Buffer.from(stateOf(child)).equals(atFork)).toBe(false);
   });
 });
+
+test("a plugin checks the arguments of its tools itself, in the words the model knows", async () => {
+  const inputSchema = { type: "object", properties: { a: { type: "string", pattern: "^x" } } } as const;
+  const tools = { t: { description: "A tool", inputSchema, execute: () => "ran" } };
+  const instance = open(await loadPlugin(definePlugin({ id: "p", version: "1.0.0", tools }), undefined, "test"), "s");
+  const run = (args: unknown) => instance.tool("t", args, { sessionId: "s", turnId: "1", callId: "c" }, idle);
+  expect(run({ a: "xy" })).toBe("ran");
+  expect(() => run({ a: "y" })).toThrow(
+    expect.objectContaining({
+      code: "invalid_tool_args",
+      message: `The arguments do not fit the tool's schema: a must match pattern "^x".`,
+    }),
+  );
+});

@@ -1,4 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
+import { deferred } from "../../../src/async/index.js";
+import { completionKeyOf } from "../../../src/kernel/ids.js";
 import type { PendingTool } from "../../../src/plugin/index.js";
 import { Completions } from "../../../src/session/state/completions.js";
 import { Deadlines } from "../../../src/wire/index.js";
@@ -6,8 +8,8 @@ import { ManualClock } from "../../support/manual-clock.js";
 
 /** The calls that run. */
 const STEP = { facts: { sessionId: "s", turnId: "t1" }, calls: [{ callId: "c1" }, { callId: "c2" }] };
-const KEY = '["s","t1","c1"]';
-const OTHER = '["s","t1","c2"]';
+const KEY = completionKeyOf("s", "t1", "c1");
+const OTHER = completionKeyOf("s", "t1", "c2");
 const ANSWER = { status: "success", value: "yes" } as const;
 const CANCELLED = { status: "cancelled", message: "The call of pay was cancelled." };
 
@@ -32,20 +34,20 @@ function waiting(pending: PendingTool = {}, turn = new AbortController()) {
 describe("an answer that is quicker than the tool that wants it", () => {
   it("is kept for it, once", async () => {
     const { completions, wait } = waiting();
-    await completions.complete(OTHER, ANSWER);
-    await expect(completions.complete(OTHER, { status: "success", value: "no" })).rejects.toThrow("No tool call waits");
+    expect(await completions.complete(OTHER, ANSWER)).toBe("counted");
+    expect(await completions.complete(OTHER, { status: "success", value: "no" })).toBe("already_answered");
     expect(await wait(OTHER)).toEqual(ANSWER);
   });
 
   it("is for a call that runs, and forgotten with its step", async () => {
     const { completions, wait } = waiting();
-    await expect(completions.complete('["s","t1","c3"]', ANSWER)).rejects.toThrow("No tool call waits");
-    await expect(completions.complete('["s","t2","c2"]', ANSWER)).rejects.toThrow("No tool call waits");
+    expect(await completions.complete(completionKeyOf("s", "t1", "c3"), ANSWER)).toBeUndefined();
+    expect(await completions.complete(completionKeyOf("s", "t2", "c2"), ANSWER)).toBeUndefined();
     await completions.complete(OTHER, ANSWER);
     completions.end(STEP);
-    await expect(completions.complete(OTHER, ANSWER)).rejects.toThrow("No tool call waits");
+    expect(await completions.complete(OTHER, ANSWER)).toBe("already_answered");
     const again = wait(OTHER);
-    await completions.complete(OTHER, { status: "success", value: "another" });
+    expect(await completions.complete(OTHER, { status: "success", value: "another" })).toBe("counted");
     expect(await again).toEqual({ status: "success", value: "another" });
   });
 });
@@ -53,11 +55,11 @@ describe("an answer that is quicker than the tool that wants it", () => {
 describe("a call that waits for its answer", () => {
   it("gets the first one, and no other is taken", async () => {
     const { completions, output } = waiting();
-    await completions.complete(KEY, ANSWER);
+    expect(await completions.complete(KEY, ANSWER)).toBe("counted");
     expect(await output).toEqual(ANSWER);
-    await expect(completions.complete(KEY, ANSWER)).rejects.toThrow("No tool call waits");
+    expect(await completions.complete(KEY, ANSWER)).toBe("already_answered");
     completions.end(STEP);
-    await expect(completions.complete(KEY, ANSWER)).rejects.toThrow("No tool call waits");
+    expect(await completions.complete(KEY, ANSWER)).toBe("already_answered");
   });
 
   // turn §8.59
@@ -90,7 +92,7 @@ describe("a call that waits for its answer", () => {
     const { completions, output, turn } = waiting({ deadlineMs: 40, ...(onCancel && { onCancel }) });
     turn.abort();
     expect(await output).toEqual(CANCELLED);
-    await expect(completions.complete(KEY, ANSWER)).rejects.toThrow("No tool call waits");
+    expect(await completions.complete(KEY, ANSWER)).toBeUndefined();
   });
 
   it("ends at once in a turn that is cancelled already", async () => {
@@ -121,5 +123,64 @@ describe("a call that waits for its answer", () => {
       completions.close();
       expect(await output).toEqual(CANCELLED);
     });
+  });
+});
+
+describe("a call that waits for a yes", () => {
+  const YES = { approved: true } as const;
+
+  function asking(allowed = false, problem?: string) {
+    const completions = new Completions(new Deadlines(clock));
+    const { signal } = new AbortController();
+    const editing = { allowed, problemWith: async () => problem };
+    const wait = () => completions.wait(KEY, { toolName: "pay", pending: {}, signal, editing });
+    return { completions, wait };
+  }
+
+  it("tells the second of two answers that come at once that the first one counts, when that is kept", async () => {
+    const { completions, wait } = asking();
+    const verdict = wait();
+    const kept = deferred<undefined>();
+    const first = completions.complete(KEY, YES, () => kept.promise);
+    const second = completions.complete(KEY, { approved: false, reason: "No." });
+    kept.resolve(undefined);
+    expect(await Promise.all([first, second, verdict])).toEqual(["counted", "already_answered", YES]);
+  });
+
+  it("takes the second of two answers that come at once when the first one could not be kept", async () => {
+    const { completions, wait } = asking();
+    const verdict = wait();
+    const first = completions.complete(KEY, YES, () => Promise.reject(new Error("The disk is full.")));
+    const second = completions.complete(KEY, { approved: false, reason: "No." });
+    await expect(first).rejects.toThrow("The disk is full.");
+    expect([await second, await verdict]).toEqual(["counted", { approved: false, reason: "No." }]);
+  });
+
+  it("has other arguments looked at when it has come to wait again after a crash, and not before", async () => {
+    const { completions, wait } = asking(true);
+    completions.expect(KEY, "verdict");
+    const edited = completions.complete(KEY, { approved: true, args: { amount: 1 } });
+    const verdict = wait();
+    expect([await edited, await verdict]).toEqual(["counted", { approved: true, args: { amount: 1 } }]);
+  });
+
+  it("that does not come to wait again has no answer that counts", async () => {
+    const { completions } = asking(true);
+    completions.expect(KEY, "verdict");
+    const edited = completions.complete(KEY, { approved: true, args: { amount: 1 } });
+    completions.turnEnded();
+    expect(await edited).toBeUndefined();
+  });
+
+  it("is answered by nothing but a yes or no, and one that waits for a result by nothing but that", async () => {
+    const { completions, wait } = asking();
+    const verdict = wait();
+    await expect(completions.complete(KEY, ANSWER)).rejects.toMatchObject({ code: "answer_unusable" });
+    await completions.complete(KEY, YES);
+    expect(await verdict).toEqual(YES);
+    const other = waiting();
+    await expect(other.completions.complete(KEY, YES)).rejects.toMatchObject({ code: "answer_unusable" });
+    await other.completions.complete(KEY, ANSWER);
+    expect(await other.output).toEqual(ANSWER);
   });
 });

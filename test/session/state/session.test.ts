@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
 import { DEFAULT_CONFIG } from "../../../src/kernel/index.js";
+import { NO_AGENT } from "../../../src/session/state/agents.js";
 import type { SessionServices } from "../../../src/session/state/session.js";
 import { Session } from "../../../src/session/state/session.js";
 import { SessionInputs } from "../../../src/session/state/session-inputs.js";
@@ -30,13 +31,16 @@ test("a session has at most 25 public members", async () => {
     epoch: 1,
     identity: {},
     opening: undefined,
-    surface,
-    slots: [],
-    tools,
-    config: DEFAULT_CONFIG,
-    budget: null,
-    authority: {},
-    protocol,
+    equipment: {
+      agent: NO_AGENT,
+      surface,
+      slots: [],
+      tools,
+      config: DEFAULT_CONFIG,
+      budget: null,
+      authority: {},
+      protocol,
+    },
     inputs: new SessionInputs(),
     pluginOptions: {},
   });

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { NO_USAGE, type TurnResult } from "../../../src/kernel/index.js";
 import { ComponentReader } from "../../../src/session/stored/components.js";
 import { SessionRows } from "../../../src/session/stored/session-rows.js";
-import { MAX_TURN_KEYS, TurnKeys, turnKeyOf } from "../../../src/session/stored/turn-keys.js";
+import { MAX_TURN_KEYS, TurnKeys } from "../../../src/session/stored/turn-keys.js";
 import { encode } from "../../../src/wire/index.js";
 
 /** A session's rows of one table, as writes leave them, and the components an older release left. */
@@ -30,7 +30,8 @@ class Written {
   }
 }
 
-const asked = (key: string, text = "hi") => turnKeyOf(key, { parts: [{ type: "text", text }] });
+const namer = new Written().keys();
+const asked = (key: string, text = "hi") => namer.nameOf(key, { parts: [{ type: "text", text }] }, { hidden: false });
 const result = (turnIndex: number): TurnResult => ({
   sessionId: "s",
   turnId: `t${turnIndex}`,

@@ -1,8 +1,12 @@
 import { expect, test } from "vitest";
+import { deferred } from "../../../src/async/index.js";
 import type { Activity } from "../../../src/kernel/index.js";
-import { definePlugin } from "../../../src/plugin/index.js";
+import { definePlugin, pendingTool } from "../../../src/plugin/index.js";
 import { suspension } from "../../../src/session/journal/unfinished-turn.js";
+import { answerCall, type Session } from "../../../src/session/state/session.js";
 import { NO_EXTRAS } from "../../../src/session/turn/run-turn.js";
+import { sealEnvelope } from "../../../src/store/index.js";
+import { encode } from "../../../src/wire/index.js";
 import { memorySession } from "./memory-session.js";
 
 /** One model call with a tool, then an answer; every step can be where the turn is cancelled. */
@@ -97,5 +101,60 @@ test("a turn that is suspended leaves its journal, and the next life of the sess
   expect(await second.resume()).toMatchObject({ turnId: "t1", text: "done", modelCalls: 2 });
   // The model's first answer and the tool's are the journal's.
   expect(calls).toEqual(["look"]);
+  expect(first.store.backend.journal("s")).toEqual([]);
+});
+
+test("an answer that has to wait for the write that ends its turn is told that it is too late, and no row is left of it", async () => {
+  const says = [[{ toolCalls: [{ tool: "ask", args: {} }] }, { text: "done" }]];
+  const { session, store, turn, inputs } = await memorySession({
+    tools: { ask: () => pendingTool() },
+    says,
+    journals: true,
+  });
+  const stop = new AbortController();
+  const waits = deferred<string>();
+  const emit = (activity: Activity) => {
+    if (activity.type === "tool_call_pending") waits.resolve(activity.callId);
+  };
+  const running = turn("go", NO_EXTRAS, { emit, signal: stop.signal });
+  const callId = await waits.promise;
+  // Something else of the session is being stored when the answer comes, and the turn is cancelled meanwhile.
+  const { reached, letGo } = store.holdNext();
+  inputs.add({ id: "i1", text: "later", waitsFor: { kind: "next_turn" } });
+  const saved = session.stored.store("save");
+  await reached;
+  const answered = answerCall(session as Session, { turnId: "t1", callId }, { status: "success", value: "yes" });
+  stop.abort(new Error("Enough."));
+  letGo();
+  await saved;
+  expect((await running).toolCalls).toMatchObject([{ output: { status: "cancelled" } }]);
+  expect(await answered).toBe("moved_on");
+  expect(store.backend.journal("s")).toEqual([]);
+});
+
+test("an answer for a call that its turn, taken up again, did not come to any more is told that it is too late", async () => {
+  const says = [[{ toolCalls: [{ tool: "ask", args: {} }] }, { text: "done" }]];
+  const tools = { ask: () => pendingTool() };
+  const first = await memorySession({ tools, says, journals: true });
+  const stop = new AbortController();
+  let callId = "";
+  const emit = (activity: Activity) => {
+    if (activity.type !== "tool_call_pending") return;
+    ({ callId } = activity);
+    stop.abort(suspension());
+  };
+  await expect(first.turn("go", NO_EXTRAS, { emit, signal: stop.signal })).rejects.toMatchObject({
+    code: "turn_suspended",
+  });
+  // Its worker died with it so often that it is not begun again.
+  const { epoch } = first.session.stored as Session["stored"];
+  for (const n of [1, 2, 3]) {
+    const row = { turnId: "t1", key: `resumed:${n}`, ...sealEnvelope(null), bytes: encode(null) };
+    await first.store.record({ ...row, sessionId: "s", expectedRevision: 0, epoch });
+  }
+  const second = await memorySession({ tools, says, journals: true, store: first.store });
+  expect(await second.resume()).toMatchObject({ outcome: { type: "stopped", reason: "runtime_error" } });
+  const answer = { status: "success", value: "yes" } as const;
+  expect(await answerCall(second.session as Session, { turnId: "t1", callId }, answer)).toBe("moved_on");
   expect(first.store.backend.journal("s")).toEqual([]);
 });

@@ -1,15 +1,17 @@
 import { systemClock } from "../../../src/async/index.js";
-import { type Activity, DEFAULT_CONFIG, type Json } from "../../../src/kernel/index.js";
-import { createScriptedModel, type ScriptStep } from "../../../src/model/index.js";
+import { type Activity, DEFAULT_ATTACHMENTS, DEFAULT_CONFIG, type Json } from "../../../src/kernel/index.js";
+import { createScriptedModel, ModelInstances, type ScriptStep } from "../../../src/model/index.js";
 import { loadPlugin } from "../../../src/plugin/index.js";
 import type { TurnExtras } from "../../../src/session/calls/index.js";
-import { Suspects } from "../../../src/session/journal/turn-journal.js";
+import { Suspects } from "../../../src/session/journal/trial.js";
 import { openSession } from "../../../src/session/life/open-session.js";
 import { Surfaces } from "../../../src/session/plugins/hook-table.js";
 import { InlineLink } from "../../../src/session/plugins/inline-link.js";
 import { standardProtocol } from "../../../src/session/protocol/standard-protocol.js";
+import { Agents } from "../../../src/session/state/agents.js";
 import type { SessionServices } from "../../../src/session/state/session.js";
 import { IDLE, type Life, type LifeChart, lifeAfter } from "../../../src/session/state/session-life.js";
+import { TokenCounts } from "../../../src/session/state/token-counts.js";
 import { NO_EXTRAS, resumeTurn, runTurn } from "../../../src/session/turn/run-turn.js";
 import type { TurnRequest, TurnSession } from "../../../src/session/turn/turn-session.js";
 import { registerTool, ToolLimits } from "../../../src/tools/index.js";
@@ -27,6 +29,7 @@ export interface MemorySessionOptions {
   readonly says?: readonly (readonly ScriptStep[])[];
   readonly store?: MemoryStore;
   readonly journals?: boolean;
+  readonly onMismatch?: "use_recorded" | "stop";
 }
 
 /** A session over a store in this thread, and its turns: no thread, no actor, everything else as on a worker. */
@@ -69,7 +72,14 @@ function chartOf(): LifeChart {
 
 /** What a worker gives its sessions, over a store in this thread. */
 export async function memoryServices(
-  { plugins = [], protocol = standardProtocol, tools = {}, says = [], journals = false }: MemorySessionOptions,
+  {
+    plugins = [],
+    protocol = standardProtocol,
+    tools = {},
+    says = [],
+    journals = false,
+    onMismatch = "use_recorded",
+  }: MemorySessionOptions,
   store: MemoryStore,
 ): Promise<SessionServices> {
   const loaded = await Promise.all([...plugins, protocol].map((each) => loadPlugin(each, undefined, "test")));
@@ -90,18 +100,28 @@ export async function memoryServices(
   );
   return {
     clock: systemClock,
+    tenants: undefined,
     deadlines: new Deadlines(systemClock),
     // What a session uses of its store when it opens and runs turns.
     store: store as unknown as SessionServices["store"],
     models: new Map([
       ["", createScriptedModel({ turns: says.length === 0 ? [[{ text: "You said: {input}" }]] : says }, systemClock)],
     ]),
+    agents: new Agents(),
+    instances: new ModelInstances({ clock: systemClock, max: 4, loadMs: 1_000, ttlMs: null, secrets: undefined }),
     prompt: undefined,
+    calling: {},
+    turnLimit: { deadlineMs: null, countsWaiting: false, keepsPartial: true },
+    firstToken: () => undefined,
     budget: null,
     prices: {},
     journals,
+    onMismatch,
+    development: false,
     suspects: new Suspects(),
-    surfaces: new Surfaces(links, registered, "sequential"),
+    tokens: new TokenCounts(),
+    surfaces: new Surfaces(links, registered, { dispatch: "sequential" }),
+    checks: { check: nobody },
     homes: {
       host: { run: async ({ spec }, args, { signal }) => tools[spec.name]?.(args, signal) },
       plugin: { run: nobody },
@@ -109,10 +129,12 @@ export async function memoryServices(
     },
     config: DEFAULT_CONFIG,
     mailboxLimit: 4,
+    attachments: DEFAULT_ATTACHMENTS,
     limits: new ToolLimits(),
     host: nobody,
     relay: () => nobody(),
     trace: { listening: false, emit: () => undefined },
+    events: undefined,
   };
 }
 

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import {
-  type Activity,
   type ModelEvent,
   NO_USAGE,
   type Owned,
   type PluginEvent,
   TroupeError,
+  type UntimedActivity,
 } from "../../../src/kernel/index.js";
 import type { HookFacts } from "../../../src/plugin/index.js";
 import type { SessionHooks } from "../../../src/session/plugins/session-hooks.js";
@@ -22,23 +22,45 @@ const FINISH: ModelEvent = { type: "finish", reason: "stop", usage: USAGE };
 const FACTS = { sessionId: "s", turnId: "t", turnIndex: 0, step: 0 };
 
 /** A pump whose plugins are plain functions; a hook that gets no answer waits until `answer` is called. */
-function pumpWith(plugins: Readonly<Record<string, StreamHook>>, projectProse?: (text: string) => string) {
-  const activities: Activity[] = [];
+function pumpWith(
+  plugins: Readonly<Record<string, StreamHook>>,
+  projectProse?: (text: string) => string,
+  /** The plugins that are told when a block is over. */
+  told: readonly string[] = [],
+) {
+  const activities: UntimedActivity[] = [];
   const events: Owned<PluginEvent>[] = [];
   const chunks: string[] = [];
   const hooks = {
     has: (kind: string) =>
       kind === "assistant_prose_projector" ? projectProse !== undefined : Object.keys(plugins).length > 0,
-    only: async (_: string, facts: HookFacts["assistant_prose_projector"]) => projectProse?.(facts.text),
+    only: async (
+      _: string,
+      facts: HookFacts["assistant_prose_projector"],
+      __?: object,
+      read: (answer: unknown) => unknown = (answer) => answer,
+    ) => read(await projectProse?.(facts.text)),
+    hasFinal: told.length > 0,
+    async askFinal(
+      facts: (final: boolean) => HookFacts["assistant_stream"],
+      read: (answer: unknown, pluginId: string) => void,
+    ): Promise<void> {
+      for (const [pluginId, hook] of Object.entries(plugins)) {
+        const asked = facts(told.includes(pluginId));
+        if (!asked.final && asked.chunk === "") continue;
+        chunks.push(`${pluginId}: ${asked.chunk}${asked.final ? " (final)" : ""}`);
+        read(await hook(asked.chunk, asked), pluginId);
+      }
+    },
     async each(
       _: string,
       facts: () => HookFacts["assistant_stream"],
       read: (answer: unknown, pluginId: string) => void,
     ): Promise<void> {
       for (const [pluginId, hook] of Object.entries(plugins)) {
-        const told = facts();
-        chunks.push(`${pluginId}: ${told.chunk}`);
-        read(await hook(told.chunk, told), pluginId);
+        const asked = facts();
+        chunks.push(`${pluginId}: ${asked.chunk}`);
+        read(await hook(asked.chunk, asked), pluginId);
       }
     },
   };
@@ -50,6 +72,7 @@ function pumpWith(plugins: Readonly<Record<string, StreamHook>>, projectProse?: 
       else activities.push(activity);
     },
     signal: new AbortController().signal,
+    keepFile: ({ mediaType }) => ({ type: "attachment", mediaType, source: { kind: "stored", hash: "h", bytes: 3 } }),
   });
   let stops = 0;
   pump.stop?.addEventListener("abort", () => stops++);
@@ -64,7 +87,7 @@ function gated() {
 }
 
 const settled = () => new Promise(setImmediate);
-const textsOf = (activities: readonly Activity[]) =>
+const textsOf = (activities: readonly UntimedActivity[]) =>
   activities.map((activity) => ("text" in activity ? `${activity.type} ${activity.text}` : activity.type));
 
 describe("without stream hooks", () => {
@@ -110,7 +133,7 @@ describe("with stream hooks", () => {
     const { pump } = pumpWith({ p: (_, facts) => void told.push(facts) });
     pump.push(text("x", "b7"));
     await pump.drain();
-    expect(told).toEqual([{ ...FACTS, blockId: "b7", chunk: "x" }]);
+    expect(told).toEqual([{ ...FACTS, blockId: "b7", chunk: "x", final: false }]);
   });
 
   it("chunks that come while one is away join: one call for the first, one for all the others", async () => {
@@ -380,5 +403,102 @@ describe("a stream hook that fails", () => {
     await expect(pump.drain()).rejects.toMatchObject({ code: "plugin_assistant_stream" });
     expect(activities).toEqual([]);
     expect(pump.aborted).toBe(false);
+  });
+});
+
+describe("at the end of a block", () => {
+  const end = (blockId = "1"): ModelEvent => ({ type: "text_end", blockId });
+  /** Holds the last character back until it knows what follows. */
+  const holding = () => {
+    let held = "";
+    return (chunk: string, { final }: HookFacts["assistant_stream"]) => {
+      const all = held + chunk;
+      held = final ? "" : all.slice(-1);
+      return final ? all : all.slice(0, -1);
+    };
+  };
+
+  it("a hook that asks for it is told once, and what it held back is shown and kept under the block's id", async () => {
+    const { pump, activities, chunks } = pumpWith({ holding: holding() }, undefined, ["holding"]);
+    pump.push(text("Hel"));
+    await settled();
+    pump.push(text("lo"));
+    await settled();
+    for (const event of [end(), call("c"), FINISH]) pump.push(event);
+    await pump.drain();
+    expect(chunks).toEqual(["holding: Hel", "holding: lo", "holding:  (final)"]);
+    expect(activities).toEqual([
+      { type: "text_delta", blockId: "1", text: "He" },
+      { type: "text_delta", blockId: "1", text: "ll" },
+      { type: "text_delta", blockId: "1", text: "o" },
+    ]);
+    expect(pump.response.build().parts.slice(0, 1)).toEqual([{ type: "text", text: "Hello" }]);
+  });
+
+  it("the end that waits behind a chunk comes with it: no call more", async () => {
+    const { hook, letGo } = gated();
+    const { pump, activities, chunks } = pumpWith({ slow: hook }, undefined, ["slow"]);
+    for (const event of [text("a"), text("b"), text("c"), end(), FINISH]) pump.push(event);
+    await settled();
+    letGo();
+    await settled();
+    letGo();
+    await pump.drain();
+    expect(chunks).toEqual(["slow: a", "slow: bc (final)"]);
+    expect(textsOf(activities)).toEqual(["text_delta a", "text_delta bc"]);
+  });
+
+  it("what a hook lets go goes on through the hooks behind it; a hook that did not ask sees text only", async () => {
+    const { pump, activities, chunks } = pumpWith(
+      { before: (chunk) => chunk, holding: holding(), after: (chunk) => chunk.toUpperCase() },
+      undefined,
+      ["holding"],
+    );
+    pump.push(text("hi"));
+    await settled();
+    pump.push(end());
+    pump.push(FINISH);
+    await pump.drain();
+    expect(chunks).toEqual(["before: hi", "holding: hi", "after: h", "holding:  (final)", "after: i"]);
+    expect(textsOf(activities)).toEqual(["text_delta H", "text_delta I"]);
+  });
+
+  it("each block has its own, in the order they end; one without an end of its own ends with the answer", async () => {
+    const { pump, activities, chunks } = pumpWith({ all: (chunk) => chunk }, undefined, ["all"]);
+    for (const event of [text("a", "1"), text("b", "2"), text("c", "1"), end("1"), FINISH]) {
+      pump.push(event);
+      await settled();
+    }
+    await pump.drain();
+    expect(chunks).toEqual(["all: a", "all: b", "all: c", "all:  (final)", "all:  (final)"]);
+    expect(activities).toHaveLength(3);
+    expect(pump.response.build().reason).toBe("stop");
+  });
+
+  it("a block that said nothing, a text that was not streamed and an aborted stream have none", async () => {
+    const quiet = pumpWith({ all: (chunk) => chunk }, undefined, ["all"]);
+    for (const event of [text(""), end(), whole("all of it", "2"), end("2"), FINISH]) quiet.pump.push(event);
+    await quiet.pump.drain();
+    expect(quiet.chunks).toEqual([]);
+    const stopped = pumpWith({ stop: () => ({ abortStream: true }) }, undefined, ["stop"]);
+    for (const event of [text("a"), text("b", "2"), end(), FINISH]) stopped.pump.push(event);
+    await stopped.pump.drain();
+    expect(stopped.chunks).toEqual(["stop: a"]);
+    expect(stopped.pump.aborted).toBe(true);
+  });
+
+  it("a hook that fails then fails the model call, as with any chunk", async () => {
+    const { pump } = pumpWith(
+      {
+        wrong: (chunk, { final }) => {
+          if (final) throw new Error("no");
+          return chunk;
+        },
+      },
+      undefined,
+      ["wrong"],
+    );
+    for (const event of [text("a"), end(), FINISH]) pump.push(event);
+    await expect(pump.drain()).rejects.toMatchObject({ code: "plugin_assistant_stream" });
   });
 });

@@ -1,25 +1,25 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
-import type { Observed, ObservedEvent } from "../../../src/session/calls/main-lane.js";
-import { Observation } from "../../../src/session/worker/observations.js";
+import type { Observed, ObservedEvent } from "../../../src/session/calls/observed.js";
+import { SessionLog } from "../../../src/session/worker/session-log.js";
 
 const text = (words: string, blockId = "b"): ObservedEvent => ({
   type: "activity",
   turnId: "t1",
-  activity: { type: "text_delta", blockId, text: words },
+  activity: { type: "text_delta", blockId, text: words, at: 1 },
 });
 const committed = (revision: number): ObservedEvent => ({ type: "committed", revision, turnIndex: revision });
 
-function read(observation: Observation, cursor?: string) {
+function read(observation: SessionLog, cursor?: string) {
   const seen: Observed[] = [];
-  const leave = observation.subscribe(cursor, (observed) => seen.push(observed));
+  const leave = observation.subscribe(cursor === undefined ? "now" : { cursor }, (observed) => seen.push(observed));
   return { seen, leave, events: () => seen.map(({ event }) => event) };
 }
 
 describe("an observation", () => {
   it("shows a reader what happens from now on", () => {
-    const observation = new Observation("s", systemClock);
+    const observation = new SessionLog("s", systemClock);
     observation.push(committed(1));
     const reader = read(observation);
     observation.push(committed(2));
@@ -28,7 +28,7 @@ describe("an observation", () => {
 
   // turn §8.92
   it("gives a reader that comes back what it missed, and nothing twice", () => {
-    const observation = new Observation("s", systemClock);
+    const observation = new SessionLog("s", systemClock);
     const first = read(observation);
     observation.push(text("a"));
     first.leave();
@@ -40,7 +40,7 @@ describe("an observation", () => {
   });
 
   it("never joins what somebody has seen with what nobody has", () => {
-    const observation = new Observation("s", systemClock);
+    const observation = new SessionLog("s", systemClock);
     const cursor = observation.cursor;
     observation.push(text("a"));
     const reader = read(observation, cursor);
@@ -51,7 +51,7 @@ describe("an observation", () => {
   });
 
   it("does not join deltas of different blocks", () => {
-    const observation = new Observation("s", systemClock);
+    const observation = new SessionLog("s", systemClock);
     const { cursor } = observation;
     observation.push(text("a", "1"));
     observation.push(text("b", "2"));
@@ -59,7 +59,7 @@ describe("an observation", () => {
   });
 
   it("announces what is too long ago", () => {
-    const observation = new Observation("s", systemClock);
+    const observation = new SessionLog("s", systemClock);
     const { cursor } = observation;
     for (let revision = 1; revision <= 2_050; revision++) observation.push(committed(revision));
     const reader = read(observation, cursor);
@@ -70,35 +70,35 @@ describe("an observation", () => {
 
   // turn §8.91
   it("announces that a cursor is of another life, and of a place that has not been", () => {
-    const { cursor } = new Observation("s", systemClock);
-    const ahead = new Observation("s", systemClock);
-    const other = new Observation("s", systemClock);
+    const { cursor } = new SessionLog("s", systemClock);
+    const ahead = new SessionLog("s", systemClock);
+    const other = new SessionLog("s", systemClock);
     other.push(committed(1));
     expect(read(other, cursor).events()).toEqual([{ type: "gap", reason: "unavailable" }, committed(1)]);
     ahead.push(committed(1));
     const later = read(ahead).seen;
     ahead.push(committed(2));
-    expect(read(new Observation("s", systemClock), later[0]?.cursor).events()).toEqual([
+    expect(read(new SessionLog("s", systemClock), later[0]?.cursor).events()).toEqual([
       { type: "gap", reason: "unavailable" },
     ]);
   });
 
   it("goes on behind a gap without losing or repeating anything", () => {
-    const other = new Observation("s", systemClock);
+    const other = new SessionLog("s", systemClock);
     other.push(committed(1));
-    const gap = read(other, new Observation("s", systemClock).cursor).seen[0];
+    const gap = read(other, new SessionLog("s", systemClock).cursor).seen[0];
     other.push(committed(2));
     expect(read(other, gap?.cursor).events()).toEqual([committed(1), committed(2)]);
   });
 
   // turn §8.91
   it.each([
-    ["of another session", new Observation("other", systemClock).cursor],
+    ["of another session", new SessionLog("other", systemClock).cursor],
     ["that is no cursor", "nonsense"],
     ["that is empty", ""],
     ["with a place that is none", Buffer.from(JSON.stringify(["s", "x", -1])).toString("base64url")],
   ])("refuses a cursor %s", (_, cursor) => {
-    expect(() => read(new Observation("s", systemClock), cursor)).toThrow(
+    expect(() => read(new SessionLog("s", systemClock), cursor)).toThrow(
       expect.objectContaining({ code: "cursor_invalid" }),
     );
   });
@@ -111,13 +111,13 @@ describe("an observation", () => {
           fc.oneof(fc.string({ minLength: 1, maxLength: 3 }), fc.constantFrom<"leave" | "return">("leave", "return")),
         ),
         (steps) => {
-          const observation = new Observation("s", systemClock);
+          const observation = new SessionLog("s", systemClock);
           let { cursor } = observation;
           let leave: (() => void) | undefined;
           let seen = "";
           let said = "";
           const join = () => {
-            leave ??= observation.subscribe(cursor, (observed) => {
+            leave ??= observation.subscribe(cursor === undefined ? "now" : { cursor }, (observed) => {
               cursor = observed.cursor;
               if (observed.event.type === "activity" && observed.event.activity.type === "text_delta")
                 seen += observed.event.activity.text;

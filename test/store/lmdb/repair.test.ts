@@ -308,6 +308,22 @@ test("of three hundred damages each store is repaired or refused, and what is no
   expect(seen.untouched).toBeGreaterThan(20);
 });
 
+test("a damaged count of sessions is told as the file's, and no session is missed for it", () => {
+  const path = makeStore();
+  const bytes = readFileSync(dataFile(path));
+  // A table's description stands behind its name: how many entries it has is the number at byte 32.
+  const name = Buffer.from("heads\0");
+  for (let at = bytes.indexOf(name); at >= 0; at = bytes.indexOf(name, at + 1)) {
+    const highByte = at + name.length + 32 + 5;
+    bytes[highByte] = (bytes[highByte] ?? 0) ^ 0x80;
+  }
+  writeFileSync(dataFile(path), bytes);
+  const result = repairStore(path);
+  expect(result).toMatchObject({ changed: true, lastWrite: "kept", sessions: [], unnamedSessions: 0 });
+  expect(result.file.map(({ message }) => message).join()).toContain("it counts 140737488355331 entries, not 3");
+  expect(verifyStore(path)).toMatchObject({ ok: true });
+});
+
 function repaired(path: string): ReturnType<typeof repairStore> | undefined {
   try {
     return repairStore(path);

@@ -418,6 +418,38 @@ test("readable JSON whose head has a tenant or metadata that no store could keep
   }
 });
 
+const wrongHeads: readonly object[] = [
+  { sessionId: "" },
+  { revision: -1 },
+  { leaf: 5 },
+  { leaf: undefined },
+  { turnIndex: "one" },
+  { messageCount: 0.5 },
+  { usage: undefined },
+  { usage: { inputTokens: -1 } },
+  { components: null },
+  { components: [] },
+  { components: { tools: 5 } },
+  { operation: undefined },
+  { lastCall: {} },
+  { parent: null },
+  { parent: { sessionId: "p" } },
+  { frameId: 1 },
+  { frames: {} },
+  { frames: [null] },
+  { frames: [{ frameId: "f" }] },
+  { ledger: 5 },
+  { ledger: { turn: 5 } },
+  { ledger: [{ source: "turn" }] },
+];
+test.each(wrongHeads)("readable JSON whose head has %j is export_damaged, not a TypeError", async (edit) => {
+  const document = JSON.parse((await jsonOf(source())).toString("utf8")) as { head: object };
+  const read = (head: unknown) => readExport(Buffer.from(JSON.stringify({ ...document, head })));
+  expect(read(document.head).head).toBeDefined();
+  expect(thrownBy(() => read({ ...document.head, ...edit }))).toMatchObject({ code: "export_damaged" });
+  expect(thrownBy(() => read([]))).toMatchObject({ code: "export_damaged" });
+});
+
 test("a session of a store that answers later is exported as one of a store that answers at once", async () => {
   const backend = source();
   addRows(backend);

@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from "vitest";
-import type { Head } from "../../../src/kernel/index.js";
+import { answerKeyOf, completionKeyOf, type Head } from "../../../src/kernel/index.js";
 import {
   type BackendAtOnce,
   type ListRequest,
@@ -9,6 +9,7 @@ import {
   type StoredSession,
 } from "../../../src/store/index.js";
 import { listStored } from "../../../src/store/records/index.js";
+import { encode } from "../../../src/wire/index.js";
 import { openLater } from "../../support/later-store.js";
 import { commit, damage, serving, temporaryFolder, turn, UNCLAIMED, write } from "../commits.js";
 
@@ -169,9 +170,9 @@ describe.each(Object.keys(kinds))("a store in %s", (name) => {
   });
 });
 
-test("a filter that finds nothing looks at 10,000 heads in one call, and the next call goes on behind them", async () => {
+test("a filter that finds nothing looks at 1,000 heads in one call, and the next call goes on behind them", async () => {
   const backend = openMemory();
-  for (let i = 0; i < 10_300; i++) commit(backend, turn(`s${String(i).padStart(5, "0")}`, 1));
+  for (let i = 0; i < 1_030; i++) commit(backend, turn(`s${String(i).padStart(5, "0")}`, 1));
   let read = 0;
   const counting: StoreBackend = Object.create(backend, {
     storedHead: {
@@ -185,9 +186,32 @@ test("a filter that finds nothing looks at 10,000 heads in one call, and the nex
   let pauses = 0;
   const pause = async () => void pauses++;
   const first = await listStored(counting, { tenant: "nobody" }, pause);
-  expect([first, read, pauses]).toEqual([{ sessions: [], next: "s09999" }, 10_000, 20]);
-  expect(await listStored(counting, { tenant: "nobody", after: "s09999" })).toEqual({ sessions: [], next: null });
-  expect(read).toBe(10_300);
+  expect([first, read, pauses]).toEqual([{ sessions: [], next: "s00999" }, 1_000, 2]);
+  expect(await listStored(counting, { tenant: "nobody", after: "s00999" })).toEqual({ sessions: [], next: null });
+  expect(read).toBe(1_030);
+});
+
+test("a session in which a call waits for a person is listed as waiting, and is unfinished too", async () => {
+  const backend = openMemory();
+  for (const id of ["answered", "idle", "running", "waits"]) commit(backend, turn(id, 1));
+  const record = (sessionId: string, key: string, value: unknown) => {
+    const entry = { sessionId, turnId: "t2", key, hash: key, bytes: encode(value), expectedRevision: 1 };
+    expect(write(backend, { kind: "record", entry: { ...entry, epoch: UNCLAIMED } })).toMatchObject([{ ok: true }]);
+  };
+  for (const id of ["answered", "running", "waits"]) record(id, "start", null);
+  for (const id of ["answered", "waits"])
+    record(id, "tools:1:c1:1", { ran: true, pending: {}, callId: "c1", output: { status: "success", value: null } });
+  record("answered", answerKeyOf(completionKeyOf("answered", "t2", "c1")), { status: "success", value: "yes" });
+  const listed = async (request: ListRequest) =>
+    (await listStored(backend, request)).sessions.map(({ id, state }) => `${id} ${state}`);
+  expect(await listed({})).toEqual(["answered unfinished", "idle idle", "running unfinished", "waits waiting"]);
+  expect(await listed({ state: "waiting" })).toEqual(["waits waiting"]);
+  expect(await listed({ state: "unfinished", orderBy: "id" })).toEqual([
+    "answered unfinished",
+    "running unfinished",
+    "waits waiting",
+  ]);
+  await expect(listed({ order: "id", orderBy: "id" })).rejects.toMatchObject({ code: "invalid_list" });
 });
 
 test("a session whose head is damaged is listed as that, unless a filter would have to read it", async () => {

@@ -1,7 +1,15 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
-import { type Json, TroupeError } from "../../../src/kernel/index.js";
-import { defineTool, failTurn, finishTurn, pendingTool, switchFrame } from "../../../src/plugin/index.js";
+import { completionKeyOf, foreignError, type Json, TroupeError } from "../../../src/kernel/index.js";
+import {
+  defineTool,
+  failTurn,
+  finishTurn,
+  pendingTool,
+  switchFrame,
+  thrownByTool,
+  toolError,
+} from "../../../src/plugin/index.js";
 import { DEFAULT_CANCEL_GRACE_MS } from "../../../src/tools/dispatch/registry.js";
 import {
   describeTool,
@@ -81,7 +89,7 @@ describe("a tool call that succeeds", () => {
     await call((_tool, _args, ctx) => {
       seen = { ...ctx };
     });
-    const completionKey = '["s1","t1","c1"]';
+    const completionKey = completionKeyOf("s1", "t1", "c1");
     const facts = {
       callId: "c1",
       sessionId: "s1",
@@ -89,6 +97,7 @@ describe("a tool call that succeeds", () => {
       timeoutMs: 1000,
       cancelGraceMs: DEFAULT_CANCEL_GRACE_MS,
       completionKey,
+      isOver: false,
     };
     expect(seen).toEqual({ ...facts, signal: seen?.signal });
     expect(seen?.signal.aborted).toBe(false);
@@ -340,6 +349,9 @@ describe("a tool call that is refused", () => {
 });
 
 describe("a tool call whose home throws", () => {
+  /** All that the model reads of an exception that was not written for it. */
+  const FAILED = "probe failed";
+
   const throwing = (thrown: unknown) => [
     () => {
       throw thrown;
@@ -348,10 +360,10 @@ describe("a tool call whose home throws", () => {
   ];
 
   it.each([
-    ["any error", new RangeError("too far"), failure("execution", "tool_failed", "too far")],
-    ["a string", "no", failure("execution", "tool_failed", "no")],
-    ["nothing at all", undefined, failure("execution", "tool_failed", "undefined")],
-    ["null", null, failure("execution", "tool_failed", "null")],
+    ["any error", new RangeError("too far"), failure("execution", "tool_failed", FAILED)],
+    ["a string", "no", failure("execution", "tool_failed", FAILED)],
+    ["nothing at all", undefined, failure("execution", "tool_failed", FAILED)],
+    ["null", null, failure("execution", "tool_failed", FAILED)],
     [
       "what cannot be read",
       Object.defineProperty(new Error(), "message", {
@@ -359,10 +371,21 @@ describe("a tool call whose home throws", () => {
           throw new Error("no");
         },
       }),
-      failure("execution", "tool_failed", "Something was thrown that cannot be read."),
+      failure("execution", "tool_failed", FAILED),
     ],
-    ["a code of its own", new TroupeError("tool_quota", "used up"), failure("execution", "tool_quota", "used up")],
-    ["a code that is no tool's", new TroupeError("mailbox_full", "full"), failure("execution", "tool_failed", "full")],
+    ["a code of its own", foreignError("tool_quota", "used up"), failure("execution", "tool_quota", "used up")],
+    [
+      "what a tool threw, whatever its code",
+      thrownByTool(new TroupeError("tool_timeout", "key 42")),
+      failure("execution", "tool_timeout", FAILED),
+    ],
+    ["words for the model", toolError("No order 7."), failure("execution", "tool_error", "No order 7.")],
+    [
+      "words and a code for the model",
+      toolError("Too much.", { code: "over_limit" }),
+      failure("execution", "over_limit", "Too much."),
+    ],
+    ["a code that is no tool's", new TroupeError("mailbox_full", "full"), failure("execution", "tool_failed", FAILED)],
     [
       "bad arguments",
       new TroupeError("invalid_tool_args", "bad"),
@@ -375,7 +398,7 @@ describe("a tool call whose home throws", () => {
       new TroupeError("tool_module_not_found", "x"),
       failure("unavailable", "tool_module_not_found"),
     ],
-    ["an inherited name as code", new TroupeError("constructor", "x"), failure("execution", "tool_failed", "x")],
+    ["an inherited name as code", foreignError("constructor", "x"), failure("execution", "tool_failed", FAILED)],
   ])("fails with %s", async (_, thrown, expected) => {
     for (const run of throwing(thrown)) expect(await call(run)).toEqual(expected);
   });
@@ -387,7 +410,7 @@ describe("a tool call whose home throws", () => {
         throw new Error("broken");
       },
     };
-    expect(await call(() => broken)).toEqual(failure("execution", "tool_failed", "broken"));
+    expect(await call(() => broken)).toEqual(failure("execution", "tool_failed", FAILED));
   });
 
   it.each([

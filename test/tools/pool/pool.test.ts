@@ -95,16 +95,16 @@ describe("describing a tool module", () => {
   });
 
   it("gives up on a module that never finishes loading", async () => {
-    await expect(pool.describe(fixture("never-loads"), { timeoutMs: 100 })).rejects.toMatchObject({
-      code: "tool_module_invalid",
-      message: `${fixture("never-loads")} did not load within 100 ms.`,
+    await expect(pool.describe(fixture("never-loads"), { loadMs: 100 })).rejects.toMatchObject({
+      code: "tool_load_timeout",
+      message: `The tool module ${fixture("never-loads")} was not loaded within 100 ms: it, or a module it imports, is still in a top-level await or computing. Move what it waits for into execute, or give it more time with loadMs.`,
     });
     expect(await pool.describe(fixture("echo"))).toMatchObject({ description: "Gives back its arguments." });
   });
 
   it("says what is wrong with the export", async () => {
     await expect(pool.describe(fixture("no-tool"))).rejects.toThrow(
-      `${fixture("no-tool")} is not a tool module: its default export: execute must be a function, not undefined.`,
+      `The tool module ${fixture("no-tool")} cannot be used: its default export: execute must be a function, not undefined.`,
     );
   });
 });
@@ -136,10 +136,14 @@ describe("a tool in the pool", () => {
     expect(await run(tool, { way: "signal" })).toBe(false);
   });
 
-  it("fails with what it throws", async () => {
+  it("fails with what it throws, of which the model reads only that it failed", async () => {
     const tool = await toolOf("misbehave");
-    await expect(run(tool, { way: "throw" })).rejects.toMatchObject({ name: "Custom", message: "thrown by the tool" });
-    expect(await execute(tool, { way: "throw" })).toEqual(failure("execution", "tool_failed", "thrown by the tool"));
+    await expect(run(tool, { way: "throw" })).rejects.toMatchObject({
+      code: "tool_failed",
+      message: "thrown by the tool",
+      cause: { name: "Custom", message: "thrown by the tool" },
+    });
+    expect(await execute(tool, { way: "throw" })).toEqual(failure("execution", "tool_failed", "misbehave failed"));
   });
 
   it.each(["function", "cycle"])("fails when its result holds a %s", async (way) => {
@@ -147,10 +151,16 @@ describe("a tool in the pool", () => {
     expect(await execute(tool, { way })).toEqual(failure("execution", "tool_result_unserialisable"));
   });
 
-  it.each(["exit", "crash", "reject"])("loses its thread by %s, and the next call gets another", async (way) => {
+  it.each(["exit", "crash"])("loses its thread by %s, and the next call gets another", async (way) => {
     const tool = await toolOf("misbehave");
     expect(await execute(tool, { way })).toEqual(failure("unavailable", "tool_worker_lost"));
     expect(await execute(tool, { way: "ok" })).toEqual(ok);
+  });
+
+  it("answers and keeps its thread when a promise of its own is rejected and nobody handles that", async () => {
+    const tool = await toolOf("misbehave");
+    expect(await execute(tool, { way: "reject" })).toEqual(ok);
+    expect(pool.stats().threads).toBe(1);
   });
 
   it("fails alone when it wants more memory than a thread has", async () => {

@@ -16,7 +16,15 @@ describe("defineTool", () => {
       inputSchema: z.object({ city: z.string().transform((city) => city.length) }),
       execute(args, ctx) {
         expectTypeOf(args).toEqualTypeOf<{ city: number }>();
-        expectTypeOf(ctx).toEqualTypeOf<ToolContext>();
+        expectTypeOf(ctx).toExtend<ToolContext>();
+      },
+    });
+    defineTool({
+      description: "Counts.",
+      inputSchema: { type: "object" },
+      options: z.object({ unit: z.string().default("m") }),
+      execute(_args, { options }) {
+        expectTypeOf(options).toEqualTypeOf<{ unit: string }>();
       },
     });
     defineTool({
@@ -54,7 +62,7 @@ describe("checkToolDefinition", () => {
   });
 
   it.each([
-    ["a name with a space", "say hello", tool, "A tool name must be"],
+    ["a name with a space", "say hello", tool, "its name must be"],
     ["nothing", "hello", undefined, "Tool hello: it must be an object"],
     ["no description", "hello", { ...tool, description: undefined }, "Tool hello: description must say"],
     ["a blank description", "hello", { ...tool, description: "  " }, "Tool hello: description must say"],

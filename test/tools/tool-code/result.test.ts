@@ -51,7 +51,7 @@ describe("a tool's result", () => {
           throw new Error("no");
         },
       },
-      "reading it failed: no",
+      "reading it failed.",
     ],
   ])("is refused when it holds %s", (_, returned, why) => {
     expect(() => plainResult(returned)).toThrow(

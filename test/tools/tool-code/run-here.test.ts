@@ -1,9 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { defineTool, type ToolContext } from "../../../src/plugin/tool/tool.js";
-import { runHere } from "../../../src/tools/index.js";
+import { defineTool } from "../../../src/plugin/tool/tool.js";
+import { toolError } from "../../../src/plugin/tool/tool-answer.js";
+import { type CallContext, runHere } from "../../../src/tools/index.js";
 
-const ctx: ToolContext = {
+const ctx: CallContext = {
   sessionId: "s",
   turnId: "t",
   callId: "c",
@@ -62,7 +63,7 @@ describe("runHere", () => {
     await expect(runHere(later, {}, ctx)).rejects.toMatchObject({ code: "tool_result_unserialisable" });
   });
 
-  it("lets through what the tool throws", () => {
+  it("throws what the tool throws, marked as the tool's, with the tool's stack and as its cause", () => {
     const tool = defineTool({
       description: "Fails.",
       inputSchema: {},
@@ -70,6 +71,20 @@ describe("runHere", () => {
         throw new RangeError("too far");
       },
     });
-    expect(() => runHere(tool, {}, ctx)).toThrow(new RangeError("too far"));
+    const expected = {
+      code: "tool_failed",
+      message: "too far",
+      details: { thrown: true },
+      cause: new RangeError("too far"),
+    };
+    expect(() => runHere(tool, {}, ctx)).toThrow(
+      expect.objectContaining({ ...expected, stack: expect.stringContaining("run-here.test.ts") }),
+    );
+  });
+
+  it("throws what the tool wrote for the model as it is", async () => {
+    const words = toolError("There is no order 7.");
+    const tool = defineTool({ description: "Fails.", inputSchema: {}, execute: () => Promise.reject(words) });
+    await expect(runHere(tool, {}, ctx)).rejects.toBe(words);
   });
 });

@@ -1,8 +1,9 @@
-import { accessSync, constants, existsSync } from "node:fs";
+import { accessSync, constants, existsSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { asTroupeError, messageOf, TroupeError } from "../../../kernel/index.js";
+import { messageOf, type TroupeError } from "../../../kernel/index.js";
 import { rightKey } from "../../records/index.js";
 import { checkLayout, type Layout } from "./layout.js";
+import { damagedStore, storeOpenFailed, unlessTold } from "./open-errors.js";
 import { type Meta, PAGE_HEADER, PageFile, PageProblem, readNumber, viewOf } from "./pages.js";
 import { FileWalk } from "./walk.js";
 
@@ -19,8 +20,7 @@ export const fileOf = (path: string): string => join(path, "data.mdb");
 export function checkDatabaseFile(path: string, { readOnly }: { readonly readOnly: boolean }): void {
   const file = fileOf(path);
   if (!existsSync(file)) {
-    if (readOnly)
-      throw new TroupeError("store_open_failed", `There is no store at ${path} yet.`, { details: { path } });
+    if (readOnly) throw storeOpenFailed(path, "there is none yet");
     return;
   }
   const pages = openFile(path, { readOnly });
@@ -31,10 +31,28 @@ export function checkDatabaseFile(path: string, { readOnly }: { readonly readOnl
     if (!readOnly) checkTrees(pages, meta);
   } catch (cause) {
     if (cause instanceof PageProblem) throw storeDamaged(path, cause);
-    throw asTroupeError(cause, "store_open_failed", `The store at ${path} cannot be read: ${messageOf(cause)}.`);
+    throw unlessTold(path, cause);
   } finally {
     pages.close();
   }
+}
+
+/**
+ * Remembers which file a folder has now. The returned function says why that is no longer so: LMDB goes on writing into
+ * a file that was removed or replaced, where nobody will ever find it.
+ *
+ * @example
+ * const missing = watchFile("./data");
+ * missing(); // undefined, or "/srv/data/data.mdb was removed while the store was open"
+ */
+export function watchFile(path: string): () => string | undefined {
+  const file = fileOf(path);
+  const opened = statSync(file);
+  return () => {
+    const now = statSync(file, { throwIfNoEntry: false });
+    if (now?.ino === opened.ino && now.dev === opened.dev) return undefined;
+    return `${file} was ${now === undefined ? "removed" : "replaced"} while the store was open`;
+  };
 }
 
 function openFile(path: string, { readOnly }: { readonly readOnly: boolean }): PageFile {
@@ -45,18 +63,13 @@ function openFile(path: string, { readOnly }: { readonly readOnly: boolean }): P
     accessSync(file, readOnly ? constants.R_OK : constants.R_OK | constants.W_OK);
     return new PageFile(file);
   } catch (cause) {
-    throw new TroupeError("store_open_failed", `The store at ${path} cannot be opened: ${messageOf(cause)}.`, {
-      cause,
-    });
+    throw storeOpenFailed(path, messageOf(cause), cause);
   }
 }
 
 export function storeDamaged(path: string, problem: PageProblem): TroupeError {
-  return new TroupeError(
-    "store_damaged",
-    `${fileOf(path)} is not a database of this release, or is damaged: ${problem.message}. Restore it from a backup, repair it, or choose another path.`,
-    { details: { path }, cause: problem },
-  );
+  const what = `${fileOf(path)} is not a database of this release, or is damaged: ${problem.message}`;
+  return damagedStore(what, { details: { path }, cause: problem });
 }
 
 /** The meta page in force. */

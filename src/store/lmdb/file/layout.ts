@@ -3,6 +3,7 @@ import { fingerprint, TroupeError } from "../../../kernel/index.js";
 import { decode, encode } from "../../../wire/index.js";
 import { seal, TABLE_NAMES, type TableName, unseal } from "../../records/index.js";
 import type { Layout, MigrationMark } from "./layout-version.js";
+import { damagedStore } from "./open-errors.js";
 
 /** The layout this release writes; docs/store-layout.md describes every version. */
 export const LAYOUT_VERSION = 3;
@@ -26,8 +27,7 @@ export function openTables(root: Root): Tables {
 function openTable(root: Root, name: string): Table {
   const table: Table | undefined = root.openDB(name, TABLE);
   // In a read-only store a missing table comes back as undefined, against its declaration.
-  if (table === undefined)
-    throw new TroupeError("store_open_failed", `There is no store yet: table ${name} is missing.`);
+  if (table === undefined) throw new Error(`table ${name} is missing`);
   return table;
 }
 
@@ -103,10 +103,6 @@ export function openOpening(bytes: Uint8Array): number {
   try {
     return decode<number>(unseal(bytes, OPENING));
   } catch (cause) {
-    throw new TroupeError(
-      "store_damaged",
-      "How often this store was opened cannot be read. Restore it from a backup, or repair it.",
-      { cause },
-    );
+    throw damagedStore("How often this store was opened cannot be read", { cause });
   }
 }

@@ -1,4 +1,4 @@
-import { asTroupeError, fingerprint, type Head, messageOf, placeOf, type StoredHead } from "../../../kernel/index.js";
+import { fingerprint, type Head, placeOf, type StoredHead } from "../../../kernel/index.js";
 import { decode } from "../../../wire/index.js";
 import { childKey, openHead, placeOfSession, seal, sealHead } from "../../records/index.js";
 import {
@@ -14,6 +14,7 @@ import {
   type Tables,
 } from "./layout.js";
 import type { MigrationProgress } from "./layout-version.js";
+import { unlessTold } from "./open-errors.js";
 import { openRoot } from "./root.js";
 
 /** Records looked at in one transaction, and the bytes after which it ends earlier. */
@@ -66,11 +67,7 @@ export function* migratingFolder(path: string): Generator<MigrationProgress> {
     const found = readLayout(root);
     yield* migrating(openTables(root), found);
   } catch (error) {
-    throw asTroupeError(
-      error,
-      "store_open_failed",
-      `The store at ${path} cannot be brought up to date: ${messageOf(error)}. Nothing is lost; try again to go on.`,
-    );
+    throw unlessTold(path, error, "It cannot be brought up to date. Nothing is lost; try again to go on.");
   } finally {
     root.close();
   }

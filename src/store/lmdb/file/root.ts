@@ -1,7 +1,8 @@
 import { createRequire } from "node:module";
-import { messageOf, TroupeError } from "../../../kernel/index.js";
+import { messageOf } from "../../../kernel/index.js";
 import { checkDatabaseFile } from "./file.js";
 import { type Root, TABLE } from "./layout.js";
+import { storeOpenFailed } from "./open-errors.js";
 
 // LMDB grows its map by itself, but remapping under readers of other threads is best avoided: reserve address space
 // (not memory, not disk) for more than a store will hold.
@@ -23,6 +24,6 @@ export function openRoot(path: string, { readOnly }: { readonly readOnly: boolea
       mapSize: MAP_BYTES,
     });
   } catch (cause) {
-    throw new TroupeError("store_open_failed", `The store at ${path} cannot be opened: ${messageOf(cause)}`, { cause });
+    throw storeOpenFailed(path, messageOf(cause), cause);
   }
 }

@@ -63,15 +63,21 @@ export class FileWalk {
     return tables;
   }
 
-  /** Visits the entries of a tree in the order of their keys. */
-  walk(name: string, tree: Tree, visit: Visit): void {
+  /**
+   * Visits the entries of a tree in the order of their keys, and answers how many there should be. The tree's own count
+   * may be what is damaged, so it is asked only when a page is missing whose entries nobody could count.
+   */
+  walk(name: string, tree: Tree, visit: Visit): number {
     const found = { branchPages: 0, leafPages: 0, overflowPages: 0, entries: 0 };
+    let onPages = 0;
     const isMain = tree === this.#meta.main;
     const visitPage = (page: number, level: number, range: Range): void => {
       const kind = level === tree.depth ? LEAF : BRANCH;
       const nodes = this.#nodes(page, kind, range, tree === this.#meta.free);
-      if (kind === LEAF) found.leafPages++;
-      else found.branchPages++;
+      if (kind === LEAF) {
+        found.leafPages++;
+        onPages += nodes.length;
+      } else found.branchPages++;
       nodes.forEach((node, i) => {
         const next = nodes[i + 1]?.key ?? range.to;
         const below = { ...(i > 0 ? { from: node.key } : range), ...(next !== undefined && { to: next }) };
@@ -90,6 +96,7 @@ export class FileWalk {
       visitPage(tree.root, 1, {});
       checkCounts(tree, found);
     });
+    return found.leafPages === tree.leafPages ? onPages : tree.entries;
   }
 
   #visitNode(node: Node, isMain: boolean, found: { overflowPages: number; entries: number }, visit: Visit): void {

@@ -42,20 +42,23 @@ export class RawStore {
     const walk = new FileWalk(file, state, { tolerant: true });
     const trees = walk.tables();
     const meta = trees.get("meta");
-    const own = meta && valuesOf(walk, "meta", meta, (key) => key);
+    const own = meta && valuesOf(walk, "meta", meta, (key) => key).values;
     const layout = own?.get("layout");
     if (own === undefined || layout === undefined) throw new PageProblem("it does not say which layout it has");
     this.layout = checkLayout(layout());
     this.opening = openingIn(own);
     const tables = new Map<string, Values>();
+    let expectedSessions = 0;
     for (const [name, tree] of trees) {
       if (name === "meta") continue;
       const place = (key: string, bytes: Uint8Array) =>
         isSealed(this.layout, name, key) ? rightKey(name, key, bytes) : key;
-      tables.set(name, valuesOf(walk, name, tree, place));
+      const { values, expected } = valuesOf(walk, name, tree, place);
+      tables.set(name, values);
+      if (name === "heads") expectedSessions = expected;
     }
     walk.checkFreePages();
-    this.expectedSessions = trees.get("heads")?.entries ?? 0;
+    this.expectedSessions = expectedSessions;
     this.problems = walk.problems;
     this.#tables = tables;
   }
@@ -134,11 +137,16 @@ function openingIn(meta: Values): number | undefined {
   }
 }
 
-/** `place`: the key a value belongs under. */
-function valuesOf(walk: FileWalk, name: string, tree: Tree, place: (key: string, bytes: Uint8Array) => string): Values {
+/** `place`: the key a value belongs under. `expected`: how many values there should be. */
+function valuesOf(
+  walk: FileWalk,
+  name: string,
+  tree: Tree,
+  place: (key: string, bytes: Uint8Array) => string,
+): { readonly values: Values; readonly expected: number } {
   const values = new Map<string, () => Buffer>();
-  walk.walk(name, tree, ({ key, value }) => values.set(place(key.toString("utf8"), value()), value));
-  return values;
+  const expected = walk.walk(name, tree, ({ key, value }) => values.set(place(key.toString("utf8"), value()), value));
+  return { values, expected };
 }
 
 /** The states of a file that can be read at all, newest first. */

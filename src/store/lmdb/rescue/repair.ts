@@ -6,11 +6,12 @@ import {
   orderKey,
   type Part,
   placeOf,
+  type ResultPart,
   type Row,
   rowKey,
   type StoredHead,
   segmentId,
-  TroupeError,
+  type TextPart,
   uncounted,
 } from "../../../kernel/index.js";
 import { encode } from "../../../wire/index.js";
@@ -30,6 +31,7 @@ import {
 } from "../../records/index.js";
 import { hashesIn, segmentIdsOf } from "../../transfer/index.js";
 import { currentMeta, fileOf } from "../file/file.js";
+import { damagedStore } from "../file/open-errors.js";
 import type { PageFile } from "../file/pages.js";
 import { createLmdb, type LmdbRecord } from "./new-store.js";
 import { ownerOf, type RawStore, Salvage, statesOf } from "./raw-store.js";
@@ -93,9 +95,7 @@ export function repairStore(path: string): RepairReport {
       const found = fileFindings(path, file);
       const [newest, ...older] = statesOf(file);
       if (newest === undefined)
-        throw new TroupeError("store_damaged", `Nothing can be read of the store at ${path}.`, {
-          details: { path, found },
-        });
+        throw damagedStore(`Nothing can be read of the store at ${path}`, { details: { path, found } });
       const lastWrite = isCurrent(newest, file) ? "kept" : "may_be_lost";
       return rebuild([newest, ...older], { path, lastWrite, file: found });
     });
@@ -310,9 +310,11 @@ function withoutLost(salvage: Salvage, bytes: Uint8Array): Uint8Array {
   const lost = new Set(hashesIn(bytes).filter((hash) => salvage.componentIfWhole(hash) === undefined));
   if (lost.size === 0) return bytes;
   const { id, parent, messages } = decodeSegment(bytes);
-  const replaced = (part: Part): Part => {
+  const replaced = <P extends Part | ResultPart>(part: P): P | TextPart => {
     const isLost = part.type === "attachment" && part.source.kind === "stored" && lost.has(part.source.hash);
-    return isLost ? { type: "text", text: `[lost attachment: ${part.mediaType}]` } : part;
+    if (isLost) return { type: "text", text: `[lost attachment: ${part.mediaType}]` };
+    if (part.type !== "tool_result" || part.content === undefined) return part;
+    return { ...part, content: part.content.map(replaced) };
   };
   return encode({
     id,

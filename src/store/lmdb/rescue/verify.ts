@@ -1,9 +1,10 @@
 import { existsSync } from "node:fs";
 import { systemClock } from "../../../async/index.js";
-import { type Head, isConversation, miscounted, TroupeError } from "../../../kernel/index.js";
+import { attachmentsIn, componentMissing, type Head, isConversation, miscounted } from "../../../kernel/index.js";
 import { acquireStoreLock } from "../../folder/index.js";
 import { type ReaderAtOnce, readHistory } from "../../records/index.js";
 import { checkTrees, currentMeta, fileOf, storeDamaged } from "../file/file.js";
+import { storeOpenFailed } from "../file/open-errors.js";
 import { PageFile, PageProblem } from "../file/pages.js";
 import { type RawStore, statesOf } from "./raw-store.js";
 import { attempt, type Finding, listFindings, rowFindings } from "./verify-rows.js";
@@ -61,7 +62,7 @@ function sessionsOf(state: Pick<RawStore, "sessionIds" | "journalIds">): string[
 /** Is there a store to look at? */
 export function checkThere(path: string): void {
   if (existsSync(fileOf(path))) return;
-  throw new TroupeError("store_open_failed", `There is no store at ${path}.`, { details: { path } });
+  throw storeOpenFailed(path, "there is none");
 }
 
 /** Does something to a store that nobody else has open meanwhile. */
@@ -132,9 +133,7 @@ function historyFindings(reader: SessionReader, where: string, leaf: string | nu
     const count = messages.filter(isConversation).length;
     if (counted !== undefined && counted !== count) throw miscounted(leaf, count, counted);
     for (const { parts } of messages) {
-      for (const part of parts) {
-        if (part.type === "attachment" && part.source.kind === "stored") attachments.add(part.source.hash);
-      }
+      for (const { source } of attachmentsIn(parts)) if (source.kind === "stored") attachments.add(source.hash);
     }
   });
   return [...findings, ...[...attachments].flatMap((hash) => componentFindings(reader, `attachment ${hash}`, hash))];
@@ -142,8 +141,6 @@ function historyFindings(reader: SessionReader, where: string, leaf: string | nu
 
 export function componentFindings(reader: Pick<ReaderAtOnce, "component">, where: string, hash: string): Finding[] {
   return attempt(where, () => {
-    if (reader.component(hash) === undefined) {
-      throw new TroupeError("component_missing", `Stored component ${hash} is not there.`);
-    }
+    if (reader.component(hash) === undefined) throw componentMissing(`Component ${hash}`);
   }).findings;
 }

@@ -1,0 +1,63 @@
+import { ignore, onAbort } from "../../async/index.js";
+import { aborted } from "../../kernel/index.js";
+
+/**
+ * A stream's events until the signal aborts. From then on nothing of it is waited for, whatever it does: one that ignores
+ * its signal is told to end, and neither a late event nor a late failure of it reaches anybody.
+ *
+ * @example
+ * for await (const event of untilGivenUp(model.stream(request, signal), signal)) collect(event);
+ */
+export function untilGivenUp<T>(events: AsyncIterable<T>, signal: AbortSignal): AsyncIterable<T> {
+  return { [Symbol.asyncIterator]: () => new GivenUp(events[Symbol.asyncIterator](), signal) };
+}
+
+class GivenUp<T> implements AsyncIterator<T, undefined> {
+  readonly #events: AsyncIterator<T>;
+  readonly #signal: AbortSignal;
+  /** One listener for the whole stream, and for each wait only what it calls. */
+  readonly #letGo: () => void;
+  #giveUp: () => void = ignore;
+
+  constructor(events: AsyncIterator<T>, signal: AbortSignal) {
+    this.#events = events;
+    this.#signal = signal;
+    this.#letGo = onAbort(signal, () => this.#giveUp());
+  }
+
+  async next(): Promise<IteratorResult<T, undefined>> {
+    let result: IteratorResult<T>;
+    try {
+      result = await this.#wait(() => this.#events.next());
+    } catch (error) {
+      // A stream that failed has ended; one that was given up is told to.
+      if (this.#signal.aborted) this.#end().catch(ignore);
+      this.#letGo();
+      throw error;
+    }
+    if (result.done !== true) return result;
+    this.#letGo();
+    return { done: true, value: undefined };
+  }
+
+  /** Its reader has what it wants. What goes wrong when the stream clears up changes nothing of that. */
+  async return(): Promise<IteratorResult<T, undefined>> {
+    const ended = this.#end();
+    ended.catch(ignore);
+    await this.#wait(() => ended).catch(ignore);
+    this.#letGo();
+    return { done: true, value: undefined };
+  }
+
+  async #end(): Promise<unknown> {
+    return this.#events.return?.();
+  }
+
+  #wait<R>(begin: () => Promise<R>): Promise<R> {
+    return new Promise((resolve, reject) => {
+      this.#giveUp = () => reject(aborted(this.#signal));
+      if (this.#signal.aborted) this.#giveUp();
+      else begin().then(resolve, reject);
+    });
+  }
+}

@@ -1,0 +1,92 @@
+import type { Clock } from "../../async/index.js";
+import { type EndedBy, type OwnMeasures, setEndedBy } from "../../wire/index.js";
+
+/** How often a thread looks at itself at most, after calls. */
+const LOOK_MS = 20;
+/** Every so many looks also what keeps its event loop busy is counted, which takes longer. */
+const LOOKS_BETWEEN = 10;
+/** Timers and other things that keep an event loop busy; a thread with more serves its calls ever more slowly. */
+const MOST_RESOURCES = 10_000;
+
+/**
+ * Ends a plugin's thread that holds too much: V8 limits a thread's heap, and nobody its buffers and timers. Buffers are
+ * looked at whenever a call takes the thread and when it gives it back, so that a call which hoards them is known and one
+ * that only came behind a timer's hoard is not blamed. Timers take longer to count: they are when answers are about to
+ * leave, now and then. It needs no timer of its own.
+ */
+export class ThreadLimits {
+  readonly #clock: Clock;
+  readonly #measures: OwnMeasures;
+  readonly #cells: Int32Array;
+  readonly #externalBytes: number;
+  #lastAt = 0;
+  #looks = 0;
+  /** Somebody else may be at fault than whose answers leave next: answers have left since the last look. */
+  #isDoubtful = false;
+  /** The thread held too much already when the call of now took it. */
+  #wasOver = false;
+
+  constructor(
+    clock: Clock,
+    measures: OwnMeasures,
+    limits: { readonly stage: Int32Array; readonly externalMb: number },
+  ) {
+    this.#clock = clock;
+    this.#measures = measures;
+    this.#cells = limits.stage;
+    this.#externalBytes = limits.externalMb * 1024 * 1024;
+  }
+
+  /** A call is about to take the thread: what the thread holds by now was hoarded by a timer, or by calls that wait. */
+  enter(): void {
+    this.#wasOver = this.#isOver;
+    if (!this.#wasOver) return;
+    this.#isDoubtful = true;
+    this.look();
+  }
+
+  /** A call that took the thread by {@link enter} is about to give it back: what came since is its own doing. */
+  leave(): void {
+    if (this.#wasOver || !this.#isOver) return;
+    this.#measures.collect();
+    if (this.#isOver) this.end("external");
+  }
+
+  /** Looks, unless it has a moment ago. */
+  look(): void {
+    const now = this.#clock.now();
+    if (now - this.#lastAt < LOOK_MS) {
+      this.#isDoubtful = true;
+      return;
+    }
+    const excess = this.#excess();
+    // A look may take as long as a collection of garbage.
+    this.#lastAt = this.#clock.now();
+    const isDoubtful = this.#isDoubtful;
+    this.#isDoubtful = false;
+    if (excess === undefined) return;
+    setEndedBy(this.#cells, excess);
+    // Behind the answers that leave now: whoever gets them need not have been the one.
+    if (isDoubtful) this.#clock.soon(this.#measures.end);
+    else this.#measures.end();
+  }
+
+  /** Ends the thread for a reason that was found elsewhere. */
+  end(reason: EndedBy): void {
+    setEndedBy(this.#cells, reason);
+    this.#measures.end();
+  }
+
+  get #isOver(): boolean {
+    return this.#measures.external() > this.#externalBytes;
+  }
+
+  #excess(): EndedBy | undefined {
+    const { collect, resources } = this.#measures;
+    if (this.#isOver) {
+      collect();
+      if (this.#isOver) return "external";
+    }
+    return this.#looks++ % LOOKS_BETWEEN === 0 && resources() > MOST_RESOURCES ? "resources" : undefined;
+  }
+}

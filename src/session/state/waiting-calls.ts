@@ -1,0 +1,117 @@
+import {
+  fingerprint,
+  type PendingCall,
+  type RowChange,
+  WAITING_CALLS,
+  WAITING_OF_TENANTS,
+} from "../../kernel/index.js";
+import type { StoreClient } from "../../store/index.js";
+import { encode } from "../../wire/index.js";
+import { SessionRows, type StoredSession } from "../stored/index.js";
+
+interface WaitingParts {
+  readonly sessionId: string;
+  readonly store: StoreClient;
+  readonly stored: Pick<StoredSession, "identity" | "registerRiding">;
+  /** Turns are written down as they go, and what waits in them too. */
+  readonly journals: boolean;
+}
+
+/** A call that begins to wait, before it is known whose. */
+export type NewWaitingCall = Omit<PendingCall, "sessionId" | "tenant">;
+
+/**
+ * The calls of a session that wait for somebody outside, as hosts are told of them. With a journal each is a row, written
+ * with the journal's row that waits, and removed with the answer or with whatever is written next.
+ */
+export class WaitingCalls {
+  readonly #parts: WaitingParts;
+  readonly #calls = new Map<string, PendingCall>();
+  /** Keys of an unfinished turn whose calls have not come to wait again. */
+  readonly #expected = new Set<string>();
+  /** What is to be removed; made with the first call. */
+  #removed: { readonly rows: SessionRows; readonly ofTenant: SessionRows } | undefined;
+
+  constructor(parts: WaitingParts) {
+    this.#parts = parts;
+  }
+
+  /** Those of the running turn, in the order they began to wait. */
+  get all(): readonly PendingCall[] {
+    return [...this.#calls.values()];
+  }
+
+  /** The call as it is told and stored. It is among them from {@link begin} on. */
+  whole(call: NewWaitingCall): PendingCall {
+    const { sessionId, stored } = this.#parts;
+    const { tenant } = stored.identity;
+    return { ...call, sessionId, ...(tenant !== undefined && { tenant }) };
+  }
+
+  begin(call: PendingCall): void {
+    this.#expected.delete(call.key);
+    this.#calls.set(call.key, call);
+  }
+
+  /** It waited before a crash. */
+  expect(key: string): void {
+    this.#expected.add(key);
+  }
+
+  /** What is written with the journal's row that waits. */
+  rowsOf(call: PendingCall): readonly RowChange[] {
+    const { sessionId: session, tenant, since: at } = call;
+    const key = rowKeyOf(call.key);
+    const row: RowChange = { table: WAITING_CALLS, session, key, value: encode(call), order: { at } };
+    if (tenant === undefined) return [row];
+    return [row, { table: WAITING_OF_TENANTS, session, key, value: EMPTY, order: { at, owner: tenant } }];
+  }
+
+  /** A call that waits since an older release, which wrote no rows: they are written by themselves. */
+  async adopt(call: PendingCall, epoch: number): Promise<void> {
+    const { journals, store, sessionId } = this.#parts;
+    if (journals) await store.changeRows({ changes: this.rowsOf(call), owner: { sessionId, epoch } });
+  }
+
+  /** What is written with the answer. */
+  removalOf(key: string): readonly RowChange[] {
+    const { sessionId: session, stored } = this.#parts;
+    const removed = (table: string): RowChange => ({ table, session, key: rowKeyOf(key), value: null });
+    return stored.identity.tenant === undefined
+      ? [removed(WAITING_CALLS)]
+      : [removed(WAITING_CALLS), removed(WAITING_OF_TENANTS)];
+  }
+
+  /** It waits no more. `answered`: its rows went with the answer. */
+  end(key: string, { answered }: { readonly answered: boolean }): void {
+    this.#calls.delete(key);
+    const { journals, stored, store, sessionId } = this.#parts;
+    if (answered || !journals) return;
+    if (this.#removed === undefined) {
+      const rows = new SessionRows({ store, sessionId, table: WAITING_CALLS });
+      const ofTenant = new SessionRows({ store, sessionId, table: WAITING_OF_TENANTS });
+      this.#removed = { rows, ofTenant };
+      stored.registerRiding(rows, ofTenant);
+    }
+    this.#removed.rows.change(rowKeyOf(key), null);
+    if (stored.identity.tenant !== undefined) this.#removed.ofTenant.change(rowKeyOf(key), null);
+  }
+
+  /** The turn is decided: what it did not come to wait for again, such as a call of a tool that is gone, waits no more. */
+  settle(): void {
+    for (const key of [...this.#calls.keys(), ...this.#expected]) this.end(key, { answered: false });
+    this.#expected.clear();
+  }
+
+  /** The turn is over, or left as it is for the next runtime: nothing of it is removed. */
+  leave(): void {
+    this.#calls.clear();
+  }
+}
+
+const EMPTY = new Uint8Array();
+
+/** Each key is answered once, and no two of a session have one fingerprint but by a chance of one in 2^53. */
+function rowKeyOf(key: string): string {
+  return fingerprint(key).toString(36);
+}

@@ -1,0 +1,6 @@
+/** What a thread takes from the code of others, and knows of itself, before it imports any. */
+export { boundOutput } from "./bounded-output.js";
+export { checkDenials, type Denials, deniedAccess, type ThreadRights, unenforceable } from "./denials.js";
+export { closeParentPort, hidePorts } from "./hide-ports.js";
+export { type OwnMeasures, ownMeasures } from "./own-measures.js";
+export { closeProcessWide } from "./process-wide.js";

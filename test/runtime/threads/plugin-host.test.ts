@@ -1,0 +1,110 @@
+import { expect, test } from "vitest";
+import { deferred } from "../../../src/async/index.js";
+import type { LoadedThread } from "../../../src/runtime/threads/loaded-threads.js";
+import { PluginHost } from "../../../src/runtime/threads/plugin-host.js";
+import type { SessionWorker } from "../../../src/runtime/threads/session-worker.js";
+import type { Watchdog } from "../../../src/runtime/watch/watchdog.js";
+import { newStage } from "../../../src/wire/index.js";
+import { ManualClock } from "../../support/manual-clock.js";
+
+interface Attached {
+  readonly lane: number;
+  readonly port: { close(): void };
+  readonly hostPort: { close(): void };
+}
+
+/** A host with a thread, and a session worker that keeps the lanes it is given; neither is a thread here. */
+function host() {
+  const lanes: number[] = [];
+  const failures: Error[] = [];
+  const restarts: string[] = [];
+  const closePorts = ({ port, hostPort }: Attached) => {
+    port.close();
+    hostPort.close();
+  };
+  const to = {
+    async attachHost(lane: Attached) {
+      closePorts(lane);
+      const failure = failures.pop();
+      if (failure !== undefined) throw failure;
+      lanes.push(lane.lane);
+    },
+    refuseHost: async () => undefined,
+  };
+  // Only what a host uses of them.
+  const worker = { configured: { name: "Session worker 0", caller: { to } } } as unknown as SessionWorker;
+  const newThread = () => {
+    const ended = deferred<unknown>();
+    const thread = {
+      exited: ended.promise,
+      terminate: async () => ended.resolve({ code: 1, error: undefined }),
+      caller: { to: { attach: async (lane: Attached) => closePorts(lane) } },
+    };
+    return { thread, stage: newStage(), tid: undefined } as unknown as LoadedThread;
+  };
+  const made = new PluginHost({
+    group: 0,
+    key: "shard 0",
+    clock: new ManualClock(),
+    watchdog: { watch: () => () => undefined } as unknown as Watchdog,
+    blockedMs: 250,
+    sessionWorkers: () => [worker],
+    takeThread: async () => newThread(),
+    onDeath: () => 0,
+    onFailedStart: () => "given up",
+    onShare: () => undefined,
+    onHeld: () => undefined,
+    onRestarted: (thread) => void restarts.push(thread),
+    onLane: () => undefined,
+  });
+  made.adopt(newThread());
+  const settled = () => new Promise((resolve) => setImmediate(resolve));
+  return { made, worker, lanes, failures, restarts, settled };
+}
+
+test("a session worker that asks for a lane while one is on its way to it gets that one, and no second that would take its calls away", async () => {
+  const { made, worker, lanes, settled } = host();
+  made.call(worker, -1);
+  made.call(worker, -1);
+  await settled();
+  made.call(worker, -1);
+  await settled();
+  expect(lanes).toHaveLength(1);
+});
+
+test("a session worker that has lost its lane to a host gets another one when it says which it lost", async () => {
+  const { made, worker, lanes, settled } = host();
+  made.call(worker, -1);
+  await settled();
+  made.call(worker, lanes[0] as number);
+  await settled();
+  expect(lanes).toHaveLength(2);
+});
+
+test("a session worker whose lane could not be opened gets one when it asks again", async () => {
+  const { made, worker, lanes, failures, settled } = host();
+  failures.push(new Error("It was not there."));
+  made.call(worker, -1);
+  await settled();
+  expect(lanes).toHaveLength(0);
+  made.call(worker, -1);
+  await settled();
+  expect(lanes).toHaveLength(1);
+});
+
+test("a host whose thread was retired because nobody had called it has had no restart when its first call comes", async () => {
+  const { made, worker, lanes, restarts, settled } = host();
+  await made.retire();
+  made.call(worker, -1);
+  await settled();
+  expect([lanes.length, restarts.length]).toEqual([1, 0]);
+});
+
+test("a host whose thread was ended while it was called has had a restart once another has taken its place", async () => {
+  const { made, worker, lanes, restarts, settled } = host();
+  made.call(worker, -1);
+  await settled();
+  await made.end("asked");
+  await settled();
+  expect([lanes.length, restarts.length]).toEqual([2, 1]);
+});

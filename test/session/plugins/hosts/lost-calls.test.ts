@@ -1,0 +1,56 @@
+import { expect, test } from "vitest";
+import type { HostLink, OrphanOf, Placed } from "../../../../src/session/plugins/hosts/host-link.js";
+import { LostCalls } from "../../../../src/session/plugins/hosts/lost-calls.js";
+import { newStage, setEndedBy } from "../../../../src/wire/index.js";
+import { ManualClock } from "../../../support/manual-clock.js";
+
+/** A `capture` of one session's plugin, lost so often; `inTime`: its first deadline is not over. */
+async function lost(times: number, { inTime = true } = {}) {
+  const stage = newStage();
+  setEndedBy(stage, "heap");
+  const placed = { slot: { number: 1, sessionId: "s1" }, member: 0 } as Placed;
+  let made = 0;
+  const again = () => {
+    if (inTime) made++;
+    return inTime;
+  };
+  const calls = new LostCalls({
+    name: "Plugin acme.notes",
+    clock: new ManualClock(),
+    links: [{ manifest: { id: "acme.notes" } as never }],
+    services: { again: () => undefined },
+    placedAt: () => placed,
+    settled: async () => ({ again }) as unknown as HostLink,
+  });
+  const payload = [1, 1];
+  const errors: Error[] = [];
+  for (let n = 0; n < times; n++) {
+    const orphan = { method: "capture", payload, options: {}, fate: "begun", placed, expiresAt: undefined };
+    calls.again({ ...orphan, resolve: () => undefined, reject: (error) => errors.push(error) } as OrphanOf, stage);
+    await new Promise(setImmediate);
+  }
+  return { made, errors };
+}
+
+test("a call that had begun on a thread that was lost is made again twice", async () => {
+  expect(await lost(2)).toEqual({ made: 2, errors: [] });
+});
+
+test("a call whose thread was lost a third time fails with the plugin, the call and what ended the thread", async () => {
+  const { made, errors } = await lost(3);
+  expect(made).toBe(2);
+  expect(errors).toMatchObject([
+    {
+      code: "worker_lost",
+      retryable: true,
+      message:
+        "Plugin acme.notes used more heap than its heapMb while this capture was under way. The call was made 3 times, each time on a thread that was lost, and is not made again.",
+      details: { pluginId: "acme.notes", call: "capture", sessionId: "s1", reason: "heap", made: 3 },
+    },
+  ]);
+});
+
+test("a call whose deadline is over when its thread is lost fails with the plugin and what ended the thread", async () => {
+  const { errors } = await lost(1, { inTime: false });
+  expect(errors).toMatchObject([{ code: "worker_lost", details: { pluginId: "acme.notes", reason: "heap", made: 1 } }]);
+});
