@@ -202,7 +202,7 @@ test("state of another version of the plugin is turned into this one's, where th
   expect(await troupe.shared.get("test.shares", "acme")).toMatchObject({ pluginVersion: "1.0.0", version: 1 });
 });
 
-test("an update costs one write, with the journal's row of its answer in it, and a turn without one costs nothing more", async () => {
+test("an update in beforeTurn costs one write, with the journal's row of its answer in it, and one more for what the turn is asked with", async () => {
   const store = { path: join(await tempFolder(), "store") };
   const hello = scriptedModel({ turns: [[{ text: "hello" }]] });
   const plugins = [shares({ options: { counting: [] } }), shares({}, "?id=b&bare=1")];
@@ -218,8 +218,9 @@ test("an update costs one write, with the journal's row of its answer in it, and
   };
   const without = await written(plugins.slice(0, 1));
   const withOne = await written(plugins);
-  // A journal row and the row of the shared state.
-  expect(withOne.map((count, index) => count - (without[index] ?? 0))).toEqual([0, 1, 2]);
+  // The update: a journal row and the row of the shared state. It has the turn's beginning written before the turn is
+  // prepared, so what the turn is asked with has a row of its own in place of riding with the beginning.
+  expect(withOne.map((count, index) => count - (without[index] ?? 0))).toEqual([0, 2, 3]);
 });
 
 test("a plugin without shared state, and one whose session is still being opened, are told so", async () => {
