@@ -28,6 +28,7 @@ const SUB_ROOMS = {
     "schedule",
     "trigger",
     "writes",
+    "task",
   ],
   session: [
     "calls",
@@ -53,6 +54,7 @@ const SUB_ROOMS = {
     "upkeep",
     "schedules",
     "triggers",
+    "tasks",
     "host",
   ],
   store: ["records", "folder", "transfer", "memory", "lmdb", "upkeep", "thread"],

@@ -9,6 +9,7 @@ export const invalidTurnInput = refusal("invalid_turn_input", "The turn's input 
 export const invalidSchedule = refusal("invalid_schedule", "The schedule cannot be made");
 
 export const invalidAgent = refusal("invalid_agent", "The agent cannot be used");
+export const invalidTask = refusal("invalid_task", "The task cannot be used");
 export const invalidTrigger = refusal("invalid_trigger", "The trigger cannot be used");
 
 export function runtimeClosed(): TroupeError {

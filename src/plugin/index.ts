@@ -7,6 +7,7 @@ export * from "./host/directives.js";
 export * from "./host/host.js";
 export * from "./host/shared.js";
 export * from "./host/snapshot.js";
+export * from "./host/tasks.js";
 export * from "./kinds/hooks.js";
 export * from "./kinds/operations.js";
 export * from "./kinds/protocol.js";

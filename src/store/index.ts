@@ -17,7 +17,15 @@ export {
 } from "./records/waiting.js";
 export { StoreClient } from "./thread/client.js";
 export { type LeftWork, StoreServer, type StoreService, type StoreStats, storeService } from "./thread/serve.js";
-export { OCCURRENCES, OPENINGS, type OpenedSession, SCHEDULES, SUBSCRIPTIONS } from "./thread/store-calls.js";
+export {
+  OCCURRENCES,
+  OPENINGS,
+  type OpenedSession,
+  SCHEDULES,
+  SUBSCRIPTIONS,
+  TASK_STEPS,
+  TASKS,
+} from "./thread/store-calls.js";
 export { readWhole } from "./transfer/whole-files.js";
 export type { ExportOptions, ImportedSession, ImportOptions, PruneOptions } from "./upkeep/maintenance.js";
 export {

@@ -1,6 +1,6 @@
 import type { CodeTable } from "./entry.js";
 
-/** Work that goes on by itself: schedules. */
+/** Work that goes on by itself: schedules, triggers, tasks. */
 export const BACKGROUND = {
   invalid_schedule: {
     cause: "A schedule was asked for with something wrong in the request, or one that would never run.",
@@ -26,5 +26,41 @@ export const BACKGROUND = {
   trigger_key_conflict: {
     cause: "An event came under a key that another event of the trigger had, with another payload.",
     cure: "Give each event a key of its own, such as the id its sender gave it.",
+  },
+  invalid_task: {
+    cause: "A task, or something about one, was asked for with something wrong in the request.",
+    cure: "Correct what the message names.",
+  },
+  task_unknown: {
+    cause: "There is no task of that id that the session may see: it never was, is another session's, or is long over.",
+    cure: "Ask for the tasks there are: `session.tasks()`, `context.host.listBackgroundTasks()`, `list_tasks`.",
+  },
+  task_key_conflict: {
+    cause: "A task was asked for under a key, or an id, that a task has which goes on and was asked for otherwise.",
+    cure: "Cancel or await that one first, or give the new one a key of its own.",
+  },
+  task_job_unknown: {
+    cause: "A task names a job that its plugin does not declare.",
+    cure: "Name one of the plugin's `jobs`; the message lists them.",
+  },
+  task_limit: {
+    cause: "A session has as many tasks that go on as it may have.",
+    cure: "Await or cancel some of them first.",
+  },
+  task_over: {
+    cause: "A run of a task went on after the task had ended, was cancelled, or had been taken up again elsewhere.",
+    cure: "None is needed: what that run still says counts for nothing. A job sees it by its `signal`.",
+  },
+  task_timeout: {
+    cause: "A task did not end within its `deadlineMs`.",
+    cure: "Give it longer, or less to do.",
+  },
+  task_lost: {
+    cause: "A task was lost with its thread or process again and again without finishing a step.",
+    cure: "Look for what ends the thread (an endless loop, memory); divide the work into smaller steps.",
+  },
+  task_failed: {
+    cause: "A task's job threw something that has no code of its own.",
+    cure: "The message is what the job threw.",
   },
 } as const satisfies CodeTable;

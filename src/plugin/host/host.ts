@@ -16,6 +16,7 @@ import type {
   TurnResult,
   Usage,
 } from "../../kernel/index.js";
+import type { TaskHost } from "./tasks.js";
 
 /**
  * What hooks may ask of the runtime, in ten narrow interfaces. A hook gets those its kind is granted, as `context.host`;
@@ -109,29 +110,6 @@ export interface TurnHost {
   cancelTurn(turnId: string): Promise<void>;
   /** Starts it and waits for it. When the call that waits is given up, so is the turn. */
   startTurn(sessionId: string, input: string | TurnRequestInput): Promise<TurnResult>;
-}
-
-/**
- * Tasks are for later: what would start one refuses with `host_service_unavailable`; what would only tidy up does
- * nothing.
- */
-export interface TaskHost {
-  /** Says something into the running turn, from its next checkpoint on, or else into the next; under one id once. */
-  injectTurnInput(sessionId: string, input: { readonly id?: string; readonly text: string }): Promise<void>;
-  spawnHiddenTask(sessionId: string, label: string): Promise<void>;
-  awaitHiddenTasks(sessionId: string): Promise<void>;
-  spawnManagedTask(sessionId: string, registration: JsonObject): Promise<void>;
-  cancelManagedTask(sessionId: string, taskId: string): Promise<void>;
-  registerBackgroundTask(sessionId: string, registration: JsonObject): Promise<void>;
-  unregisterBackgroundTask(sessionId: string, taskId: string): Promise<void>;
-  completeBackgroundTask(sessionId: string, taskId: string, state: string): Promise<void>;
-  transitionBackgroundTaskLiveState(sessionId: string, taskId: string, state: string): Promise<void>;
-  listBackgroundTasks(sessionId: string): Promise<readonly JsonObject[]>;
-  cancelBackgroundTask(sessionId: string, taskId: string): Promise<JsonObject>;
-  cancelAllBackgroundTasks(sessionId: string): Promise<readonly JsonObject[]>;
-  validateAsyncHandlesVisible(sessionId: string, handleIds: readonly string[]): Promise<void>;
-  transferAsyncHandles(from: string, to: string, handleIds: readonly string[]): Promise<void>;
-  cancelUnreferencedAsyncHandles(sessionId: string, keep: readonly string[]): Promise<readonly JsonObject[]>;
 }
 
 /** Later: all refuse with `host_service_unavailable`. */

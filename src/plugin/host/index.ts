@@ -3,3 +3,4 @@ export * from "./directives.js";
 export * from "./host.js";
 export * from "./shared.js";
 export * from "./snapshot.js";
+export * from "./tasks.js";

@@ -59,6 +59,10 @@ export const SCHEDULES = "schedules";
 export const SUBSCRIPTIONS = "subscriptions";
 export const OCCURRENCES = "occurrences";
 
+/** The tables of work beside sessions' turns: the tasks, and the input of each with the steps it has finished. */
+export const TASKS = "tasks";
+export const TASK_STEPS = "task_steps";
+
 /** What a session worker says to the store worker on its lane: method → argument and answer. */
 export interface StoreCalls {
   /** Claims a session and reads it. */

@@ -1,0 +1,239 @@
+import { TroupeError } from "../errors.js";
+import type { Json } from "../json.js";
+import type { RowOrder } from "../writes/index.js";
+
+/**
+ * What goes on beside a session's turns. `hidden` and `managed`: a job of a plugin, which the runtime runs; a hidden one is
+ * in no list. `background`: work that lives elsewhere and is only written down here. `monitor`, `subagent`: what they say.
+ */
+export const TASK_KINDS = ["hidden", "managed", "background", "monitor", "subagent"] as const;
+export type TaskKind = (typeof TASK_KINDS)[number];
+
+/** `idle`: it waits for something, such as a time or a follow-up. The last three are ends, and stay. */
+export type TaskState = "running" | "idle" | TaskEnd;
+export type TaskEnd = "completed" | "failed" | "cancelled";
+
+/**
+ * How its session hears of a task's end: not at all, as an input of the running turn or else the next (`steer`), or as the
+ * beginning of a turn of its own (`turn`). One that was awaited is heard of there, and not again.
+ */
+export type TaskDelivery = "none" | "turn" | "steer";
+
+/** Who sees a task: its session and those above it, or (`descendants`) sessions made from it too. */
+export type TaskVisibility = "session" | "descendants";
+
+export interface TaskError {
+  readonly code: string;
+  readonly message: string;
+}
+
+/** The code that the runtime runs for a task: a job of a plugin. Its input is a row of its own, see {@link stepKey}. */
+export interface TaskJob {
+  readonly plugin: string;
+  readonly name: string;
+}
+
+/** A task as it is stored: a row of its session. */
+export interface StoredTask {
+  readonly kind: TaskKind;
+  readonly state: TaskState;
+  readonly label: string;
+  /** The caller's own name for it: asked for twice, it is one. */
+  readonly key: string | null;
+  /** The plugin it is of; null: the runtime's own or the host's. */
+  readonly owner: string | null;
+  readonly visibility: TaskVisibility;
+  /** Null: the work lives elsewhere. */
+  readonly job: TaskJob | null;
+  /** The owner's job that is told when the task is cancelled. */
+  readonly onCancel: string | null;
+  readonly deliver: TaskDelivery;
+  /** Its end is still to be told. */
+  readonly untold: boolean;
+  readonly progress: Json;
+  readonly since: number;
+  readonly endedAt: number | null;
+  readonly result: Json;
+  readonly error: TaskError | null;
+  /** It ends by then, with `task_timeout`. */
+  readonly deadline: number | null;
+  /** It sleeps until then, and nothing of it is in memory. */
+  readonly wake: number | null;
+  /** How often it was begun: what an earlier run still says counts for nothing. */
+  readonly run: number;
+  /** How often it was lost in a row, without a step finished in between. */
+  readonly losses: number;
+}
+
+/** A task as plugins and hosts see it. */
+export interface TaskRecord
+  extends Pick<
+    StoredTask,
+    "kind" | "state" | "label" | "key" | "owner" | "visibility" | "progress" | "since" | "endedAt" | "result" | "error"
+  > {
+  readonly id: string;
+  /** The session it is of. */
+  readonly sessionId: string;
+}
+
+export function isEnded({ state }: Pick<StoredTask, "state">): boolean {
+  return state !== "running" && state !== "idle";
+}
+
+export function recordOf(id: string, sessionId: string, stored: StoredTask): TaskRecord {
+  const { kind, state, label, key, owner, visibility, progress, since, endedAt, result, error } = stored;
+  return {
+    id,
+    sessionId,
+    kind,
+    state,
+    label,
+    key,
+    owner,
+    visibility,
+    progress,
+    since,
+    endedAt,
+    result,
+    error,
+  };
+}
+
+/** What a task is asked for with, checked. */
+export interface TaskSpec
+  extends Pick<StoredTask, "kind" | "label" | "key" | "owner" | "visibility" | "job" | "onCancel" | "deliver"> {
+  /** The input of its job. */
+  readonly input: Json;
+  readonly deadlineMs: number | null;
+}
+
+/** A task that begins now. */
+export function beginTask(spec: TaskSpec, now: number): StoredTask {
+  const { kind, label, key, owner, visibility, job, onCancel, deliver, deadlineMs } = spec;
+  return {
+    kind,
+    state: "running",
+    label,
+    key,
+    owner,
+    visibility,
+    job,
+    onCancel,
+    deliver,
+    untold: false,
+    progress: null,
+    since: now,
+    endedAt: null,
+    result: null,
+    error: null,
+    deadline: deadlineMs === null ? null : now + deadlineMs,
+    wake: null,
+    run: job === null ? 0 : 1,
+    losses: 0,
+  };
+}
+
+/** A task whose run was lost this often without finishing a step ends: what loses it is most likely itself. */
+export const MOST_LOSSES = 5;
+
+/** A run was lost, and the task is run again from its beginning; undefined: it has been lost too often. */
+export function runAgain(stored: StoredTask): StoredTask | undefined {
+  const losses = stored.losses + 1;
+  if (losses >= MOST_LOSSES) return undefined;
+  return { ...stored, state: "running", wake: null, run: stored.run + 1, losses };
+}
+
+/** A run finished a step: what loses it later is counted anew. */
+export function stepped(stored: StoredTask): StoredTask {
+  return { ...stored, losses: 0 };
+}
+
+/** It is let go of until a time. */
+export function asleep(stored: StoredTask, wake: number): StoredTask {
+  return { ...stored, state: "idle", wake, losses: 0 };
+}
+
+/** Its time has come, or it is taken up by somebody else: run again, and not because a run was lost. */
+export function awake(stored: StoredTask): StoredTask {
+  return { ...stored, state: "running", wake: null, run: stored.run + 1 };
+}
+
+/** Between its two live states, and what it says of how far it is. One that has ended stays as it is. */
+export function inLiveState(stored: StoredTask, state: "running" | "idle", progress = stored.progress): StoredTask {
+  return isEnded(stored) ? stored : { ...stored, state, progress };
+}
+
+/** What came of it. One that has ended stays as it is. */
+export function endTask(
+  stored: StoredTask,
+  end: {
+    readonly state: TaskEnd;
+    readonly now: number;
+    readonly result?: Json;
+    readonly error?: TaskError | null;
+    /** Somebody waits for the end and hears of it there. */
+    readonly awaited?: boolean;
+  },
+): StoredTask {
+  if (isEnded(stored)) return stored;
+  const { state, now, result = null, error = null, awaited = false } = end;
+  // Who cancels a task knows that it has ended.
+  const untold = stored.deliver !== "none" && state !== "cancelled" && !awaited;
+  return { ...stored, state, endedAt: now, result, error, wake: null, untold };
+}
+
+/** Its end was told. */
+export function told(stored: StoredTask): StoredTask {
+  return { ...stored, untold: false };
+}
+
+/** How its end is to be told, from now on; one that has ended already is told so now. */
+export function deliveredBy(stored: StoredTask, deliver: TaskDelivery): StoredTask {
+  const untold = isEnded(stored) && stored.state !== "cancelled" && deliver !== "none";
+  return { ...stored, deliver, untold };
+}
+
+/** The owners of tasks' places in the order of their table: what a starting runtime looks for, and what may be forgotten. */
+export const TASK_ORDER = {
+  /** To be run, or its end to be told, or its work lives outside of the store. By when it began. */
+  open: "open",
+  /** By when it wakes. */
+  asleep: "asleep",
+  /** By when it ended. */
+  ended: "ended",
+} as const;
+
+export function taskOrder(stored: StoredTask): RowOrder {
+  if (stored.wake !== null) return { owner: TASK_ORDER.asleep, at: stored.wake };
+  if (isEnded(stored) && !stored.untold) return { owner: TASK_ORDER.ended, at: stored.endedAt ?? stored.since };
+  return { owner: TASK_ORDER.open, at: stored.since };
+}
+
+/** No task's id has it, so no task's steps begin with another's. */
+const BEHIND_ID = "#";
+
+/** The row of a task's input (0), or of the step it finished as its `nth` (from 1). */
+export function stepKey(taskId: string, nth: number): string {
+  return taskId + BEHIND_ID + nth.toString(36).padStart(4, "0");
+}
+
+/** The keys of the rows of a task's input and steps begin with this. */
+export function stepPrefix(taskId: string): string {
+  return taskId + BEHIND_ID;
+}
+
+/** What the session is told of a task's end. */
+export function tellingOf({ id, label, state, result, error }: TaskRecord): string {
+  const what = label === "" ? `The task ${id}` : `The task ${id} (${label})`;
+  if (state === "failed") return `${what} failed: ${error?.message ?? "nobody knows why"}`;
+  if (state === "cancelled") return `${what} was cancelled.`;
+  return result === null ? `${what} is done.` : `${what} is done. Its result:\n${textOfResult(result)}`;
+}
+
+function textOfResult(result: Json): string {
+  return typeof result === "string" ? result : JSON.stringify(result);
+}
+
+export function taskUnknown(taskId: string): TroupeError {
+  return new TroupeError("task_unknown", `There is no task ${JSON.stringify(taskId)} here.`, { details: { taskId } });
+}
