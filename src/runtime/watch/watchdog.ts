@@ -1,6 +1,7 @@
-import { closeSync, openSync, readSync } from "node:fs";
 import { type Clock, ignore, type Timer } from "../../async/index.js";
 import { isHeld, progressOf } from "../../wire/index.js";
+import { HeldTime } from "./held-time.js";
+import { type ThreadUsage, usageOfThread } from "./thread-usage.js";
 
 /** How often threads are looked at. */
 const LOOK_MS = 20;
@@ -34,20 +35,22 @@ export interface Watched {
 export class Watchdog {
   readonly #clock: Clock;
   readonly #onThorough: () => void;
+  readonly #usageOf: (tid: number | undefined) => ThreadUsage;
   readonly #watched = new Set<Look>();
   #timer: Timer | undefined;
   #lastLook = 0;
   #looks = 0;
 
   /** `onThorough` is told of every look at all threads. */
-  constructor(clock: Clock, onThorough: () => void = ignore) {
+  constructor(clock: Clock, onThorough: () => void = ignore, usageOf = usageOfThread) {
     this.#clock = clock;
     this.#onThorough = onThorough;
+    this.#usageOf = usageOf;
   }
 
   /** Watches a thread until the returned function is called. */
   watch(watched: Watched): () => void {
-    const look = new Look(watched);
+    const look = new Look(watched, this.#usageOf(watched.tid));
     this.#watched.add(look);
     if (this.#timer === undefined) {
       this.#lastLook = this.#clock.now();
@@ -64,8 +67,7 @@ export class Watchdog {
 
   #look(): void {
     const now = this.#clock.now();
-    // When this thread itself stood still, so may have the others: no more than a look's time is counted.
-    const passed = Math.min(now - this.#lastLook, 2 * LOOK_MS);
+    const passed = now - this.#lastLook;
     this.#lastLook = now;
     const thorough = this.#looks++ % LOOKS_BETWEEN === 0;
     for (const look of [...this.#watched]) {
@@ -81,18 +83,19 @@ class Look {
   readonly watched: Watched;
   readonly #usage: ThreadUsage;
   #progress = -1;
-  /** Of the piece of work that holds the thread now: for how long it has, and how long the thread had waited before. */
-  #heldMs = 0;
-  #waited = 0;
+  /** Of the piece of work that holds the thread now. Begins with the first look that finds it, or a ping. */
+  readonly #held: HeldTime;
   /** A ping that was not answered yet: the event loop does not turn, though no call holds the thread. */
   #pinged = false;
   #blocked = false;
   /** The progress it had when it was last weighed. */
   #weighedAt = -2;
 
-  constructor(watched: Watched) {
+  constructor(watched: Watched, usage: ThreadUsage) {
     this.watched = watched;
-    this.#usage = new ThreadUsage(watched.tid);
+    this.#usage = usage;
+    // When the thread that looks stood still, so may have the others: a little more than a look's time is counted.
+    this.#held = new HeldTime(usage, 2 * LOOK_MS);
   }
 
   /** Has the thread been held for too long? Said once. */
@@ -101,19 +104,16 @@ class Look {
     if (progress !== this.#progress) {
       this.#progress = progress;
       this.#pinged = false;
-      this.#heldMs = 0;
-      // The next look counts from here.
-      this.#waited = isHeld(this.watched.stage) ? this.#usage.waitedMs() : -1;
+      if (isHeld(this.watched.stage)) this.#held.begin();
       return false;
     }
     if (this.#blocked || !(this.#pinged || isHeld(this.watched.stage))) return false;
-    const waitedMs = this.#usage.waitedMs();
     const { blockedMs, onHeld } = this.watched;
-    const before = this.#heldMs;
-    if (this.#waited >= 0) this.#heldMs += Math.max(0, passedMs - (waitedMs - this.#waited));
-    this.#waited = waitedMs;
-    this.#blocked = this.#heldMs >= blockedMs;
-    if (before < blockedMs / 2 && this.#heldMs >= blockedMs / 2) onHeld?.();
+    const before = this.#held.ms;
+    this.#held.goOn(passedMs);
+    const held = this.#held.ms;
+    this.#blocked = held >= blockedMs;
+    if (before < blockedMs / 2 && held >= blockedMs / 2) onHeld?.();
     return this.#blocked;
   }
 
@@ -125,8 +125,7 @@ class Look {
     this.#weighedAt = this.#progress;
     if (!stands || share < BUSY_SHARE || this.#pinged || isHeld(this.watched.stage)) return;
     this.#pinged = true;
-    this.#heldMs = 0;
-    this.#waited = -1;
+    this.#held.begin();
     const answered = () => {
       this.#pinged = false;
     };
@@ -135,39 +134,5 @@ class Look {
 
   end(): void {
     this.#usage.close();
-  }
-}
-
-/** What the operating system says of a thread. Where it says nothing, a thread never waits for a processor. */
-class ThreadUsage {
-  #file: number | undefined;
-  readonly #text = Buffer.alloc(128);
-
-  constructor(tid: number | undefined) {
-    if (tid === undefined) return;
-    try {
-      // Kept open: reading again costs 2 µs, opening 29.
-      this.#file = openSync(`/proc/self/task/${tid}/schedstat`, "r");
-    } catch {
-      this.#file = undefined;
-    }
-  }
-
-  /** Milliseconds the thread has waited for a processor. */
-  waitedMs(): number {
-    if (this.#file === undefined) return 0;
-    try {
-      const length = readSync(this.#file, this.#text, 0, this.#text.length, 0);
-      const [, waited = "0"] = this.#text.toString("latin1", 0, length).split(" ", 2);
-      return Number(waited) / 1e6;
-    } catch {
-      // The thread has ended.
-      return 0;
-    }
-  }
-
-  close(): void {
-    if (this.#file !== undefined) closeSync(this.#file);
-    this.#file = undefined;
   }
 }
