@@ -242,6 +242,12 @@ export class PluginHost {
       if (this.#callers.get(session)?.number === number) this.#callers.set(session, undefined);
       const { code, message } = asTroupeError(error, "plugin_failed");
       if (code === "worker_lost") return;
+      // A port that does not cross was closed at its other end: that thread ends, or its plugin closes what is not its own.
+      // The next thread opens the lane.
+      if (code === "unserialisable") {
+        if (this.#current === to) await this.end("itself");
+        return;
+      }
       await session.caller.to.refuseHost({ group, key, code: "plugin_unavailable", message }).catch(ignore);
     }
   }

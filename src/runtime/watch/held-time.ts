@@ -45,8 +45,8 @@ export class HeldTime {
     // Not below 0: a wait that had begun before this piece of work took the thread is none of it.
     this.#passedMs = Math.max(0, this.#passedMs + countedMs);
     if (!isKnown) return;
-    const unexplainedMs = countedMs - (usage.burntMs - last.burntMs);
+    const unexplainedMs = this.#untoldMs + countedMs - (usage.burntMs - last.burntMs);
     const isRunnable = unexplainedMs < UNEXPLAINED_MS || this.#thread.isRunnable();
-    this.#untoldMs = Math.max(0, this.#untoldMs + (isRunnable ? unexplainedMs : -toldMs));
+    this.#untoldMs = Math.max(0, isRunnable ? unexplainedMs : this.#untoldMs - toldMs);
   }
 }

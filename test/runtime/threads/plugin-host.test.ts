@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { deferred } from "../../../src/async/index.js";
+import { unserialisable } from "../../../src/kernel/index.js";
 import type { LoadedThread } from "../../../src/runtime/threads/loaded-threads.js";
 import { PluginHost } from "../../../src/runtime/threads/plugin-host.js";
 import type { SessionWorker } from "../../../src/runtime/threads/session-worker.js";
@@ -18,6 +19,7 @@ function host() {
   const lanes: number[] = [];
   const failures: Error[] = [];
   const restarts: string[] = [];
+  const refused: unknown[] = [];
   const closePorts = ({ port, hostPort }: Attached) => {
     port.close();
     hostPort.close();
@@ -29,7 +31,7 @@ function host() {
       if (failure !== undefined) throw failure;
       lanes.push(lane.lane);
     },
-    refuseHost: async () => undefined,
+    refuseHost: async (refusal: unknown) => void refused.push(refusal),
   };
   // Only what a host uses of them.
   const worker = { configured: { name: "Session worker 0", caller: { to } } } as unknown as SessionWorker;
@@ -59,7 +61,7 @@ function host() {
   });
   made.adopt(newThread());
   const settled = () => new Promise((resolve) => setImmediate(resolve));
-  return { made, worker, lanes, failures, restarts, settled };
+  return { made, worker, lanes, failures, restarts, refused, settled };
 }
 
 test("a session worker that asks for a lane while one is on its way to it gets that one, and no second that would take its calls away", async () => {
@@ -90,6 +92,15 @@ test("a session worker whose lane could not be opened gets one when it asks agai
   made.call(worker, -1);
   await settled();
   expect(lanes).toHaveLength(1);
+});
+
+test("a session worker whose lane's other end was closed on its way is not refused: the thread is replaced, and the lane is one to the next", async () => {
+  const { made, worker, lanes, failures, restarts, refused, settled } = host();
+  failures.push(unserialisable("Session worker 0", "attachHost could not cross the thread", undefined));
+  made.call(worker, -1);
+  await settled();
+  await settled();
+  expect({ refused, restarts: restarts.length, lanes: lanes.length }).toEqual({ refused: [], restarts: 1, lanes: 1 });
 });
 
 test("a host whose thread was retired because nobody had called it has had no restart when its first call comes", async () => {

@@ -166,6 +166,15 @@ describe("of a thread whose times the system tells", () => {
     expect(said).toEqual(["held at 1160", "blocked at 1280"]);
   });
 
+  test("of one that runs, waits and then sleeps, what it ran and what it slept counts, and the wait between does not", () => {
+    const { writer, runs, waits, sleeps, said } = scripted(250);
+    writer.enter(1, started, 1);
+    runs(100);
+    waits(200);
+    sleeps(240);
+    expect(said).toEqual(["held at 360", "blocked at 480"]);
+  });
+
   test("one that loops on a crowded machine is found when it has burnt its blockedMs, and not before", () => {
     const { writer, runsOf, said } = scripted(250);
     writer.enter(1, started, 1);
