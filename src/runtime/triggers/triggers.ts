@@ -50,6 +50,17 @@ interface Occurrence {
   readonly cursor: Pick<Row, "table" | "key" | "session" | "order"> | null;
 }
 
+/** An event for one session. */
+interface Told {
+  readonly trigger: string;
+  /** The event's own, under which its row is. */
+  readonly name: string;
+  readonly nth: number;
+  readonly text: string;
+  /** Counts the session as told, in the write that tells it. */
+  readonly taken: RowChange;
+}
+
 const PAGE = 256;
 const OPEN = "open";
 const DONE = "done";
@@ -214,9 +225,8 @@ export class Triggers implements SessionTriggers {
         const cursor = { table, key, session, ...(order !== undefined && { order }) };
         const next: Occurrence = { ...event, matched: event.matched + 1, cursor };
         const taken = changeOf(name, written, next, { at: event.at, owner: OPEN });
-        if (
-          await this.#tell(session, { name, nth: next.matched, text: inputOfEvent(subscription, event.payload), taken })
-        ) {
+        const text = inputOfEvent(subscription, event.payload);
+        if (await this.#tell(session, { trigger: event.source, name, nth: next.matched, text, taken })) {
           event = next;
           written++;
         }
@@ -234,15 +244,7 @@ export class Triggers implements SessionTriggers {
   }
 
   /** False: this session does not take the event, and is passed over. */
-  async #tell(
-    sessionId: string,
-    {
-      name,
-      nth,
-      text,
-      taken,
-    }: { readonly name: string; readonly nth: number; readonly text: string; readonly taken: RowChange },
-  ): Promise<boolean> {
+  async #tell(sessionId: string, { trigger, name, nth, text, taken }: Told): Promise<boolean> {
     const source = `trigger:${name}`;
     for (let attempt = 1; ; attempt++) {
       try {
@@ -258,7 +260,6 @@ export class Triggers implements SessionTriggers {
           await sleep(this.#clock, PAUSE_MS * 2 ** (attempt - 1));
           continue;
         }
-        const trigger = name.startsWith(".") ? source : name;
         this.#runtime.events?.emit({ type: "trigger_failed", trigger, session: sessionId, error: eventError(error) });
         return false;
       }
