@@ -1,9 +1,18 @@
 export { acquireStoreLock, type StoreLock } from "./folder/lock.js";
 export { openLmdb, openLmdbReader } from "./lmdb/backend.js";
+export type { Finding } from "./lmdb/rescue/finding.js";
 export { type RepairedSession, type RepairReport, repairStore } from "./lmdb/rescue/repair.js";
 export { type SessionReport, type VerifyReport, verifyStore } from "./lmdb/rescue/verify.js";
-export type { Finding } from "./lmdb/rescue/verify-rows.js";
 export { openMemory } from "./memory/memory-store.js";
+export {
+  type AnswerKind,
+  APPROVAL,
+  answerKeysOf,
+  awaitedIn,
+  rowsOfCall,
+  unansweredIn,
+  waitingRowKey,
+} from "./records/awaited.js";
 export type { BackendAtOnce, ReaderFromAfar, StoreBackend, StoreOptions } from "./records/contract.js";
 export { type MessageNode, readHistory, readTail } from "./records/history.js";
 export type { ListRequest, SessionPage, SessionWorkState, StoredSession } from "./records/listing.js";
@@ -11,6 +20,7 @@ export { sealEnvelope, storeLost } from "./records/records.js";
 export { countOf, SHARED_COUNTS, SHARED_STATE, sharedKeyOf, sharedRowKey } from "./records/shared-rows.js";
 export { TENANT_BUDGETS, TENANT_SPENDING, tenantRowKey } from "./records/tenant-rows.js";
 export {
+  listWaiting,
   type PendingPage,
   type PendingRequest,
   pageOfWaiting,

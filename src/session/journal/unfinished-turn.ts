@@ -1,5 +1,4 @@
 import {
-  answerKeyOf,
   type Cancellation,
   completionKeyOf,
   type Identity,
@@ -11,6 +10,7 @@ import {
   type TurnConfig,
   type TurnResult,
 } from "../../kernel/index.js";
+import { type AnswerKind, answerKeysOf, awaitedIn, unansweredIn } from "../../store/index.js";
 import { decode } from "../../wire/index.js";
 import type { SessionPluginOptions, TurnExtras } from "../calls/index.js";
 import type { TurnKey } from "../stored/index.js";
@@ -50,8 +50,6 @@ export const CANCEL = "cancel";
 export const PREPARED = "prepared";
 /** Of what of that was another one at a later call, by step. */
 export const ASKED = "asked:";
-/** Of a call that somebody is asked about before it runs. */
-export const APPROVAL = "approval:";
 /** How often in a row a worker may die with a turn that was taken up and had nothing to show yet. */
 export const MAX_STRIKES = 3;
 /** How often in a row a turn is taken up that never has anything to show, although it lasts. */
@@ -106,40 +104,10 @@ function deathsIn(rows: readonly JournalRow[]): Pick<UnfinishedTurn, "resumed" |
   return { resumed, strikes, idle };
 }
 
-/** What an answer from outside is: what a tool came to, or whether a call may run. */
-export type AnswerKind = "output" | "verdict";
-
 /** The calls of an unfinished turn that wait for an answer from outside: which kind, by completion key. */
 export function awaitedCalls(sessionId: string, { turnId, rows }: UnfinishedTurn): Map<string, AnswerKind> {
-  const awaited = new Map<string, AnswerKind>();
-  const expect = (callId: string, kind: AnswerKind) => {
-    const answers = answerKeysOf(sessionId, turnId, callId);
-    if (!rows.some(({ key }) => answers.includes(key))) awaited.set(completionKeyOf(sessionId, turnId, callId), kind);
-  };
-  for (const row of rows) {
-    const waited = waitedFor(row);
-    if (waited !== undefined) expect(waited.id, waited.kind);
-  }
-  return awaited;
-}
-
-/** What a row says is waited for: the last part of its key. */
-function waitedFor({ key, bytes }: Pick<JournalRow, "key" | "bytes">): { id: string; kind: AnswerKind } | undefined {
-  if (key.startsWith("tools:")) {
-    const { pending, callId } = decode<{ readonly pending?: unknown; readonly callId?: string }>(bytes) ?? {};
-    return pending === undefined || callId === undefined ? undefined : { id: callId, kind: "output" };
-  }
-  if (!key.startsWith(APPROVAL)) return undefined;
-  const { question } = decode<{ readonly question?: { readonly id: string } }>(bytes) ?? {};
-  return question && { id: question.id, kind: "verdict" };
-}
-
-/** The replay keys an answer may have been recorded under: this release's, and the one of releases before it. */
-export function answerKeysOf(sessionId: string, turnId: string, callId: string): readonly string[] {
-  return [
-    answerKeyOf(completionKeyOf(sessionId, turnId, callId)),
-    answerKeyOf(JSON.stringify([sessionId, turnId, callId])),
-  ];
+  const waiting = unansweredIn(sessionId, rows);
+  return new Map(waiting.map(({ id, kind }) => [completionKeyOf(sessionId, turnId, id), kind]));
 }
 
 /** What somebody was told would stop the turn; undefined when nobody was. */
@@ -166,7 +134,7 @@ export function waitsIn(
     const known = steps.get(step) ?? { from: 0, to: 0, open: false };
     // As long as one of its calls still worked, the step did not wait.
     known.from = Math.max(known.from, at);
-    const waited = waitedFor({ key, bytes });
+    const waited = awaitedIn({ key, bytes });
     if (waited !== undefined) {
       const answers = answerKeysOf(sessionId, turnId, waited.id);
       const answer = rows.find((row) => answers.includes(row.key));

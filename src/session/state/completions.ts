@@ -9,9 +9,9 @@ import {
   toolFailure,
 } from "../../kernel/index.js";
 import type { PendingTool, TurnFacts } from "../../plugin/index.js";
+import type { AnswerKind } from "../../store/index.js";
 import type { ToolNote } from "../../tools/index.js";
 import type { Deadlines } from "../../wire/index.js";
-import type { AnswerKind } from "../journal/index.js";
 
 /** An answer from outside: what a call came to, or whether it may run. */
 export type PendingAnswer = ToolOutput | ApprovalVerdict;
@@ -130,6 +130,11 @@ export class Completions {
 
   isAnswered(key: string): boolean {
     return this.#answered.has(key);
+  }
+
+  /** Somebody has answered it, or is about to. */
+  isTaken(key: string): boolean {
+    return this.#answered.has(key) || this.#answering.has(key);
   }
 
   /** The waiting under a key of its own is over: nobody asks for its end again. */

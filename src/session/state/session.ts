@@ -17,12 +17,12 @@ import {
 } from "../../kernel/index.js";
 import type { Model, ModelFactory, ModelInstances } from "../../model/index.js";
 import type { SessionView } from "../../plugin/index.js";
-import { type StoreClient, sealEnvelope } from "../../store/index.js";
+import { answerKeysOf, type StoreClient, sealEnvelope } from "../../store/index.js";
 import type { ArgumentChecks, SessionTools, ToolHomes, ToolLimits } from "../../tools/index.js";
 import type { EventSink } from "../../trace/index.js";
 import { type Deadlines, decode, encode } from "../../wire/index.js";
 import type { HostRelay, SessionPluginOptions, TraceSink, WorkerSettings } from "../calls/index.js";
-import { answerKeysOf, leftBehind, type Suspects } from "../journal/index.js";
+import { leftBehind, type Suspects } from "../journal/index.js";
 import { type HostGate, type PluginSlot, SessionHooks, type Surface, type Surfaces } from "../plugins/index.js";
 import { PrefixWatch, SessionCatalog, type SessionProtocol, ToolsComponent } from "../protocol/index.js";
 import {

@@ -1,12 +1,5 @@
-import {
-  fingerprint,
-  type PendingCall,
-  type RowChange,
-  WAITING_CALLS,
-  WAITING_OF_TENANTS,
-} from "../../kernel/index.js";
-import type { StoreClient } from "../../store/index.js";
-import { encode } from "../../wire/index.js";
+import { type PendingCall, type RowChange, WAITING_CALLS, WAITING_OF_TENANTS } from "../../kernel/index.js";
+import { rowsOfCall, type StoreClient, waitingRowKey } from "../../store/index.js";
 import { SessionRows, type StoredSession } from "../stored/index.js";
 
 interface WaitingParts {
@@ -60,11 +53,7 @@ export class WaitingCalls {
 
   /** What is written with the journal's row that waits. */
   rowsOf(call: PendingCall): readonly RowChange[] {
-    const { sessionId: session, tenant, since: at } = call;
-    const key = rowKeyOf(call.key);
-    const row: RowChange = { table: WAITING_CALLS, session, key, value: encode(call), order: { at } };
-    if (tenant === undefined) return [row];
-    return [row, { table: WAITING_OF_TENANTS, session, key, value: EMPTY, order: { at, owner: tenant } }];
+    return rowsOfCall(call);
   }
 
   /** A call that waits since an older release, which wrote no rows: they are written by themselves. */
@@ -76,7 +65,7 @@ export class WaitingCalls {
   /** What is written with the answer. */
   removalOf(key: string): readonly RowChange[] {
     const { sessionId: session, stored } = this.#parts;
-    const removed = (table: string): RowChange => ({ table, session, key: rowKeyOf(key), value: null });
+    const removed = (table: string): RowChange => ({ table, session, key: waitingRowKey(key), value: null });
     return stored.identity.tenant === undefined
       ? [removed(WAITING_CALLS)]
       : [removed(WAITING_CALLS), removed(WAITING_OF_TENANTS)];
@@ -93,8 +82,8 @@ export class WaitingCalls {
       this.#removed = { rows, ofTenant };
       stored.registerRiding(rows, ofTenant);
     }
-    this.#removed.rows.change(rowKeyOf(key), null);
-    if (stored.identity.tenant !== undefined) this.#removed.ofTenant.change(rowKeyOf(key), null);
+    this.#removed.rows.change(waitingRowKey(key), null);
+    if (stored.identity.tenant !== undefined) this.#removed.ofTenant.change(waitingRowKey(key), null);
   }
 
   /** The turn is decided: what it did not come to wait for again, such as a call of a tool that is gone, waits no more. */
@@ -107,11 +96,4 @@ export class WaitingCalls {
   leave(): void {
     this.#calls.clear();
   }
-}
-
-const EMPTY = new Uint8Array();
-
-/** Each key is answered once, and no two of a session have one fingerprint but by a chance of one in 2^53. */
-function rowKeyOf(key: string): string {
-  return fingerprint(key).toString(36);
 }

@@ -1,4 +1,5 @@
 /** What is stored, as records; reading a history from them; no backend. */
+export * from "./awaited.js";
 export * from "./claims.js";
 export * from "./contract.js";
 export * from "./history.js";

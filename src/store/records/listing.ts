@@ -1,13 +1,5 @@
-import {
-  answerKeyOf,
-  asTroupeError,
-  completionKeyOf,
-  isRecord,
-  type JournalRow,
-  type StoredHead,
-  TroupeError,
-} from "../../kernel/index.js";
-import { decode } from "../../wire/index.js";
+import { asTroupeError, isRecord, type StoredHead, TroupeError } from "../../kernel/index.js";
+import { unansweredIn } from "./awaited.js";
 import type { IndexedSession, StoreBackend } from "./contract.js";
 
 /**
@@ -227,22 +219,11 @@ async function stateOf(backend: ListedBackend, sessionId: string): Promise<Sessi
   try {
     const rows = await backend.journal(sessionId);
     if (rows.length === 0) return "idle";
-    return waitsForAnswer(sessionId, rows) ? "waiting" : "unfinished";
+    return unansweredIn(sessionId, rows).length > 0 ? "waiting" : "unfinished";
   } catch {
     // There is one, and it cannot be read.
     return "unfinished";
   }
-}
-
-/** Has a call said that its answer comes from outside, and has nobody given it yet? */
-function waitsForAnswer(sessionId: string, rows: readonly JournalRow[]): boolean {
-  const keys = new Set(rows.map(({ turnId, key }) => `${turnId} ${key}`));
-  return rows.some(({ turnId, key, bytes }) => {
-    if (!key.startsWith("tools:")) return false;
-    const { pending, callId } = decode<{ readonly pending?: unknown; readonly callId?: string } | null>(bytes) ?? {};
-    if (pending === undefined || callId === undefined) return false;
-    return !keys.has(`${turnId} ${answerKeyOf(completionKeyOf(sessionId, turnId, callId))}`);
-  });
 }
 
 const KNOWN: readonly (keyof ListRequest)[] = [

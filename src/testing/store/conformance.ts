@@ -5,8 +5,18 @@ import { ROW_PAGES } from "./row-pages.js";
 import { ROWS } from "./rows.js";
 import { type Cases, type ConformanceCase, type ConformanceStore, casesOver } from "./samples.js";
 import { SESSIONS } from "./sessions.js";
+import { WAITING } from "./waiting.js";
 
-const CASES: Cases = { ...COMMITS, ...RECEIPTS, ...JOURNALS, ...DELETIONS, ...ROWS, ...ROW_PAGES, ...SESSIONS };
+const CASES: Cases = {
+  ...COMMITS,
+  ...RECEIPTS,
+  ...JOURNALS,
+  ...DELETIONS,
+  ...ROWS,
+  ...ROW_PAGES,
+  ...WAITING,
+  ...SESSIONS,
+};
 
 /**
  * What every store must do, as cases for any test runner. `open` is called once per case and gives an empty store; its

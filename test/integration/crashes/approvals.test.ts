@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Session, Troupe, TroupeOptions } from "troupe";
+import { type Session, type Troupe, type TroupeOptions, verifyStore } from "troupe";
 import { describe, expect, test } from "vitest";
 import { fixture, NODE_ARGS, startTroupe, tempFolder, until } from "../../support/runtime.js";
 
@@ -20,7 +20,14 @@ async function killedAt(seam: string, answer: object = {}): Promise<string> {
   const program = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
   const [, signal] = await once(program, "exit");
   expect(signal).toBe("SIGKILL");
+  expect(saidOf(folder)).toEqual([]);
   return folder;
+}
+
+/** What is wrong with its store, rows of calls that wait included. */
+function saidOf(folder: string): unknown[] {
+  const { file, sessions, others } = verifyStore(join(folder, "store"));
+  return [...file, ...sessions.flatMap(({ findings }) => findings), ...others];
 }
 
 async function finished(troupe: Troupe): Promise<Session> {
@@ -101,4 +108,6 @@ test("a call that waits and whose tool is gone with the next release waits no mo
   const session = await troupe.session("s");
   await until("the turn is stored", async () => (await session.info()).turns === 1);
   expect((await troupe.pending()).calls).toEqual([]);
+  await troupe.close();
+  expect(saidOf(folder)).toEqual([]);
 });

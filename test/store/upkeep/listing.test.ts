@@ -191,23 +191,39 @@ test("a filter that finds nothing looks at 1,000 heads in one call, and the next
   expect(read).toBe(1_030);
 });
 
-test("a session in which a call waits for a person is listed as waiting, and is unfinished too", async () => {
+test("a session in which a call waits for its result or for a yes is listed as waiting, and is unfinished too", async () => {
   const backend = openMemory();
-  for (const id of ["answered", "idle", "running", "waits"]) commit(backend, turn(id, 1));
+  for (const id of ["agreed", "answered", "asks", "idle", "running", "waits"]) commit(backend, turn(id, 1));
   const record = (sessionId: string, key: string, value: unknown) => {
     const entry = { sessionId, turnId: "t2", key, hash: key, bytes: encode(value), expectedRevision: 1 };
     expect(write(backend, { kind: "record", entry: { ...entry, epoch: UNCLAIMED } })).toMatchObject([{ ok: true }]);
   };
-  for (const id of ["answered", "running", "waits"]) record(id, "start", null);
+  for (const id of ["agreed", "answered", "asks", "running", "waits"]) record(id, "start", null);
+  for (const id of ["agreed", "asks"])
+    record(id, "approval:1:c1:1", {
+      args: {},
+      said: [],
+      question: { id: "ask_1", announcement: { kind: "approval" } },
+    });
+  record("agreed", answerKeyOf(completionKeyOf("agreed", "t2", "ask_1")), { approved: true });
   for (const id of ["answered", "waits"])
     record(id, "tools:1:c1:1", { ran: true, pending: {}, callId: "c1", output: { status: "success", value: null } });
   record("answered", answerKeyOf(completionKeyOf("answered", "t2", "c1")), { status: "success", value: "yes" });
   const listed = async (request: ListRequest) =>
     (await listStored(backend, request)).sessions.map(({ id, state }) => `${id} ${state}`);
-  expect(await listed({})).toEqual(["answered unfinished", "idle idle", "running unfinished", "waits waiting"]);
-  expect(await listed({ state: "waiting" })).toEqual(["waits waiting"]);
-  expect(await listed({ state: "unfinished", orderBy: "id" })).toEqual([
+  expect(await listed({})).toEqual([
+    "agreed unfinished",
     "answered unfinished",
+    "asks waiting",
+    "idle idle",
+    "running unfinished",
+    "waits waiting",
+  ]);
+  expect(await listed({ state: "waiting" })).toEqual(["asks waiting", "waits waiting"]);
+  expect(await listed({ state: "unfinished", orderBy: "id" })).toEqual([
+    "agreed unfinished",
+    "answered unfinished",
+    "asks waiting",
     "running unfinished",
     "waits waiting",
   ]);

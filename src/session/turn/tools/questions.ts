@@ -13,9 +13,9 @@ import {
   type TurnDirective,
   toolFailure,
 } from "../../../kernel/index.js";
+import { APPROVAL } from "../../../store/index.js";
 import { executeTool, type RegisteredTool } from "../../../tools/index.js";
 import { contentHash } from "../../../wire/index.js";
-import { APPROVAL } from "../../journal/index.js";
 import type { Turn } from "../turn.js";
 import type { BatchHooks, Inspected } from "./batch-hooks.js";
 import { answerBefore, answerFromOutside, rowsOfWaiting, waitingCall, withdraw } from "./waiting.js";

@@ -8,7 +8,8 @@ import {
   type ToolOutput,
 } from "../../../kernel/index.js";
 import type { PendingTool } from "../../../plugin/index.js";
-import { answerKeysOf, endsHere } from "../../journal/index.js";
+import { answerKeysOf } from "../../../store/index.js";
+import { endsHere } from "../../journal/index.js";
 import type { Editing, PendingAnswer } from "../../state/index.js";
 import type { Turn } from "../turn.js";
 import { untilPeople } from "../turn-deadline.js";
@@ -117,6 +118,8 @@ export async function answerOfTool(
   const known = answerBefore(turn, call.callId) as ToolOutput | undefined;
   if (known !== undefined) return known;
   const waiting = waitingTool(turn, call, waits);
-  if (waits.since === undefined) await session.waitingCalls.adopt(waiting, session.stored.epoch);
+  // Once somebody answers it, it is in no list any more.
+  const isListed = waits.since !== undefined || session.completions.isTaken(waiting.key);
+  if (!isListed) await session.waitingCalls.adopt(waiting, session.stored.epoch);
   return (await answerFromOutside(turn, { waiting, pending: waits.pending, signal })) as ToolOutput;
 }

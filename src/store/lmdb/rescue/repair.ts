@@ -2,6 +2,7 @@ import { existsSync, mkdtempSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import {
   type Head,
+  isOfJournal,
   nodeId,
   orderKey,
   type Part,
@@ -33,6 +34,7 @@ import { hashesIn, segmentIdsOf } from "../../transfer/index.js";
 import { currentMeta, fileOf } from "../file/file.js";
 import { damagedStore } from "../file/open-errors.js";
 import type { PageFile } from "../file/pages.js";
+import { attempt, type Finding } from "./finding.js";
 import { createLmdb, type LmdbRecord } from "./new-store.js";
 import { ownerOf, type RawStore, Salvage, statesOf } from "./raw-store.js";
 import {
@@ -44,7 +46,8 @@ import {
   whileHeld,
   withFile,
 } from "./verify.js";
-import { attempt, type Finding, rowFindings } from "./verify-rows.js";
+import { rowFindings } from "./verify-rows.js";
+import { mendedWaiting } from "./verify-waiting.js";
 
 /** What became of a session that was not whole. */
 export interface RepairedSession {
@@ -264,7 +267,7 @@ function* recordsOf(salvage: Salvage, sessions: readonly Restored[]): Generator<
     for (const hash of Object.values(head.components)) hashes.add(hash);
   }
   const dropped = new Set(sessions.flatMap(({ report }) => (report?.outcome === "dropped" ? [report.sessionId] : [])));
-  for (const row of wholeRows(salvage, dropped)) {
+  for (const row of [...wholeRows(salvage, dropped), ...mendedWaiting(salvage, sessions)]) {
     for (const hash of hashesIn(row.value)) hashes.add(hash);
     yield* rowRecords(row);
   }
@@ -291,10 +294,11 @@ function* headRecords(stored: StoredHead): Generator<LmdbRecord> {
   if (parent !== undefined) yield { table: "children", key: childKey(parent, sessionId), bytes: NO_VALUE };
 }
 
+/** All but those of calls that wait, which are as the journals have them. */
 function* wholeRows(salvage: Salvage, dropped: ReadonlySet<string>): Generator<Row> {
   for (const key of salvage.rowKeys()) {
     const row = salvage.rowAt(key);
-    if (row !== undefined && !dropped.has(row.session ?? "")) yield row;
+    if (row !== undefined && !isOfJournal(row) && !dropped.has(row.session ?? "")) yield row;
   }
 }
 

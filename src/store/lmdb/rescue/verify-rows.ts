@@ -1,5 +1,4 @@
 import {
-  messageOf,
   orderedNameOf,
   orderKey,
   placeOf,
@@ -7,36 +6,15 @@ import {
   rowKey,
   rowNameOf,
   SESSION_INDEX,
-  TroupeError,
 } from "../../../kernel/index.js";
 import { childKey, placeOfSession } from "../../records/index.js";
+import { attempt, type Finding } from "./finding.js";
 import type { RawStore } from "./raw-store.js";
-
-/** Something that cannot be read. */
-export interface Finding {
-  /**
-   * `file`, `head`, `history`, `frame <name>`, `component <name>`, `attachment <hash>`, `journal`, `row <table> <key>` or
-   * `list`.
-   */
-  readonly where: string;
-  /** As it would be thrown: `history_damaged`, `component_missing`, … */
-  readonly code: string;
-  readonly message: string;
-}
-
-/** What it gives, or what goes wrong with it. */
-export function attempt<T>(where: string, run: () => T): { readonly value?: T; readonly findings: Finding[] } {
-  try {
-    return { value: run(), findings: [] };
-  } catch (error) {
-    const code = error instanceof TroupeError ? error.code : "store_damaged";
-    return { findings: [{ where, code, message: messageOf(error) }] };
-  }
-}
+import { waitingFindings } from "./verify-waiting.js";
 
 /** What is wrong with rows, by their session; under "" those of nobody. */
-export function rowFindings(state: Pick<RawStore, "keys" | "rowAt">): Map<string, Finding[]> {
-  const found = new Map<string, Finding[]>();
+export function rowFindings(state: RawStore): Map<string, Finding[]> {
+  const found = waitingFindings(state);
   for (const key of state.keys("rows")) {
     const name = rowNameOf(key);
     const { findings } = attempt(wordsFor(name), () => state.rowAt(key));

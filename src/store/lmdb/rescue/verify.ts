@@ -6,8 +6,9 @@ import { type ReaderAtOnce, readHistory } from "../../records/index.js";
 import { checkTrees, currentMeta, fileOf, storeDamaged } from "../file/file.js";
 import { storeOpenFailed } from "../file/open-errors.js";
 import { PageFile, PageProblem } from "../file/pages.js";
+import { attempt, type Finding } from "./finding.js";
 import { type RawStore, statesOf } from "./raw-store.js";
-import { attempt, type Finding, listFindings, rowFindings } from "./verify-rows.js";
+import { listFindings, rowFindings } from "./verify-rows.js";
 
 export interface SessionReport {
   readonly sessionId: string;
