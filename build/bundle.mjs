@@ -63,22 +63,21 @@ const { output } = await library.generate({
 });
 await library.close();
 
-// No code but Troupe's own runs on the store's thread, so its classes need not be one with anybody's: it is a file of its
-// own, and CommonJS, which a thread starts sooner from.
-const store = await rolldown({
-  cwd: root,
-  input: { "workers/store": "workers/store.ts" },
-  platform: "node",
-  tsconfig: false,
-  transform: { target: "node20" },
-  external: [/^node:/, "lmdb"],
-});
-output.push(
-  ...(
-    await store.generate({ dir: folder, format: "cjs", sourcemap: true, comments: false, entryFileNames: "[name].cjs" })
-  ).output,
-);
-await store.close();
+// No code but Troupe's own runs on the store's thread and on that of child processes, so their classes need not be one with
+// anybody's: each is a file of its own, and CommonJS, which a thread starts sooner from.
+for (const name of ["workers/store", "workers/processes"]) {
+  const own = await rolldown({
+    cwd: root,
+    input: { [name]: `${name}.ts` },
+    platform: "node",
+    tsconfig: false,
+    transform: { target: "node20" },
+    external: [/^node:/, "lmdb"],
+  });
+  const options = { dir: folder, format: "cjs", sourcemap: true, comments: false, entryFileNames: "[name].cjs" };
+  output.push(...(await own.generate(options)).output);
+  await own.close();
+}
 
 const ajv = await rolldown({
   cwd: root,

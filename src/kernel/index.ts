@@ -163,6 +163,21 @@ export {
   retryProblem,
 } from "./model/retry-policy.js";
 export {
+  checkCommand,
+  checkProcess,
+  checkRead,
+  checkSignal,
+  checkWait,
+  type OutputView,
+  type ProcessOutput,
+  type ProcessRequest,
+  type ProcessSignal,
+  type ProcessSpec,
+  type ProcessView,
+  type ReadRequest,
+  type ReadSpec,
+} from "./process/process-request.js";
+export {
   type ContextPiece,
   checkPieces,
   contextMessages,
@@ -195,6 +210,7 @@ export {
   duplicateTool,
   invalidAgent,
   invalidOptions,
+  invalidProcess,
   invalidSchedule,
   invalidTool,
   invalidToolArgs,

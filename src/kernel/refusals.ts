@@ -11,6 +11,7 @@ export const invalidSchedule = refusal("invalid_schedule", "The schedule cannot 
 export const invalidAgent = refusal("invalid_agent", "The agent cannot be used");
 export const invalidTask = refusal("invalid_task", "The task cannot be used");
 export const invalidTrigger = refusal("invalid_trigger", "The trigger cannot be used");
+export const invalidProcess = refusal("invalid_process", "The process cannot be asked for");
 
 export function runtimeClosed(): TroupeError {
   return new TroupeError("closed", "This runtime is closed. Create another one.");

@@ -105,6 +105,8 @@ export {
   type PluginActionHost,
   type PluginRevision,
   PROMPT_HOOK_HOST,
+  type ProcessActs,
+  type ProcessReads,
   type PromptHookHost,
   QUERY_HOST,
   type QueryHost,

@@ -5,6 +5,7 @@ export { definePlugin, type Plugin, type PluginDefinition } from "./definition/d
 export { type LoadedPlugin, loadPlugin, type PluginManifest, parseAny, pluginLoadTimeout } from "./definition/load.js";
 export * from "./host/directives.js";
 export * from "./host/host.js";
+export type { MonitorHost, ProcessActs, ProcessMethod, ProcessReads } from "./host/outside.js";
 export * from "./host/shared.js";
 export * from "./host/snapshot.js";
 export * from "./host/tasks.js";

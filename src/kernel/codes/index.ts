@@ -1,6 +1,7 @@
 /** Every code of Troupe, with its cause and its cure. docs/errors.md is made of it; a running program has only the type. */
 import { BACKGROUND } from "./background.js";
 import { MODELS } from "./models.js";
+import { OUTSIDE } from "./outside.js";
 import { PLUGINS } from "./plugins.js";
 import { SESSIONS } from "./sessions.js";
 import { STARTING } from "./starting.js";
@@ -20,6 +21,7 @@ export const ERROR_CODES = {
   Tools: TOOLS,
   "Plugins, operations and protocols": PLUGINS,
   "Work that goes on": BACKGROUND,
+  Processes: OUTSIDE,
   "Stores, exports and backups": STORES,
   Threads: THREADS,
 };
@@ -31,6 +33,7 @@ export const ERROR_CODES = {
 export type TroupeErrorCode =
   | keyof typeof BACKGROUND
   | keyof typeof MODELS
+  | keyof typeof OUTSIDE
   | keyof typeof PLUGINS
   | keyof typeof SESSIONS
   | keyof typeof STARTING

@@ -16,6 +16,16 @@ import type {
   TurnResult,
   Usage,
 } from "../../kernel/index.js";
+import {
+  isOfProcesses,
+  type MonitorHost,
+  PROCESS_METHODS,
+  type ProcessActs,
+  type ProcessInterface,
+  type ProcessMethod,
+  type ProcessReads,
+  processMethods,
+} from "./outside.js";
 import type { TaskHost } from "./tasks.js";
 
 /**
@@ -112,14 +122,6 @@ export interface TurnHost {
   startTurn(sessionId: string, input: string | TurnRequestInput): Promise<TurnResult>;
 }
 
-/** Later: all refuse with `host_service_unavailable`. */
-export interface MonitorHost {
-  monitorSnapshot(sessionId: string): Promise<JsonObject>;
-  takeMonitorUpdates(sessionId: string): Promise<JsonObject>;
-  startMonitor(sessionId: string, spec: JsonObject): Promise<JsonObject>;
-  stopMonitor(sessionId: string, monitorId: string): Promise<JsonObject>;
-}
-
 export interface SessionGraphHost {
   /** Appends behind the stored leaf; a running turn's own messages follow when it commits. */
   appendSessionNodes(sessionId: string, request: AppendRequest): Promise<AppendResult>;
@@ -167,6 +169,8 @@ export interface HostInterfaces {
   turn: TurnHost;
   task: TaskHost;
   monitor: MonitorHost;
+  processReads: { readonly processes: ProcessReads };
+  processActs: { readonly processes: ProcessActs };
   sessionGraph: SessionGraphHost;
   directCompletion: DirectCompletionHost;
   trace: TraceHost;
@@ -201,14 +205,20 @@ const METHODS = {
   sessionGraph: ["appendSessionNodes"],
   directCompletion: ["directCompletion", "directLlmCompletion"],
   trace: ["emitTraceEvent"],
-} as const satisfies { readonly [I in HostInterface]: readonly (keyof HostInterfaces[I])[] };
-export type HostMethod = (typeof METHODS)[HostInterface][number];
+} as const satisfies { readonly [I in Exclude<HostInterface, ProcessInterface>]: readonly (keyof HostInterfaces[I])[] };
 
-const INTERFACES = Object.keys(METHODS) as HostInterface[];
+export type HostMethod = (typeof METHODS)[keyof typeof METHODS][number] | ProcessMethod;
+
+const NAMES: { readonly [I in HostInterface]: readonly HostMethod[] } = {
+  ...METHODS,
+  processReads: Object.values(PROCESS_METHODS.processReads),
+  processActs: Object.values(PROCESS_METHODS.processActs),
+};
+const INTERFACES = Object.keys(NAMES) as HostInterface[];
 
 /** Which interface a method belongs to: what a call is checked by. */
 export const HOST_METHODS = Object.fromEntries(
-  INTERFACES.flatMap((owner) => METHODS[owner].map((method) => [method, owner])),
+  INTERFACES.flatMap((owner) => NAMES[owner].map((method) => [method, owner])),
 ) as Readonly<Record<HostMethod, HostInterface>>;
 
 /** The composites: which interfaces the hooks of each kind, the operations and the tools of a plugin are given. */
@@ -225,7 +235,7 @@ export const HISTORY_HOST = [
   "directCompletion",
 ] as const;
 export const TASK_HOST = ["task"] as const;
-export const QUERY_HOST = ["sessionSnapshot", "toolCatalog"] as const;
+export const QUERY_HOST = ["sessionSnapshot", "toolCatalog", "processReads"] as const;
 export const PLUGIN_ACTION_HOST: readonly HostInterface[] = INTERFACES;
 export const TOOL_HOOK_HOST = PLUGIN_ACTION_HOST;
 export const RUNTIME_SESSION_HOST = PLUGIN_ACTION_HOST;
@@ -259,7 +269,16 @@ export type HostCall = (method: HostMethod, args: readonly unknown[]) => Promise
 export function hostFacade(granted: readonly HostInterface[], call: HostCall): object {
   const facade: Record<string, unknown> = {};
   for (const [method, owner] of Object.entries(HOST_METHODS) as [HostMethod, HostInterface][]) {
-    if (granted.includes(owner)) facade[method] = (...args: unknown[]) => unattended(call(method, args));
+    if (granted.includes(owner) && !isOfProcesses(owner))
+      facade[method] = (...args: unknown[]) => unattended(call(method, args));
+  }
+  if (granted.some(isOfProcesses)) {
+    facade.processes = Object.fromEntries(
+      processMethods(granted.filter(isOfProcesses)).map(([name, method]) => [
+        name,
+        (...args: unknown[]) => unattended(call(method, args)),
+      ]),
+    );
   }
   if (granted.includes("turn")) {
     facade.startTurnStream = (...args: unknown[]) => unattended(turnStream(args, call));

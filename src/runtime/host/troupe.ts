@@ -29,6 +29,7 @@ import {
   type TroupeStats,
 } from "../observe/index.js";
 import { type ResolvedOptions, resolveOptions, type TroupeOptions } from "../options/index.js";
+import { Outside } from "../outside/index.js";
 import { Runtime } from "../places/index.js";
 import { Schedules, type TroupeSchedules, wakeMe } from "../schedules/index.js";
 import { type HandleParts, handleOf, Relay, type Session } from "../sessions/index.js";
@@ -70,6 +71,7 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
   readonly #moving: Moving;
   readonly #schedules: Schedules;
   readonly #triggers: Triggers;
+  readonly #outside: Outside;
   readonly #statistics: Statistics;
   readonly #handleParts: HandleParts;
   readonly #events: EventHub | undefined;
@@ -105,7 +107,11 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
     this.#turns = new Turns(runtime);
     this.#observers = new Observers(runtime);
     this.#inspections = new Inspections(runtime);
-    this.#relay = new Relay(runtime, this.#turns, (line, happened) => this.#observers.childActivity(line, happened));
+    this.#outside = new Outside(runtime);
+    this.#relay = new Relay(runtime, this.#turns, {
+      onChildActivity: (line, happened) => this.#observers.childActivity(line, happened),
+      outside: (ask) => this.#outside.answer(ask),
+    });
     this.#moving = new Moving(runtime, this.#observers);
     this.#schedules = new Schedules({ runtime, open: (id, opening) => this.#open(id, opening, "free") });
     this.#triggers = new Triggers(runtime);
@@ -382,10 +388,12 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
     target:
       | { readonly sessionWorker: number }
       | { readonly plugin: string; readonly host?: number }
+      | { readonly processes: true }
       | { readonly store: true },
   ): Promise<void> {
     this.#runtime.checkOpen();
     const { crew } = this.#runtime;
+    if ("processes" in target) return this.#outside.kill();
     if ("store" in target) return crew.store.crash();
     if ("sessionWorker" in target) return crew.worker(target.sessionWorker).kill();
     return crew.isolated(target.plugin).kill(target.host);
@@ -422,6 +430,7 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
     const drainMs = await drained(this.#runtime, this.#turns);
     this.#observers.close();
     await this.#runtime.crew.close({ drainMs });
+    await this.#outside.close();
     this.#runtime.directory.clear();
     this.#events?.close();
   }

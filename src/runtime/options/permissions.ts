@@ -15,6 +15,11 @@ export interface Permissions {
   readonly childProcess?: boolean;
   readonly worker?: boolean;
   readonly addons?: boolean;
+  /**
+   * It may ask the host for child processes (`context.host.processes`) and watch commands and files. They run as the host
+   * does, and may do whatever the host may.
+   */
+  readonly processes?: boolean;
   /** Names of the host's environment variables its thread has too. Default: none. */
   readonly env?: readonly string[];
   /** `false`: no network, on Node.js 25 and later; refused with `isolation_unenforceable` before. Default: open. */
@@ -28,12 +33,13 @@ const PERMISSIONS: FieldsOf<Permissions> = {
   childProcess: true,
   worker: true,
   addons: true,
+  processes: true,
   env: true,
   network: true,
 };
 
 const LISTS = ["read", "write", "env"] as const;
-const SWITCHES = ["childProcess", "worker", "addons", "network"] as const;
+const SWITCHES = ["childProcess", "worker", "addons", "processes", "network"] as const;
 
 /** What a host wrote as permissions, checked. */
 export function resolvePermissions(permissions: unknown, what: string): Permissions | "all" {

@@ -15,6 +15,8 @@ export class Runtime {
   readonly events: EventSink | undefined;
   /** How many forks hosts have made. */
   forks = 0;
+  /** Ends what goes on for a session outside of its worker: it was closed, or is about to be deleted. */
+  readonly onLeft: ((sessionId: string) => Promise<void>)[] = [];
   #closing = false;
   /** Why nothing can be asked any more, when its store died. */
   #storeLost: TroupeError | undefined;
@@ -54,6 +56,10 @@ export class Runtime {
   async retellOptions(worker: SessionWorker): Promise<void> {
     for (const { id: sessionId, opening } of this.directory.on(worker.place))
       if (opening !== undefined) await worker.configured?.caller.to.takeOver({ sessionId, notes: opening });
+  }
+
+  async left(sessionId: string): Promise<void> {
+    for (const end of this.onLeft) await end(sessionId);
   }
 
   loseStore(error: TroupeError): void {

@@ -16,6 +16,9 @@ export interface ChildActivity {
 /** `line`: who had the turn run, the nearest first. */
 type ChildActivityListener = (line: readonly string[], happened: ChildActivity) => void;
 
+/** Answers what is asked of processes and monitors. */
+type OutsideAnswers = (ask: Parameters<RelayAnswers["outside"]>[0]) => Promise<unknown>;
+
 /** What sessions ask of other sessions; whether they may was checked where they are. */
 export class Relay {
   /** What tenants may spend, whichever sessions ask. */
@@ -23,15 +26,21 @@ export class Relay {
   readonly #runtime: Runtime;
   readonly #turns: Turns;
   readonly #onChildActivity: ChildActivityListener;
+  readonly #outside: OutsideAnswers;
   readonly #childTurns = new ChildTurns();
   /** Under which name a session's usage stands in its creator's ledger. */
   readonly #usageSources = new Map<string, string>();
 
-  constructor(runtime: Runtime, turns: Turns, onChildActivity: ChildActivityListener) {
+  constructor(
+    runtime: Runtime,
+    turns: Turns,
+    { onChildActivity, outside }: { readonly onChildActivity: ChildActivityListener; readonly outside: OutsideAnswers },
+  ) {
     this.#runtime = runtime;
     this.#turns = turns;
     this.tenants = new TenantBudgets(runtime);
     this.#onChildActivity = onChildActivity;
+    this.#outside = outside;
   }
 
   async answer<M extends keyof RelayAnswers>([method, argument]: RelayCall<M>): Promise<unknown> {
@@ -77,7 +86,10 @@ export class Relay {
     close: async ({ sessionId }) => {
       const { directory } = this.#runtime;
       if (directory.isBusy(sessionId)) throw underWay(sessionId);
-      await directory.moveOut(sessionId, (worker) => this.#runtime.worker(worker).ask("releaseIdle", { sessionId }));
+      await directory.moveOut(sessionId, async (worker) => {
+        await this.#runtime.worker(worker).ask("releaseIdle", { sessionId });
+        await this.#runtime.left(sessionId);
+      });
       this.forget(sessionId);
     },
     startTurn: async ({ from, sessionId, text, turnId, streams }) => {
@@ -108,6 +120,7 @@ export class Relay {
     tenantPaid: async (told) => this.tenants.paid(told),
     tenantEnded: async (told) => this.tenants.ended(told),
     tenantCommits: (told) => this.tenants.committing(told),
+    outside: (ask) => this.#outside(ask),
     awaitTurn: (turn) => this.#childTurns.result(turn),
     cancelTurn: async (turn) => this.#childTurns.cancel(turn),
     turnEvents: (turn) => this.#childTurns.events(turn),

@@ -416,7 +416,10 @@ export class Session {
   async close(): Promise<void> {
     const { runtime } = this.#parts;
     runtime.checkOpen();
-    const release = (worker: number) => runtime.worker(worker).ask("release", { sessionId: this.id });
+    const release = async (worker: number) => {
+      await runtime.worker(worker).ask("release", { sessionId: this.id });
+      await runtime.left(this.id);
+    };
     await runtime.directory.moveOut(this.id, release);
   }
 

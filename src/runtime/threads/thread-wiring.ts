@@ -236,6 +236,12 @@ export class Crew {
     throw pluginUnknown(`isolated plugin ${pluginId}`, this.#isolatedIds());
   }
 
+  /** What the entry of a plugin lets it do, by the id its module says. */
+  permissionsOf(pluginId: string): ResolvedPlugin["permissions"] {
+    const index = this.plugins().findIndex(({ id }) => id === pluginId);
+    return this.#options.plugins[index]?.permissions ?? {};
+  }
+
   /** The plugins in the order of the options. */
   plugins(): PluginThreads[] {
     const inline = [...this.worker(0).inlinePlugins];

@@ -24,6 +24,7 @@ export async function deleteSession(
   let deleted = false;
   const leave = async (worker: number) => {
     await runtime.worker(worker).ask("discard", { sessionId }, { deadlineMs: NO_DEADLINE_MS });
+    await runtime.left(sessionId);
     deleted = await store.ask("deleteSession", { sessionId }, { deadlineMs: NO_DEADLINE_MS });
     onGone();
   };

@@ -135,6 +135,16 @@ export type TenantAnswer =
   /** `end`: of the period, in milliseconds since 1970. */
   | { readonly kind: "spent"; readonly why: string; readonly whenSpent: "stop" | "pause"; readonly end: number };
 
+/** A service about what a session has outside of its worker. */
+export interface OutsideAsk {
+  readonly sessionId: string;
+  readonly pluginId: string;
+  readonly method: HostMethod;
+  readonly args: readonly unknown[];
+  /** The same when the service is asked for again in the place of this one; undefined when nobody would. */
+  readonly asked: string | undefined;
+}
+
 /**
  * What a session asks of other sessions, by way of the main thread: it knows where they are. `from` is the session that
  * asks; whether it may has been checked.
@@ -158,6 +168,8 @@ interface RelayCalls {
   tenantEnded: Exchange<void, Pick<TenantAsk, "tenant" | "id">>;
   /** A turn is about to be stored: the period that it counts for, null for a tenant without a budget. */
   tenantCommits: Exchange<BudgetPeriod | null, Pick<TenantAsk, "tenant" | "id">>;
+  /** Processes and monitors: they are no session worker's. */
+  outside: Exchange<unknown, OutsideAsk>;
   /** A service of another session, served where that session is. */
   ask: Exchange<unknown, { sessionId: string; pluginId: string; method: HostMethod; args: readonly unknown[] }>;
 }

@@ -54,6 +54,7 @@ export async function callHost(session: Session, request: OwnRequest): Promise<u
   }
   const serve = async () => {
     if (Object.hasOwn(ABOUT_SESSION, method)) return aboutSession(session, request);
+    if (OUTSIDE.includes(owner)) return outside(session, request);
     const service = HERE[method];
     if (service === undefined) throw unavailable(method, owner === "monitor" ? "monitors" : "background tasks");
     return service(session, request);
@@ -69,7 +70,21 @@ const CHANGING: readonly HostInterface[] = [
   "turn",
   "sessionGraph",
   "directCompletion",
+  "processActs",
 ];
+
+/** Served by the main thread, for whatever thread is concerned there. */
+const OUTSIDE: readonly HostInterface[] = ["processReads", "processActs"];
+
+async function outside(session: Session, { pluginId, method, args, asking }: OwnRequest): Promise<unknown> {
+  const turn = session.life.unstoredTurn;
+  // Made again, also by another worker, the call asks in the same order.
+  const asked =
+    asking?.place === undefined || turn === undefined
+      ? undefined
+      : `${turn.turnId}:${asking.name((place) => turn.journal.number(place))}:${asking.asked}`;
+  return session.services.relay("outside", { sessionId: session.id, pluginId, method, args, asked });
+}
 
 /** What came of a service, as the journal has it. */
 interface HostAnswer {

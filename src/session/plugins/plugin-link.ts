@@ -192,6 +192,11 @@ export class AskingCall {
     this.#next = 0;
   }
 
+  /** How many services it has asked for so far. */
+  get asked(): number {
+    return this.#next;
+  }
+
   /** Tells the call from others at the same place; `number` says how many of them asked before it. */
   name(number: (place: string) => number): string {
     const place = this.place ?? "";

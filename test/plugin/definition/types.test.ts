@@ -38,6 +38,7 @@ import {
   type PluginOptions,
   type Preamble,
   type ProtocolTurnOptions,
+  QUERY_HOST,
   type QueryHost,
   queueTurn,
   replaceToolArgs,
@@ -46,6 +47,7 @@ import {
   type SessionView,
   type SnapshotMeta,
   shortCircuitTool,
+  TOOL_HOOK_HOST,
   type ToolHookHost,
 } from "../../../src/plugin/index.js";
 
@@ -81,6 +83,19 @@ const TASK = [
   "cancelUnreferencedAsyncHandles",
 ] as const;
 const MONITOR = ["monitorSnapshot", "takeMonitorUpdates", "startMonitor", "stopMonitor"] as const;
+/** What is granted under one name, and the names its methods go by elsewhere. */
+const PROCESSES = ["processes"] as const;
+const OF_PROCESSES = ["list", "read", "wait", "start", "write", "end", "signal", "stop"] as const;
+const PROCESS_METHODS = [
+  "listProcesses",
+  "readProcess",
+  "waitForProcess",
+  "startProcess",
+  "writeToProcess",
+  "endProcessInput",
+  "signalProcess",
+  "stopProcess",
+] as const;
 const GRAPH = ["appendSessionNodes"] as const;
 const DIRECT = ["directCompletion", "directLlmCompletion"] as const;
 const TRACE = ["emitTraceEvent"] as const;
@@ -97,6 +112,7 @@ const EVERYTHING = [
   ...TURN,
   ...TASK,
   ...MONITOR,
+  ...PROCESSES,
   ...GRAPH,
   ...DIRECT,
   ...TRACE,
@@ -124,7 +140,7 @@ const HOSTS = {
   session_config_mutator: TASK,
   session_config_changed: TASK,
   context_compactor: HISTORY_HOST,
-} as const satisfies Record<HookKind, readonly HostMethod[]>;
+} as const satisfies Record<HookKind, readonly (HostMethod | "processes")[]>;
 
 /** What the compiler lets the hooks of a kind call. */
 type Callable<K extends HookKind> = keyof HookContext<K, unknown, unknown>["host"];
@@ -137,7 +153,19 @@ describe("the host services of a hook", () => {
 
   it("are known for every kind", () => {
     expect(Object.keys(HOSTS).sort()).toEqual(Object.values(HOOK_KINDS).sort());
-    expect(Object.keys(HOST_METHODS).sort()).toEqual([...EVERYTHING].sort());
+    const flat = EVERYTHING.filter((name) => name !== "processes");
+    expect(Object.keys(HOST_METHODS).sort()).toEqual([...flat, ...PROCESS_METHODS].sort());
+  });
+
+  it("under processes are those that look at them for a query, and all of them for a tool", () => {
+    const under = (granted: typeof QUERY_HOST | typeof TOOL_HOOK_HOST) => {
+      const { processes } = hostFacade(granted, () => Promise.resolve()) as { readonly processes: object };
+      return Object.keys(processes).sort();
+    };
+    expect(under(QUERY_HOST)).toEqual([...OF_PROCESSES.slice(0, 3)].sort());
+    expect(under(TOOL_HOOK_HOST)).toEqual([...OF_PROCESSES].sort());
+    expectTypeOf<keyof QueryHost["processes"]>().toEqualTypeOf<"list" | "read" | "wait">();
+    expectTypeOf<keyof ToolHookHost["processes"]>().toEqualTypeOf<(typeof OF_PROCESSES)[number]>();
   });
 
   it("compile exactly when they are granted", () => {
@@ -404,7 +432,9 @@ describe("operations", () => {
           async run(args, { host, state, options }) {
             expectTypeOf(args).toEqualTypeOf<{ word: string; limit: number }>();
             expectTypeOf(host).toEqualTypeOf<QueryHost>();
-            expectTypeOf<keyof typeof host>().toEqualTypeOf<(typeof SNAPSHOT | typeof CATALOG)[number]>();
+            expectTypeOf<keyof typeof host>().toEqualTypeOf<
+              (typeof SNAPSHOT | typeof CATALOG | typeof PROCESSES)[number]
+            >();
             // @ts-expect-error a query reads
             await host.createSession();
             // @ts-expect-error a query reads
@@ -510,7 +540,7 @@ describe("operations", () => {
   it("are given at run time what their types say", () => {
     const methods = (kind: keyof typeof OPERATION_HOSTS) =>
       Object.keys(hostFacade(OPERATION_HOSTS[kind], () => Promise.resolve())).sort();
-    expect(methods("query")).toEqual([...SNAPSHOT, ...CATALOG].sort());
+    expect(methods("query")).toEqual([...SNAPSHOT, ...CATALOG, ...PROCESSES].sort());
     for (const kind of ["command", "task", "action"] as const) expect(methods(kind)).toEqual([...EVERYTHING].sort());
   });
 });

@@ -1,0 +1,84 @@
+import type {
+  JsonObject,
+  ProcessOutput,
+  ProcessRequest,
+  ProcessSignal,
+  ProcessView,
+  ReadRequest,
+} from "../../kernel/index.js";
+
+/** What a plugin may do outside of the runtime: child processes, and watching what happens there. */
+
+/** The processes the plugin has in the session, looked at. */
+export interface ProcessReads {
+  list(): Promise<readonly ProcessView[]>;
+  /**
+   * What it has said, from one byte on. Only the newest bytes are kept: `dropped` says how many were lost before them.
+   *
+   * @example
+   * for (let from = 0, ended = false; !ended; ) {
+   *   const output = await context.host.processes.read(id, { from, waitMs: 1_000 });
+   *   ({ next: from, ended } = output);
+   *   lines.push(output.text);
+   * }
+   */
+  read(
+    id: string,
+    request: ReadRequest & { readonly as: "bytes" },
+  ): Promise<ProcessOutput & { readonly bytes: Uint8Array }>;
+  read(id: string, request?: ReadRequest): Promise<ProcessOutput & { readonly text: string }>;
+  /** As it is when it has ended, or after so long: 0 by default, 10 s at the most. */
+  wait(id: string, options?: { readonly waitMs?: number }): Promise<ProcessView>;
+}
+
+/**
+ * Child processes, for a plugin whose entry has `permissions: { processes: true }`. They belong to the plugin in this
+ * session, and not to its thread: they go on when that dies, and end with the session's close, or with the runtime.
+ */
+export interface ProcessActs {
+  start(request: ProcessRequest): Promise<ProcessView>;
+  write(id: string, input: string | Uint8Array): Promise<void>;
+  /** Closes its standard input. */
+  end(id: string): Promise<void>;
+  /** To it and everything it started. Default `SIGTERM`. */
+  signal(id: string, signal?: ProcessSignal): Promise<void>;
+  /** Ends it and everything it started: `SIGTERM`, then after 200 ms `SIGKILL`. Resolves when it has ended. */
+  stop(id: string): Promise<ProcessView>;
+}
+
+/** Later: all refuse with `host_service_unavailable`. */
+export interface MonitorHost {
+  monitorSnapshot(sessionId: string): Promise<JsonObject>;
+  takeMonitorUpdates(sessionId: string): Promise<JsonObject>;
+  startMonitor(sessionId: string, spec: JsonObject): Promise<JsonObject>;
+  stopMonitor(sessionId: string, monitorId: string): Promise<JsonObject>;
+}
+
+/** Those under `processes`, and the names they go by elsewhere. */
+export const PROCESS_METHODS = {
+  processReads: { list: "listProcesses", read: "readProcess", wait: "waitForProcess" },
+  processActs: {
+    start: "startProcess",
+    write: "writeToProcess",
+    end: "endProcessInput",
+    signal: "signalProcess",
+    stop: "stopProcess",
+  },
+} as const satisfies {
+  readonly processReads: Record<keyof ProcessReads, string>;
+  readonly processActs: Record<keyof ProcessActs, string>;
+};
+export type ProcessInterface = keyof typeof PROCESS_METHODS;
+type ProcessMethods = typeof PROCESS_METHODS;
+export type ProcessMethod = {
+  [I in ProcessInterface]: ProcessMethods[I][keyof ProcessMethods[I]];
+}[ProcessInterface];
+
+export function isOfProcesses(owner: string): owner is ProcessInterface {
+  return Object.hasOwn(PROCESS_METHODS, owner);
+}
+
+/** What is under `processes`, by the name it has there. */
+export function processMethods(granted: readonly ProcessInterface[]): readonly (readonly [string, ProcessMethod])[] {
+  return granted.flatMap((owner) => Object.entries(PROCESS_METHODS[owner]) as [string, ProcessMethod][]);
+}
