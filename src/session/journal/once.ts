@@ -28,4 +28,6 @@ export interface Once<T, R = T> {
    * asked for then, as far as it is kept. Default: it does not.
    */
   readonly counts?: (asked: Json | undefined) => boolean;
+  /** What comes of it where that does not count, and the turn goes on all the same. Default: the turn ends. */
+  readonly otherwise?: () => T;
 }

@@ -10,6 +10,7 @@ import {
   type RowWrite,
   replayMismatch,
   replayMismatched,
+  type TroupeError,
 } from "../../kernel/index.js";
 import type { TurnFacts } from "../../plugin/index.js";
 import { sealEnvelope } from "../../store/index.js";
@@ -158,10 +159,12 @@ export class StoredJournal implements TurnJournal {
     const { key, run, keep, inside = false } = step;
     if (this.#begun !== undefined) return run();
     const envelope = step.envelope();
-    const row = this.#row(key, envelope, step);
+    const row = this.#rows.get(key);
     if (row !== undefined) {
+      const counts = this.#counts(row, envelope, step);
+      if (!counts && (this.#parts.goesOn !== true || step.otherwise === undefined)) throw this.#mismatch(row, envelope);
       this.#found(key);
-      return this.#replay(row, step);
+      return counts ? this.#replay(row, step) : (step.otherwise as () => T)();
     }
     if (!inside) this.#misses(key);
     // A step that only looks inside the turn is recorded when something came of it: none proves nothing.
@@ -205,8 +208,10 @@ export class StoredJournal implements TurnJournal {
   }
 
   find<T>(key: string, envelope: Json = null): T | undefined {
-    const row = this.#row(key, envelope);
-    return row && decode<T>(row.bytes);
+    const row = this.#rows.get(key);
+    if (row === undefined) return undefined;
+    if (!this.#counts(row, envelope)) throw this.#mismatch(row, envelope);
+    return decode<T>(row.bytes);
   }
 
   note(key: string, value: object): void {
@@ -242,20 +247,17 @@ export class StoredJournal implements TurnJournal {
     this.#restoreUsage(spent);
   }
 
-  #row(
-    key: string,
-    envelope: Json,
-    { earlier, counts }: Pick<Once<never>, "earlier" | "counts"> = {},
-  ): JournalRow | undefined {
-    const row = this.#rows.get(key);
-    if (row === undefined) return undefined;
-    const asked = sealEnvelope(envelope);
-    if (row.hash === asked.hash) return row;
-    if (earlier !== undefined && row.hash === sealEnvelope(earlier()).hash) return row;
-    if (this.#parts.goesOn === true && counts?.(keptOf(row)) === true) return row;
+  /** Is a row the record of what is asked for? */
+  #counts(row: JournalRow, envelope: Json, { earlier, counts }: Pick<Once<never>, "earlier" | "counts"> = {}): boolean {
+    if (row.hash === sealEnvelope(envelope).hash) return true;
+    if (earlier !== undefined && row.hash === sealEnvelope(earlier()).hash) return true;
+    return this.#parts.goesOn === true && counts?.(keptOf(row)) === true;
+  }
+
+  #mismatch(row: JournalRow, envelope: Json): TroupeError {
     const { sessionId, turnId } = this.#parts;
     this.#misses("");
-    throw replayMismatch(row, { sessionId, turnId, key, ...asked });
+    return replayMismatch(row, { sessionId, turnId, key: row.key, ...sealEnvelope(envelope) });
   }
 
   #replay<T, R>(

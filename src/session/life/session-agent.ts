@@ -17,8 +17,8 @@ import { announceRestored, authorityWith, equipmentOf, isBound, materialize } fr
 import { droppable } from "./fork.js";
 
 /**
- * The agent a session is opened with. A turn that a crash left behind goes on with the one it was begun with; `asked` is
- * for a new session, one that has none yet, and one whose agent is gone. Any other has its own: `agent_mismatch`.
+ * The agent a session is opened with. A turn that a crash left behind goes on with the one it was begun with, or where
+ * that is gone and the host wants it with the newest, asked with what it was asked with; `asked` is for a new session, one that has none yet, and one whose agent is gone. Any other has its own: `agent_mismatch`.
  */
 export function agentOf(
   { agents }: SessionServices,
@@ -34,8 +34,7 @@ export function agentOf(
     if (agents.exactly(stored).agent !== undefined || unfinished !== undefined) throw agentMismatch(id, stored, asked);
     return { agent: agents.choose(asked, id), name: agents.choose(asked, id).name };
   }
-  if (unfinished !== undefined) return agents.exactly(stored);
-  if (stored !== undefined) return agents.inForce(stored, id);
+  if (stored !== undefined || unfinished !== undefined) return agents.inForce(stored, id);
   if (asked === undefined) return NO_AGENT;
   const agent = agents.choose(asked, id);
   return { agent, name: agent.name };

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type JournalRow, NO_USAGE } from "../../../src/kernel/index.js";
+import { type JournalRow, type Json, type JsonObject, NO_USAGE } from "../../../src/kernel/index.js";
 import { NO_JOURNAL } from "../../../src/session/journal/no-journal.js";
 import { StoredJournal } from "../../../src/session/journal/turn-journal.js";
 import { unfinishedTurn } from "../../../src/session/journal/unfinished-turn.js";
@@ -19,7 +19,7 @@ class Turn {
   readonly rows: JournalRow[] = [];
 
   /** `states`: what each plugin has to save. */
-  live(states: Record<string, Uint8Array> = {}, clock = new ManualClock()) {
+  live(states: Record<string, Uint8Array> = {}, clock = new ManualClock(), goesOn = false) {
     const restored: [string, Uint8Array][] = [];
     const usage = new UnwrittenUsage(() => []);
     const journal = new StoredJournal({
@@ -29,6 +29,7 @@ class Turn {
       usage,
       unfinished: unfinishedTurn([...this.rows], "t1"),
       isStored: () => false,
+      goesOn,
       onCaughtUp: () => undefined,
       hooks: {
         restoreState: (id, state) => restored.push([id, state]),
@@ -50,6 +51,16 @@ class Turn {
     return this.rows.map(({ key }) => key);
   }
 }
+
+/** A step that runs a tool, and runs for nothing: it was recorded. */
+const step = (toolName: string, args: JsonObject) => ({
+  key: "k",
+  envelope: () => ({ toolName, args }),
+  counts: (asked: Json | undefined) => (asked as JsonObject).toolName === toolName,
+  run: (): { from: string } => {
+    throw new Error("It ran.");
+  },
+});
 
 describe("journal.once", () => {
   test("does something once: the turn's next life is given what was recorded, and when", async () => {
@@ -106,6 +117,28 @@ describe("journal.once", () => {
       },
     );
     expect(ran).toBe(false);
+  });
+
+  test("takes what was recorded for another request where the turn goes on and it may count, and else what is to come of it", async () => {
+    const turn = new Turn();
+    const first = turn.live().journal;
+    await first.begin(() => START);
+    const recorded = { ...step("old", { city: "Oslo" }), run: () => ({ from: "then" }) };
+    await first.once(recorded);
+    const { journal } = turn.live({}, new ManualClock(), true);
+    // The same tool: what it did counts, whatever it is asked for now.
+    expect(await journal.once(step("old", { city: "Rome" }))).toEqual({ from: "then" });
+    expect(await journal.once({ ...step("other", {}), otherwise: () => ({ from: "nothing" }) })).toEqual({
+      from: "nothing",
+    });
+    await expect(journal.once(step("other", {}))).rejects.toMatchObject({ code: "replay_mismatch" });
+    // Where the host has such turns stopped neither counts.
+    const stops = turn.live().journal;
+    for (const name of ["old", "other"]) {
+      const asked = { ...step(name, {}), otherwise: () => ({ from: "nothing" }) };
+      await expect(stops.once(asked)).rejects.toMatchObject({ code: "replay_mismatch" });
+    }
+    expect(turn.keys).toEqual(["start", "k"]);
   });
 
   test("records nothing of what is not to be kept, and does that again", async () => {

@@ -18,6 +18,7 @@ import { executeTool, type RegisteredTool } from "../../../tools/index.js";
 import { contentHash } from "../../../wire/index.js";
 import type { Turn } from "../turn.js";
 import type { BatchHooks, Inspected } from "./batch-hooks.js";
+import { ofTool, recordedOfAnother } from "./tool-outputs.js";
 import { answerBefore, answerFromOutside, rowsOfWaiting, waitingCall, withdraw } from "./waiting.js";
 
 /** A call that may run, or whose result is decided; with a question, only when somebody says yes. */
@@ -116,6 +117,7 @@ export class Questions {
     const recorded = await journal.once<Recorded>({
       key: `${APPROVAL}${this.#turn.state.step}:${callId}:${round}:edited`,
       envelope: () => ({ toolName, args }),
+      counts: ofTool(toolName),
       run: async () => recordedOf(await this.#hooks.before(call)),
       changes: () => session.hooks.pluginsWith("before_tool_call"),
       found: (found) => this.#again(found),
@@ -175,6 +177,8 @@ export class Questions {
     const recorded = await this.#turn.journal.once<Recorded>({
       key: this.#keyOf(asked, round),
       envelope: () => ({ toolName, args }),
+      counts: ofTool(toolName),
+      otherwise: () => ({ args, said: [], decided: recordedOfAnother(toolName) }),
       run,
       changes: () => this.#changedBefore(toolName),
       rowsOf: ({ args, question }) =>

@@ -2,7 +2,6 @@ import {
   delayBeforeRetry,
   exhaustedRetries,
   foldTurnDirectives,
-  isRecord,
   NO_DIRECTIVES,
   type RowChange,
   type ToolCall,
@@ -24,7 +23,7 @@ import { type Prepared, Questions } from "./questions.js";
 import { ToldNotes } from "./told-notes.js";
 import { type AttachedBytes, attachAgain, bytesBesideOutputs, withKeptContent } from "./tool-content.js";
 import { tellToolFailed } from "./tool-failed.js";
-import { CANCELLED, notJson, withFrame } from "./tool-outputs.js";
+import { CANCELLED, notJson, ofTool, recordedOfAnother, withFrame } from "./tool-outputs.js";
 import { pauseBeforeRetry } from "./tool-pause.js";
 import { answerOfTool, rowsOfWaiting, type WaitingTool, waitingTool } from "./waiting.js";
 
@@ -167,8 +166,9 @@ class BatchRun {
     return turn.journal.once<Executed, Executed & AttachedBytes & { readonly callId: string }>({
       key: this.#keyOf(callId, attempt),
       envelope: () => ({ toolName, args }),
-      // What was done is done, whatever a hook makes of the arguments now; of another tool it says nothing.
-      counts: (asked) => isRecord(asked) && asked.toolName === toolName,
+      // Of another tool it says nothing.
+      counts: ofTool(toolName),
+      otherwise: () => ({ output: recordedOfAnother(toolName), ran: false }),
       run: () => this.#execute(call),
       keep: (done) =>
         done.ran && done.output.status !== "cancelled"

@@ -1,5 +1,7 @@
 import {
   asTroupeError,
+  isRecord,
+  type Json,
   MAX_ARGS_DEPTH,
   messageOf,
   type ToolCall,
@@ -23,6 +25,17 @@ function problemIn(text: string): string {
   } catch (error) {
     return messageOf(error);
   }
+}
+
+/** Does a record of what was asked for name this tool? Then it counts, whatever a hook makes of the arguments by now. */
+export function ofTool(toolName: string): (asked: Json | undefined) => boolean {
+  return (asked) => isRecord(asked) && asked.toolName === toolName;
+}
+
+/** Of a turn that was taken up, when its journal has another tool's call in the place of this one. */
+export function recordedOfAnother(toolName: string): ToolOutput {
+  const message = `${toolName} was not called: in its place another tool's call was recorded before the turn was interrupted.`;
+  return toolFailure("internal", "replay_mismatch", message);
 }
 
 /** What stands in for a result does not end the turn: only its tool's own word does. */
