@@ -1,4 +1,5 @@
 import { parseArgs } from "node:util";
+import { background } from "./background.js";
 import { cache } from "./cache.js";
 import { commits } from "./commits.js";
 import { cycles } from "./cycles.js";
@@ -29,12 +30,13 @@ const BENCHES: readonly Bench[] = [
   faults,
   provider,
   cache,
+  background,
 ];
 
 const USAGE = `npm run -s bench -- <name> [--json] [--quick] [--only <variant>]...
 
 Benches
-${BENCHES.map(({ name, question }) => `  ${name.padEnd(8)} ${question}`).join("\n")}
+${BENCHES.map(({ name, question }) => `  ${name.padEnd(10)} ${question}`).join("\n")}
 
 Options
   --json    one JSON object on stdout: { bench, ratios, samples }
@@ -43,7 +45,7 @@ Options
             stateful; noisy: spin, exit, leak, flood, native, first, saturated; hosts: busy,
             group, idle; faults: own, group, inline, or a deed (spin, exit, leak, ...);
             provider: http, client_global, client_http, ai_global, ai_http, troupe_global, troupe_http;
-            cache: kept, sliding, still, off
+            cache: kept, sliding, still, off; background: held, due, woken
   --help    this text`;
 
 process.exitCode = await main(process.argv.slice(2));

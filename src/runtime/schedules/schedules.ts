@@ -22,7 +22,7 @@ import {
   sameJson,
   TroupeError,
 } from "../../kernel/index.js";
-import type { OpeningOptions } from "../../session/index.js";
+import type { AnswerOf, ArgumentOf, OpeningOptions } from "../../session/index.js";
 import { SCHEDULES } from "../../store/index.js";
 import { eventError } from "../../trace/index.js";
 import type { Runtime } from "../places/index.js";
@@ -37,8 +37,18 @@ import {
   viewOf,
 } from "./schedule-view.js";
 
+/** What schedules need of a runtime. */
+export interface SchedulesRuntime {
+  readonly options: Pick<Runtime["options"], "clock"> & {
+    readonly worker: Pick<Runtime["options"]["worker"], "attachments">;
+  };
+  readonly store: Pick<Runtime["store"], "ask">;
+  readonly events: Runtime["events"];
+  ask(method: "deliverInput", delivery: ArgumentOf<"deliverInput">): Promise<AnswerOf<"deliverInput">>;
+}
+
 interface SchedulesParts {
-  readonly runtime: Runtime;
+  readonly runtime: SchedulesRuntime;
   /** Makes a call about a session, opened with these options when it is not there. */
   readonly open: (sessionId: string, opening: OpeningOptions) => Promise<unknown>;
 }
@@ -250,9 +260,11 @@ export class Schedules implements TroupeSchedules {
   async #look(): Promise<void> {
     this.#wakeAt = undefined;
     try {
-      await this.#runDue();
+      const from = await this.#runDue();
+      if (from === undefined) return;
       const { store } = this.#parts.runtime;
-      const [next] = await store.ask("rowsInOrder", { table: SCHEDULES, from: this.#clock.wallNow() + 1, limit: 1 });
+      // From where the look ended, and not from now: what became due meanwhile is the next one.
+      const [next] = await store.ask("rowsInOrder", { table: SCHEDULES, from, limit: 1 });
       if (next?.order !== undefined) this.#wakeBy(next.order.at);
       for (const { at } of this.#failing.values()) this.#wakeBy(at);
     } catch (error) {
@@ -261,7 +273,10 @@ export class Schedules implements TroupeSchedules {
     }
   }
 
-  async #runDue(): Promise<void> {
+  /** Makes what is due, and says up to which time, exclusive; undefined: the runtime closes. */
+  async #runDue(): Promise<number | undefined> {
+    const begun = this.#clock.wallNow();
+    const seen = new Set<string>();
     for (let after: Row | undefined; !this.#closed; ) {
       const now = this.#clock.wallNow();
       const rows = await this.#parts.runtime.store.ask("rowsInOrder", {
@@ -271,10 +286,16 @@ export class Schedules implements TroupeSchedules {
         ...(after !== undefined && { after }),
       });
       const due = rows.filter(({ key }) => (this.#failing.get(key)?.at ?? 0) <= now);
+      for (const { key } of due) seen.add(key);
       await Promise.all(due.map((row) => this.#alone(row.key, () => this.#runRow(row))));
-      if (rows.length < PAGE) return;
+      if (rows.length < PAGE) {
+        // What failed and is not due any more, because its run was made after all, is not to be looked for again.
+        for (const [key, { at }] of this.#failing) if (at <= begun && !seen.has(key)) this.#failing.delete(key);
+        return now + 1;
+      }
       after = rows.at(-1);
     }
+    return undefined;
   }
 
   /** Makes the run a row is due for. One that fails is told, and tried again later. */
@@ -299,6 +320,8 @@ export class Schedules implements TroupeSchedules {
     // Somebody changed it in between: the next look sees what it is now.
     if (error.code === "row_conflict" || ENDING.includes(error.code)) return;
     const final = FINAL.includes(error.code);
+    const failedBefore = this.#failing.get(key);
+    this.#failing.delete(key);
     this.#parts.runtime.events?.emit({ type: "schedule_failed", schedule: key, final, error: eventError(error) });
     const now = this.#clock.wallNow();
     if (final) {
@@ -307,7 +330,7 @@ export class Schedules implements TroupeSchedules {
       await this.#parts.runtime.store.ask("changeRows", { changes: [change] }).catch(ignore);
       return;
     }
-    const pauseMs = Math.min((this.#failing.get(key)?.pauseMs ?? FIRST_PAUSE_MS / 2) * 2, LONGEST_PAUSE_MS);
+    const pauseMs = Math.min((failedBefore?.pauseMs ?? FIRST_PAUSE_MS / 2) * 2, LONGEST_PAUSE_MS);
     this.#failing.set(key, { at: now + pauseMs, pauseMs });
   }
 
