@@ -230,6 +230,7 @@ export {
   toolOptionsInvalid,
   toolsUnknown,
   toolUnavailable,
+  triggerCheckTimeout,
   turnRunning,
   turnUnknown,
   unknownMethod,

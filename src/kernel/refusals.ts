@@ -13,6 +13,12 @@ export const invalidTask = refusal("invalid_task", "The task cannot be used");
 export const invalidTrigger = refusal("invalid_trigger", "The trigger cannot be used");
 export const invalidProcess = refusal("invalid_process", "The process cannot be asked for");
 
+/** The check of an event's payload did not end. */
+export function triggerCheckTimeout(trigger: string, ms: number, options: TroupeErrorOptions = {}): TroupeError {
+  const message = `Checking the payload of ${trigger} did not end within ${ms} ms.`;
+  return new TroupeError("trigger_check_timeout", message, { ...options, details: { trigger } });
+}
+
 export function runtimeClosed(): TroupeError {
   return new TroupeError("closed", "This runtime is closed. Create another one.");
 }

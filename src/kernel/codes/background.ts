@@ -27,6 +27,15 @@ export const BACKGROUND = {
     cause: "An event came under a key that another event of the trigger had, with another payload.",
     cure: "Give each event a key of its own, such as the id its sender gave it.",
   },
+  trigger_check_failed: {
+    cause: "The plugin that declares a trigger threw while it checked an event's payload.",
+    cure: "The message is what its schema threw; a schema says what is wrong and does not throw.",
+  },
+  trigger_check_timeout: {
+    cause: "Checking an event's payload did not end in time: the schema's own check, or a pattern that backtracks.",
+    cure: "Correct the schema, or give its plugin a longer `deadlineMs`.",
+    retryable: "sometimes",
+  },
   invalid_task: {
     cause: "A task, or something about one, was asked for with something wrong in the request.",
     cure: "Correct what the message names.",

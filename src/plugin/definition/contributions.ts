@@ -27,6 +27,7 @@ import {
   type ReplacingHook,
   type SessionParam,
   type TriggerSpec,
+  triggerSource,
 } from "../kinds/index.js";
 import { jsonSchemaOf, type Schema } from "../schema/index.js";
 import { checkToolName, type PluginTool, toolPolicy } from "../tool/index.js";
@@ -84,6 +85,8 @@ export class ContributionSet {
   readonly #tools = new Map<string, { readonly tool: AnyPluginTool; readonly spec: PluginToolSpec }>();
   readonly #operations = new Map<string, LoadedOperation>();
   readonly #triggers: TriggerSpec[] = [];
+  /** What payloads are checked with, by trigger: as the plugin has it, which JSON Schema may say only in part. */
+  readonly #payloads = new Map<string, Schema>();
   #protocol: Protocol | undefined;
 
   /** `source` names the module in errors. */
@@ -99,6 +102,7 @@ export class ContributionSet {
     for (const [key, tool] of this.#tools) copy.#tools.set(key, tool);
     for (const [name, operation] of this.#operations) copy.#operations.set(name, operation);
     copy.#triggers.push(...this.#triggers);
+    for (const [source, schema] of this.#payloads) copy.#payloads.set(source, schema);
     copy.#protocol = this.#protocol;
     return copy;
   }
@@ -124,6 +128,11 @@ export class ContributionSet {
 
   operation(name: string): LoadedOperation | undefined {
     return this.#operations.get(name);
+  }
+
+  /** What the payload of a trigger is checked with, by the name it goes by. */
+  payloadSchema(source: string): Schema | undefined {
+    return this.#payloads.get(source);
   }
 
   specs(): Contributions {
@@ -221,6 +230,7 @@ export class ContributionSet {
     const named = { resourceType, alias, event } as Omit<TriggerSpec, "payloadSchema">;
     const schema = jsonSchemaOf(payloadSchema as Schema, `trigger ${named.alias}.${named.event}`);
     this.#triggers.push({ ...named, payloadSchema: schema });
+    this.#payloads.set(triggerSource(named), payloadSchema as Schema);
   }
 
   /** The pieces of a protocol; each can be given once. */

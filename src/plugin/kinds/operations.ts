@@ -231,6 +231,8 @@ export const NO_CONTRIBUTIONS: Contributions = Object.freeze({ hooks: [], tools:
  */
 export class TriggerCatalog {
   readonly all: readonly TriggerSpec[];
+  /** Plugins' ids by the names of their triggers. */
+  readonly #owners: ReadonlyMap<string, string>;
 
   constructor(triggers: readonly { readonly pluginId: string; readonly trigger: TriggerSpec }[]) {
     const owners = new Map<string, string>();
@@ -244,7 +246,13 @@ export class TriggerCatalog {
       }
       owners.set(source, pluginId);
     }
+    this.#owners = owners;
     this.all = triggers.map(({ trigger }) => trigger);
+  }
+
+  /** The plugin that declares a trigger, by the name it goes by. */
+  ownerOf(source: string): string | undefined {
+    return this.#owners.get(source);
   }
 
   find(resourceType: string, alias: string, event: string): TriggerSpec | undefined {

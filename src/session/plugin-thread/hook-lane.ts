@@ -28,6 +28,7 @@ import {
   unpackFacts,
 } from "./plugin-calls.js";
 import { type HostAccess, type InstanceOptions, PluginInstance } from "./plugin-instance.js";
+import { payloadProblem } from "./plugin-operations.js";
 import { HookRuns, type WaitingInRun } from "./serve-run.js";
 import { StateBoard } from "./state-board.js";
 import type { ThreadLimits } from "./thread-limits.js";
@@ -85,8 +86,7 @@ export function openHookLane(
   /** Made within its first call: when the plugin's own code ends the thread there, that call is lost and not made again. */
   const opened = (session: number) => {
     const found = sessions.get(session);
-    if (found === undefined)
-      throw new TroupeError("plugin_session_unknown", "This plugin host has no such session open.");
+    if (found === undefined) throw unknownSession();
     if (found.instance === undefined) {
       stage.at(found.member);
       found.instance = makeInstance(found.plugin, found.options);
@@ -182,6 +182,11 @@ export function openHookLane(
       changes(call, found);
       return found.instance.operation(name, args, sessionId, call);
     },
+    payload([session, source, payload]) {
+      const found = sessions.get(session);
+      if (found === undefined) throw unknownSession();
+      return payloadProblem(readyToCheck(found).plugin, source, payload);
+    },
     capture([session, mode], call) {
       const found = opened(session);
       stage.at(found.member);
@@ -268,6 +273,10 @@ interface OpenSession extends FollowedSession {
   readonly plugin: LoadedPlugin;
   readonly options: InstanceOptions;
   instance: PluginInstance | TroupeError | undefined;
+}
+
+function unknownSession(): TroupeError {
+  return new TroupeError("plugin_session_unknown", "This plugin host has no such session open.");
 }
 
 function makeInstance(plugin: LoadedPlugin, options: InstanceOptions): PluginInstance | TroupeError {

@@ -4,6 +4,7 @@ export { confineThread } from "./confine-thread.js";
 export * from "./floating.js";
 export * from "./plugin-calls.js";
 export * from "./plugin-instance.js";
+export { payloadProblem } from "./plugin-operations.js";
 export * from "./serve-plugin.js";
 export {
   isSharedKey,

@@ -1,4 +1,4 @@
-import { type Authority, type ToolCall, turnIdOf } from "../../kernel/index.js";
+import { type Authority, type Json, type ToolCall, turnIdOf } from "../../kernel/index.js";
 import type {
   Contributions,
   Extensions,
@@ -60,7 +60,16 @@ export type HostService = {
  * What a session worker says on the hook lane. Calls: see {@link HookLane}. Notes: `open`, `close`, `drop`. A session has a number
  * on the lane, given with `open`, so that its id need not be said with every call.
  */
-export const HOOK_LANE_METHODS = ["hook", "tool", "capture", "operation", "register", "run", "rest"] as const;
+export const HOOK_LANE_METHODS = [
+  "hook",
+  "tool",
+  "capture",
+  "operation",
+  "register",
+  "run",
+  "rest",
+  "payload",
+] as const;
 
 /** The calls of the hook lane, by method: what is sent, and what is answered. */
 export interface HookLane {
@@ -78,6 +87,11 @@ export interface HookLane {
   register: {
     readonly call: readonly [session: number];
     readonly answer: { readonly contributions: Contributions; readonly stateful: boolean };
+  };
+  /** What is wrong with the payload of a trigger, as its plugin sees it; undefined: nothing. Makes no instance. */
+  payload: {
+    readonly call: readonly [session: number, source: string, payload: Json];
+    readonly answer: string | undefined;
   };
   /** Hooks of one kind that several plugins of a group have, one after another. */
   run: { readonly call: RunCall; readonly answer: RunAnswer };

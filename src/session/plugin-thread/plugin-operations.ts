@@ -1,5 +1,14 @@
-import { asTroupeError, isToolOutput, operationFailed, type ToolOutput, toolFailure } from "../../kernel/index.js";
-import { type LoadedOperation, type OperationOutcome, parseAny } from "../../plugin/index.js";
+import {
+  asTroupeError,
+  isToolOutput,
+  type Json,
+  messageOf,
+  operationFailed,
+  type ToolOutput,
+  TroupeError,
+  toolFailure,
+} from "../../kernel/index.js";
+import { type LoadedOperation, type LoadedPlugin, type OperationOutcome, parseAny } from "../../plugin/index.js";
 import { plainResult } from "../../tools/index.js";
 
 /** What an operation comes to: arguments and outcome are checked against its schemas. */
@@ -46,4 +55,27 @@ async function runAction(
 function readOutcome(returned: unknown, name: string): OperationOutcome {
   if (typeof returned === "object" && returned !== null && "output" in returned) return returned as OperationOutcome;
   throw operationFailed(name, "it must return { output, events?, directives? }.");
+}
+
+/** As much of what a schema finds wrong as crosses. */
+const MAX_PROBLEM = 2_000;
+
+/** What is wrong with the payload of a plugin's trigger, by the plugin's own schema; undefined: it fits. */
+export async function payloadProblem(
+  { manifest, contributed }: LoadedPlugin,
+  source: string,
+  payload: Json,
+): Promise<string | undefined> {
+  const schema = contributed.payloadSchema(source);
+  if (schema === undefined) return undefined;
+  try {
+    const parsed = await parseAny(schema, payload, `trigger ${source}`);
+    return parsed.ok ? undefined : parsed.issues.join("; ").slice(0, MAX_PROBLEM);
+  } catch (cause) {
+    throw new TroupeError(
+      "trigger_check_failed",
+      `Plugin ${manifest.id} failed to check the payload of ${source}: ${messageOf(cause)}`,
+      { cause, details: { pluginId: manifest.id, trigger: source } },
+    );
+  }
 }

@@ -1,5 +1,5 @@
 import { ignore, onAbort, untilAborted } from "../../async/index.js";
-import { aborted, asTroupeError, TroupeError, unserialisable } from "../../kernel/index.js";
+import { aborted, asTroupeError, TroupeError, triggerCheckTimeout, unserialisable } from "../../kernel/index.js";
 import {
   type Contributions,
   hookNameOf,
@@ -15,6 +15,7 @@ import {
   type HookRef,
   type HostAccess,
   PluginInstance,
+  payloadProblem,
   placeOf,
   type ToolFacts,
   type Waiting,
@@ -29,6 +30,7 @@ import {
   type OperationCall,
   type PluginLink,
   type PluginSlot,
+  type TriggeredEvent,
 } from "./plugin-link.js";
 
 interface InlineLinkOptions extends LinkOptions {
@@ -167,6 +169,13 @@ export class InlineLink implements PluginLink {
       return operationTimeout(spec, { pluginId: this.manifest.id, deadlineMs });
     };
     return this.#within(settled, waiting, { deadlineMs, expired });
+  }
+
+  payload(_slot: PluginSlot, { source, payload }: TriggeredEvent): Promise<string | undefined> {
+    const { plugin, deadlineMs } = this.#options;
+    const expired = () => triggerCheckTimeout(source, deadlineMs, { retryable: true });
+    const waiting = new InlineCall(this.manifest.id);
+    return this.#within(payloadProblem(plugin, source, payload), waiting, { deadlineMs, expired });
   }
 
   async capture(slot: PluginSlot): Promise<void> {

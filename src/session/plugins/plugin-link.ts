@@ -1,7 +1,7 @@
 import type { RecordableHistogram } from "node:perf_hooks";
 import { isDeepStrictEqual } from "node:util";
 import type { Clock } from "../../async/index.js";
-import { replayMismatched, TroupeError } from "../../kernel/index.js";
+import { type Json, replayMismatched, TroupeError } from "../../kernel/index.js";
 import type {
   Contributions,
   HookKind,
@@ -155,6 +155,12 @@ export interface OperationCall {
   readonly signal: AbortSignal;
 }
 
+/** An event of the outside world, by the trigger it came through. */
+export interface TriggeredEvent {
+  readonly source: string;
+  readonly payload: Json;
+}
+
 /** A host service that is asked for, in the name of a plugin's call. */
 export interface HostRequest extends Omit<Parameters<HostAccess>[0], "waiting"> {
   readonly sessionId: string;
@@ -287,6 +293,8 @@ export interface PluginLink {
   hook(slot: PluginSlot, hook: HookRef, facts: object, options: HookOptions): unknown;
   tool(slot: PluginSlot, toolId: string, args: unknown, context: HomeContext): unknown;
   operation(slot: PluginSlot, call: OperationCall): Promise<unknown>;
+  /** What is wrong with the payload of one of its triggers; undefined: it fits. The slot is of no session. */
+  payload(slot: PluginSlot, event: TriggeredEvent): Promise<string | undefined>;
   capture(slot: PluginSlot): Promise<void>;
   /** The revision the plugin counts itself, as it is now; undefined when it counts none. Only where asking takes no hop. */
   revisionNow?(slot: PluginSlot): bigint | undefined;

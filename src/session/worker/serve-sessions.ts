@@ -1,14 +1,7 @@
 import { type MessagePort, threadId } from "node:worker_threads";
 import { type Clock, ignore, loopTurn } from "../../async/index.js";
-import { type Json, pluginUnknown, runtimeClosed, TroupeError } from "../../kernel/index.js";
-import {
-  isCostlySchema,
-  type PluginManifest,
-  triggerSource,
-  trustSchemas,
-  usableSchemas,
-  validateArgs,
-} from "../../plugin/index.js";
+import { pluginUnknown, runtimeClosed, TroupeError } from "../../kernel/index.js";
+import { type PluginManifest, triggerSource, trustSchemas, usableSchemas } from "../../plugin/index.js";
 import { type NoteTaker, readNote, SchemaChecks, ToolPools } from "../../tools/index.js";
 import { PhaseProbe } from "../../trace/index.js";
 import { decode, Lane, moving, type Served, serve, threadIdOfSystem } from "../../wire/index.js";
@@ -36,10 +29,11 @@ import {
 import { serveHostCall } from "../host-services/index.js";
 import { suspension } from "../journal/index.js";
 import { compactSession, configureSession, extendSession, refreshTools, setAgent, treeMessage } from "../life/index.js";
-import { type PluginGroup, WorkerLink } from "../plugins/index.js";
+import { type PluginGroup, type TriggeredEvent, WorkerLink } from "../plugins/index.js";
 import { Agents, answerCall, cancelInput } from "../state/index.js";
 import { NO_EXTRAS } from "../turn/index.js";
 import { checkAgent } from "./check-agent.js";
+import { checkTrigger } from "./check-trigger.js";
 import { hostViewOf, turnResultOf } from "./look-up.js";
 import { Observations } from "./observations.js";
 import type { Heap } from "./residency.js";
@@ -309,20 +303,8 @@ class WorkerWiring {
     };
   }
 
-  /** By the schema its plugin declares; one that may take for ever over some payloads is looked at on a thread of its own. */
-  checkTrigger({
-    source,
-    payload,
-  }: {
-    source: string;
-    payload: Json;
-  }): string | undefined | Promise<string | undefined> {
-    const { checks, surfaces } = this.#parts;
-    const schema = surfaces.common.triggers.all.find((each) => triggerSource(each) === source)?.payloadSchema;
-    if (schema === undefined) return undefined;
-    if (!isCostlySchema(schema)) return validateArgs(schema, payload);
-    const signal = new AbortController().signal;
-    return checks.check({ sessionId: `trigger:${source}`, toolName: source, schema, args: payload, signal });
+  checkTrigger(event: TriggeredEvent): Promise<string | undefined> {
+    return checkTrigger(event, this.#parts);
   }
 
   async shutdown(drainMs: number): Promise<void> {

@@ -117,7 +117,7 @@ test("a payload whose check never ends is refused, and hangs no session", async 
   const session = await troupe.session("a");
   const checked = refusalOf(troupe.trigger("mail.received", { from: "ada", code: `${"a".repeat(40)}!` }));
   expect((await session.turn("meanwhile")).outcome.type).toBe("finished");
-  expect((await checked).code).toBe("tool_check_timeout");
+  expect((await checked).code).toBe("trigger_check_timeout");
 });
 
 test("a session that was deleted while an event was on its way is told of by trigger_failed, once, and the others have it", async () => {

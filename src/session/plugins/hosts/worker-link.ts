@@ -1,3 +1,4 @@
+import { triggerCheckTimeout } from "../../../kernel/index.js";
 import { type Contributions, operationDeadline, operationTimeout, type PluginManifest } from "../../../plugin/index.js";
 import type { HomeContext } from "../../../tools/index.js";
 import type { LaneCallOptions } from "../../../wire/index.js";
@@ -10,6 +11,7 @@ import {
   type OperationCall,
   type PluginLink,
   type PluginSlot,
+  type TriggeredEvent,
 } from "../plugin-link.js";
 import type { PluginGroup } from "./plugin-group.js";
 
@@ -104,6 +106,17 @@ export class WorkerLink implements PluginLink {
     const call: HookLane["operation"]["call"] = [slot.number, spec.name, args, sessionId];
     // Its caller's signal asks it to stop; what it did by then counts. Its state is captured with its outcome.
     return this.#call(slot, "operation", call, { signal, cooperative: true, ...limits });
+  }
+
+  async payload(slot: PluginSlot, { source, payload }: TriggeredEvent): Promise<string | undefined> {
+    const { deadlineMs } = this.#within;
+    const limits = { deadlineMs, onExpired: () => triggerCheckTimeout(source, deadlineMs, { retryable: true }) };
+    try {
+      const problem = await this.#call(slot, "payload", [slot.number, source, payload], limits);
+      return problem == null ? undefined : String(problem);
+    } finally {
+      this.closeSession(slot);
+    }
   }
 
   async capture(slot: PluginSlot): Promise<void> {
