@@ -50,12 +50,14 @@ import {
   LAYOUT_VERSION,
   nextOpening,
   openTables,
+  type Root,
   readBytes,
   readLayout,
+  recordLayout,
   type Table,
   type Tables,
 } from "./file/layout.js";
-import type { MigrationProgress } from "./file/layout-version.js";
+import type { Layout, MigrationProgress } from "./file/layout-version.js";
 import { migrating } from "./file/migration.js";
 import { storeOpenFailed, unlessTold } from "./file/open-errors.js";
 import { openRoot } from "./file/root.js";
@@ -75,13 +77,27 @@ export function openLmdb(path: string, options: LmdbOptions = {}): BackendAtOnce
   try {
     // The version comes first: the tables of a layout this release does not know are not even opened.
     const found = readLayout(root);
-    const tables = openTables(root);
-    for (const progress of migrating(tables, found)) options.onMigration?.(progress);
-    return new LmdbBackend(tables, options, { opening: nextOpening(root), missing: watchFile(path) });
+    const { tables, opening } = found === undefined ? makeStore(root) : openStore(root, found, options);
+    return new LmdbBackend(tables, options, { opening, missing: watchFile(path) });
   } catch (error) {
     root.close();
     throw unlessTold(path, error);
   }
+}
+
+/** In one transaction: each waits for the disk, and a store has nine tables. */
+function makeStore(root: Root): OpenStore {
+  return root.transactionSync(() => {
+    const tables = openTables(root);
+    recordLayout(root, { version: LAYOUT_VERSION });
+    return { tables, opening: nextOpening(root) };
+  });
+}
+
+function openStore(root: Root, found: Layout, { onMigration }: LmdbOptions): OpenStore {
+  const tables = openTables(root);
+  for (const progress of migrating(tables, found)) onMigration?.(progress);
+  return { tables, opening: root.transactionSync(() => nextOpening(root)) };
 }
 
 /**
@@ -109,6 +125,11 @@ export function openLmdbReader(path: string, gate?: Int32Array): LmdbReader {
     root.close();
     throw unlessTold(path, error);
   }
+}
+
+interface OpenStore {
+  readonly tables: Tables;
+  readonly opening: number;
 }
 
 interface LmdbOptions {

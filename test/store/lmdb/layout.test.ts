@@ -12,6 +12,7 @@ import {
   sealEnvelope,
   verifyStore,
 } from "../../../src/store/index.js";
+import { openRoot } from "../../../src/store/lmdb/file/root.js";
 import { decode, encode } from "../../../src/wire/index.js";
 import { commit, temporaryFolder, textsOf, thrownBy, turn, UNCLAIMED } from "../commits.js";
 import { raw, recordsIn } from "./old-store.js";
@@ -208,3 +209,11 @@ for (const [what, layout] of Object.entries(unknownLayouts)) {
     expect(digest(path)).toBe(before);
   });
 }
+
+test("a new store is made in one transaction, so that opening it waits for the disk once", () => {
+  const path = temporaryFolder();
+  openLmdb(path).close();
+  const root = openRoot(path, { readOnly: true });
+  onTestFinished(() => root.close());
+  expect(root.getStats()).toMatchObject({ lastTxnId: 1 });
+});

@@ -82,15 +82,13 @@ export function recordLayout(root: Root, layout: Layout): void {
 
 const OPENING = "opening";
 
-/** The number of this opening of the store: larger than that of every one before. */
+/** Inside of a transaction: counts this opening of the store. Its number is larger than that of every one before. */
 export function nextOpening(root: Root): number {
   const meta: Table = root.openDB("meta", TABLE);
-  return root.transactionSync(() => {
-    const bytes = readBytes(meta, OPENING);
-    const opening = (bytes === undefined ? 0 : openOpening(bytes)) + 1;
-    recordOpening(root, opening);
-    return opening;
-  });
+  const bytes = readBytes(meta, OPENING);
+  const opening = (bytes === undefined ? 0 : openOpening(bytes)) + 1;
+  recordOpening(root, opening);
+  return opening;
 }
 
 export function recordOpening(root: Root, opening: number): void {
