@@ -30,6 +30,8 @@ export interface TurnInProgress {
   readonly turnIndex: number;
   /** When it began, in milliseconds since 1970; of one that was taken up again, when it began the first time. */
   readonly since: number;
+  /** The text it was asked with, as hooks left it; empty while hooks that may replace it have not answered. */
+  readonly input: string;
   /** Model calls that were answered. */
   readonly step: number;
   /** What of its answers was shown so far, block by block, with a blank line between. */

@@ -20,6 +20,8 @@ export interface LeftBehind {
   readonly messages: number;
   /** Model calls that were answered, and what they cost. */
   readonly calls: number;
+  /** What those said, block by block, with a blank line between. */
+  readonly text: string;
   readonly usage: Usage;
   readonly spent: Ledger;
 }
@@ -39,6 +41,7 @@ export function leftBehind(sessionId: string, { turnId, start, rows }: Unfinishe
   let messages = start.stopped === undefined ? 1 : 0;
   messages += notedIn<RecordedTurn>(byKey)?.value.directives?.messages.length ?? 0;
   let [usage, spent]: [Usage, Ledger] = [NO_USAGE, []];
+  const blocks: string[] = [];
   let calls = 0;
   for (; ; calls++) {
     const answer = read<RecordedAnswer>(`model:${calls}`);
@@ -46,12 +49,13 @@ export function leftBehind(sessionId: string, { turnId, start, rows }: Unfinishe
     const { response, record } = answer;
     usage = addUsage(usage, response.usage);
     spent = addEntry(spent, { source: OWN_SOURCE, model: record.model, usage: response.usage });
+    for (const part of response.parts) if (part.type === "text") blocks.push(part.text);
     if (response.parts.length > 0) messages++;
     if (hasResults(calls, response)) messages++;
     const delivered = read<Delivered>(`checkpoint:${calls}`);
     messages += (delivered?.inputs?.length ?? 0) + (delivered?.directives.messages.length ?? 0);
   }
-  return { messages, calls, usage, spent };
+  return { messages, calls, text: blocks.join("\n\n"), usage, spent };
 
   /** What the answer asked for was done: tool calls, or code. */
   function hasResults(step: number, { parts }: ModelResponse): boolean {

@@ -97,7 +97,10 @@ const RESTING: Readonly<Record<Life["kind"], "settles" | "as stored" | "no">> = 
 export interface RunningTurn {
   readonly turnId: string;
   /** What the turn has added. */
-  readonly state: Pick<TurnState, "messages" | "usage" | "spent" | "step">;
+  readonly state: Pick<TurnState, "phase" | "messages" | "usage" | "spent" | "step">;
+  /** The text it is asked with. Hooks that may replace it have not answered before the phase that asks them is over. */
+  readonly input: string;
+  readonly replacesInput: boolean;
   /** What it had added before it was taken up. */
   readonly left: LeftBehind | undefined;
   readonly tellUsage: (entry: LedgerEntry) => void;

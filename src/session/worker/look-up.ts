@@ -1,7 +1,15 @@
-import { indexOfTurn, TroupeError, type TurnResult, turnUnknown } from "../../kernel/index.js";
-import type { HostSessionView, TurnInProgress } from "../calls/index.js";
+import {
+  indexOfTurn,
+  TroupeError,
+  type TurnResult,
+  turnUnknown,
+  WAITING_CALLS,
+  type PendingCall as WaitingCall,
+} from "../../kernel/index.js";
+import { decode } from "../../wire/index.js";
+import type { HostSessionView, PendingCall, TurnInProgress } from "../calls/index.js";
 import { leftBehind } from "../journal/index.js";
-import { type Session, viewOf } from "../state/index.js";
+import { type RunningTurn, type Session, viewOf } from "../state/index.js";
 import type { Observations } from "./observations.js";
 
 /** A session as its host sees it, the turn that runs with what it has shown. */
@@ -9,20 +17,46 @@ export async function hostViewOf(
   session: Session,
   shown: ReturnType<Observations["running"]>,
 ): Promise<HostSessionView> {
-  return { ...(await viewOf(session)), running: runningTurn(session, shown) };
+  return { ...(await viewOf(session)), running: await runningTurn(session, shown) };
 }
 
-function runningTurn({ id, life, stored }: Session, shown: ReturnType<Observations["running"]>): TurnInProgress | null {
+async function runningTurn(
+  session: Session,
+  shown: ReturnType<Observations["running"]>,
+): Promise<TurnInProgress | null> {
+  const { id, life, stored } = session;
   const turn = life.turn ?? life.unfinished;
   if (turn === undefined) return null;
   const { turnId } = turn;
   const turnIndex = indexOfTurn(turnId) ?? stored.turnIndex;
-  // Taken up or about to be, it is as far as its journal has it.
+  const input = life.unfinished?.start.input ?? inputOf(life.turn);
+  // Until it was told of, it is about to be taken up.
+  const told =
+    shown?.turnId === turnId ? shown : { turnId, since: life.unfinished?.since ?? 0, text: "", pending: NOTHING };
+  const step = life.turn?.state.step ?? 0;
   const left = life.unfinished === undefined ? life.turn?.left : leftBehind(id, life.unfinished);
-  const step = Math.max(life.turn?.state.step ?? 0, left?.calls ?? 0);
-  if (shown !== undefined && shown.turnId === turnId) return { turnIndex, ...shown, step };
-  // It was not told of yet: it is about to be taken up.
-  return { turnId, turnIndex, since: life.unfinished?.since ?? 0, step, text: "", pending: [] };
+  if (left === undefined) return { ...told, turnIndex, input, step };
+  // Taken up or about to be, it is as far as its journal has it.
+  const behind = step < left.calls ? { step: left.calls, text: left.text } : { step };
+  const pending = [...told.pending, ...(await waitingSince(session, told.pending))];
+  return { ...told, turnIndex, input, ...behind, pending };
+}
+
+const MOST_CALLS = 1_000;
+const NOTHING: readonly PendingCall[] = [];
+
+/** Calls that wait since before the turn was taken up, and were not told of again. */
+async function waitingSince({ id, services }: Session, told: readonly PendingCall[]): Promise<readonly PendingCall[]> {
+  const rows = await services.store.rows({ table: WAITING_CALLS, session: id, limit: MOST_CALLS });
+  return rows.flatMap(({ value }) => {
+    const { sessionId: _session, tenant: _tenant, turnId: _turn, since: at, ...call } = decode<WaitingCall>(value);
+    return told.some(({ key }) => key === call.key) ? [] : [{ ...call, at }];
+  });
+}
+
+/** What hooks may still replace is told to nobody. */
+function inputOf(turn: RunningTurn | undefined): string {
+  return turn === undefined || (turn.replacesInput && turn.state.phase === "before_turn") ? "" : turn.input;
 }
 
 /**

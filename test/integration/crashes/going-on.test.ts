@@ -122,7 +122,12 @@ describe("a turn that waits for an approval when its process is killed", () => {
     const troupe = await startTroupe({ ...options, tools, agents: agents("Be brief."), instructions: "Another host." });
     const session = await troupe.session("s");
     expect(await session.view()).toMatchObject({
-      running: { turnId: "t1", step: 1 },
+      running: {
+        turnId: "t1",
+        input: ":ask answer",
+        step: 1,
+        pending: [{ key, toolName: "ask", at: expect.any(Number) }],
+      },
       // The input, what beforeTurn said, and the answer that asks for the tool.
       messageCount: 3,
       usage: { inputTokens: 10, outputTokens: 5 },

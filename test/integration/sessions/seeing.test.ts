@@ -100,6 +100,7 @@ describe("a page that is reloaded in the middle of a turn", () => {
       turnId: "t1",
       turnIndex: 1,
       since: expect.any(Number),
+      input: "go",
       step: 1,
       text: "Let me look. ",
       pending: [],
