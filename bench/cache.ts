@@ -1,4 +1,4 @@
-import { createTroupe, type Session, type TroupeOptions } from "troupe";
+import { createTroupe, type PluginEntry, type Session, type TroupeOptions } from "troupe";
 import { type PrefixProvider, type PrefixScript, startPrefixProvider } from "./measuring/prefix-provider.js";
 import type { Bench, BenchRun } from "./measuring/report.js";
 
@@ -22,7 +22,7 @@ const INPUT_SCHEMA = { type: "object", properties: { term: { type: "string" } },
 const plugin = (file: string): URL => new URL(`./plugins/${file}`, import.meta.url);
 
 /** What a real session has: a text that stays, one that is new every turn, a guard, something counted, a compactor. */
-const five = (numbered: boolean): NonNullable<TroupeOptions["plugins"]> => [
+const five = (numbered: boolean): readonly PluginEntry[] => [
   { module: plugin("says.js?id=bench.tone"), options: { slot: "guidance", content: "Be friendly, and brief." } },
   {
     module: plugin("says.js?id=bench.clock"),
@@ -42,6 +42,8 @@ interface Variant {
   readonly says: string;
   readonly sessionId: string;
   readonly options: TroupeOptions;
+  /** Nobody asks for a compaction: the conversation is summed up by itself. */
+  readonly automatic?: boolean;
 }
 
 const VARIANTS: readonly Variant[] = [
@@ -57,6 +59,13 @@ const VARIANTS: readonly Variant[] = [
     says: "as the first, and no plugin says something new every turn",
     sessionId: "still",
     options: { window: WINDOW, plugins: five(false) },
+  },
+  {
+    name: "automatic",
+    says: "no window, and Troupe sums the conversation up by itself",
+    sessionId: "summed",
+    options: { plugins: five(true).slice(0, 4), maxContextTokens: 12_000, compaction: {} },
+    automatic: true,
   },
   { name: "off", says: 'cache: "off"', sessionId: "off", options: { window: WINDOW, cache: "off" } },
 ];
@@ -81,6 +90,7 @@ export const cache: Bench = {
   bars: [
     { id: "cache_read_share", atLeast: 0.9, says: "tokens read from the cache, of all that were sent" },
     { id: "fork_cache_share", atLeast: 0.95, says: "the same of a fork's first call, on another worker" },
+    { id: "auto_cache_read_share", atLeast: 0.9, says: "the first of a conversation that is summed up by itself" },
     { id: "cache_cost_share", says: "what was paid for input, over the price without a cache" },
   ],
   async run(run) {
@@ -89,21 +99,22 @@ export const cache: Bench = {
     const measured: { readonly variant: Variant; readonly conversation: Paid; readonly fork: Paid }[] = [];
     for (const variant of chosen) measured.push({ variant, ...(await measure(variant, run)) });
     const kept = measured.find(({ variant: { name } }) => name === "kept");
+    const summed = measured.find(({ variant: { name } }) => name === "automatic");
     return {
-      ratios:
-        kept === undefined
-          ? {}
-          : {
-              cache_read_share: shareOf(kept.conversation),
-              fork_cache_share: shareOf(kept.fork),
-              cache_cost_share: costOf(kept.conversation),
-            },
+      ratios: {
+        ...(kept && {
+          cache_read_share: shareOf(kept.conversation),
+          fork_cache_share: shareOf(kept.fork),
+          cache_cost_share: costOf(kept.conversation),
+        }),
+        ...(summed && { auto_cache_read_share: shareOf(summed.conversation) }),
+      },
       samples: Object.fromEntries(
         measured.map(({ variant: { name }, conversation, fork }) => [name, { conversation, fork }]),
       ),
       tables: [
         {
-          title: "The same conversation, four ways",
+          title: "The same conversation, five ways",
           columns: ["", "tokens sent", "read from the cache", "share", "price", "share of a fork's first call"],
           rows: measured.map(({ variant: { says }, conversation, fork }) => [
             says,
@@ -125,7 +136,7 @@ export const cache: Bench = {
   },
 };
 
-async function measure({ name, sessionId, options }: Variant, run: BenchRun): Promise<Measured> {
+async function measure({ name, sessionId, options, automatic = false }: Variant, run: BenchRun): Promise<Measured> {
   await using provider = await startPrefixProvider(SCRIPT);
   const model = new URL(`./threads/anthropic-model.js?base=${encodeURIComponent(provider.url)}`, import.meta.url);
   const look_up = { description: "Looks a term up in the handbook", inputSchema: INPUT_SCHEMA, execute: () => FOUND };
@@ -143,8 +154,9 @@ async function measure({ name, sessionId, options }: Variant, run: BenchRun): Pr
   for (let n = 1; n <= TURNS; n++) {
     if (n % 10 === 1) run.progress(`${name}: turn ${n} of ${TURNS}`);
     await finished(session, `Question ${n}: may I send it back, and who pays for that?`);
-    if (n === COMPACTED_AFTER && !(await session.compact())) throw new Error("Nothing was compacted.");
+    if (n === COMPACTED_AFTER && !automatic && !(await session.compact())) throw new Error("Nothing was compacted.");
   }
+  if ((await session.view()).frames.length === 0) throw new Error("Nothing was compacted by itself.");
   const conversation = paid(provider, 0);
   const { cache } = await session.spending();
   if (cache.cachedInputTokens !== conversation.read || cache.inputTokens !== conversation.input)

@@ -22,6 +22,7 @@ export {
   type CachePolicy,
   type CacheUse,
   type CatalogOverlay,
+  type CompactionPolicy,
   type HistoryWindow,
   type InputItem,
   type Json,

@@ -142,7 +142,7 @@ interface Answering {
 function answer(response: ServerResponse, { body, script, usage, number }: Answering): void {
   const send = (event: { readonly type: string } & Readonly<Record<string, unknown>>) =>
     response.write(`event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`);
-  const calls = callsInTurn(body) < script.calls;
+  const calls = callsInTurn(body) < script.calls && !asksForSummary(body);
   response.writeHead(200, { "content-type": "text/event-stream" });
   const message = { id: `msg_${number}`, type: "message", role: "assistant", model: "scripted", content: [] };
   send({ type: "message_start", message: { ...message, stop_reason: null, usage: { ...usage, output_tokens: 1 } } });
@@ -165,6 +165,11 @@ function answer(response: ServerResponse, { body, script, usage, number }: Answe
   send({ type: "message_delta", delta: { stop_reason, stop_sequence: null }, usage: { output_tokens: 20 } });
   send({ type: "message_stop" });
   response.end();
+}
+
+/** Whoever has a conversation summed up wants a text. */
+function asksForSummary({ messages }: Body): boolean {
+  return asBlocks(messages.at(-1)?.content ?? "").some(({ text }) => String(text).includes("call no tools"));
 }
 
 /** Tool results since the model last ended a turn with a text. */

@@ -178,6 +178,16 @@ export {
   type ReadSpec,
 } from "./process/process-request.js";
 export {
+  type CompactionPolicy,
+  type CompactionReason,
+  checkCompaction,
+  contextTokens,
+  estimatedTokens,
+  isCrowded,
+  planCompaction,
+  SUMMARY_AUTHOR,
+} from "./prompt/compaction.js";
+export {
   type ContextPiece,
   checkPieces,
   contextMessages,

@@ -168,6 +168,16 @@ type Happening =
       readonly code: string;
       readonly error: EventError;
     }
+  /** A conversation was summed up, and goes on in another frame. `reason`: `asked` by `session.compact()`. */
+  | {
+      readonly type: "context_compacted";
+      readonly session: string;
+      readonly reason: "asked" | "threshold" | "overflow";
+      readonly frameId: string;
+      readonly messagesBefore: number;
+      readonly messages: number;
+      readonly pluginId: string;
+    }
   /** From the session worker's asking to the answer that it is on the disk. */
   | { readonly type: "store_slow"; readonly session?: string; readonly write: string; readonly tookMs: number }
   | { readonly type: "store_lost"; readonly error: EventError }
@@ -236,6 +246,7 @@ export const EVENT_TYPES: { readonly [T in EventType]: { readonly level: EventLe
   turn_resumed: { level: "info", area: "turn" },
   model_retry: { level: "warn", area: "model" },
   model_fallback: { level: "warn", area: "model" },
+  context_compacted: { level: "info", area: "session" },
   store_slow: { level: "warn", area: "store" },
   store_lost: { level: "error", area: "store" },
   worker_recycled: { level: "info", area: "worker" },

@@ -69,6 +69,8 @@ function wordsFor(event: TroupeEvent): string {
       return `The model ${event.model} failed with ${event.code} and is asked again in ${event.delayMs} ms: ${event.error.message}`;
     case "model_fallback":
       return `The model ${event.from} failed with ${event.code}, so ${event.to} is asked: ${event.error.message}`;
+    case "context_compacted":
+      return `The conversation of session ${event.session} was summed up (${event.reason}): ${event.messagesBefore} messages are ${event.messages} now.`;
     case "store_slow":
       return `The store took ${Math.round(event.tookMs)} ms for a ${event.write}.`;
     case "store_lost":

@@ -77,6 +77,12 @@ Let me look. There is a bed.
 There is a bed.
 null true false
 `,
+  compacting: `threshold: 10 messages are 3 now
+user: Four of the harbour's twelve berths are free from May on.
+user: Which berths are free? (5)
+assistant: The harbour has twelve berths, and four are free from May
+turn, compaction
+`,
   watching: `You said: one
 You said: two
 `,

@@ -23,7 +23,11 @@ export const MODELS = {
   },
   context_overflow: {
     cause: "The conversation is longer than the model's context.",
-    cure: "Use `session.compact()`, a compactor plugin, or a model with a larger context.",
+    cure: "Set `compaction`, so that the conversation is summed up by itself; use `session.compact()`, or a model with a larger context.",
+  },
+  compaction_failed: {
+    cause: "The conversation could not be summed up: the model gave no summary, or could not be asked.",
+    cure: "See the message. The turn went on with the conversation as it was; it is tried again in the next turn.",
   },
   model_unreachable: {
     retryable: true,

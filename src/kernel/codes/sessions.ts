@@ -26,6 +26,10 @@ export const SESSIONS = {
     cause: "`window` is not made of whole numbers, or keeps as many messages as it may have.",
     cure: "Correct the field that the message names.",
   },
+  invalid_compaction: {
+    cause: "`compaction` has a field that is not known, or one that cannot be.",
+    cure: "Correct the field that the message names.",
+  },
   invalid_fork: {
     cause: "The options of `fork` cannot be used.",
     cure: "Correct the option that the message names.",

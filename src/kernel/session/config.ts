@@ -2,7 +2,14 @@ import { refusal } from "../errors.js";
 import { definedOnly, isRecord, type Json, type JsonObject, sameJson, wellFormed } from "../json.js";
 import { type FieldsOf, unknownField } from "../known-names.js";
 import { type CachePolicy, checkCachePolicy, type ModelOptions, modelOptionsProblem } from "../model/index.js";
-import { checkPromptLayer, checkWindow, type HistoryWindow, type PromptLayer } from "../prompt/index.js";
+import {
+  type CompactionPolicy,
+  checkCompaction,
+  checkPromptLayer,
+  checkWindow,
+  type HistoryWindow,
+  type PromptLayer,
+} from "../prompt/index.js";
 
 /** What a host (and the plugins that watch over it) can set for one session. */
 export interface SessionConfig {
@@ -18,8 +25,10 @@ export interface SessionConfig {
   readonly maxSteps: number | null;
   /** Steps in a row in which nothing worked before a turn is stopped; null for as many as it takes. */
   readonly noProgressLimit: number | null;
-  /** How much the model can read; null when nobody said. Told to context transforms, not enforced. */
+  /** How much the model can read; null when nobody said. Told to context transforms; `compaction` goes by it. */
   readonly maxContextTokens: number | null;
+  /** When the conversation is summed up by itself; null for never. */
+  readonly compaction: CompactionPolicy | null;
   /** How much of a long history the model is given; null for all of it. */
   readonly window: HistoryWindow | null;
   /** Where requests are marked for providers that cache only what is marked. */
@@ -37,6 +46,7 @@ export const DEFAULT_CONFIG: SessionConfig = Object.freeze({
   maxSteps: 32,
   noProgressLimit: 12,
   maxContextTokens: null,
+  compaction: null,
   window: null,
   cache: "auto",
   metadata: {},
@@ -60,6 +70,7 @@ const SETTINGS: FieldsOf<SessionConfig> = {
   maxSteps: true,
   noProgressLimit: true,
   maxContextTokens: true,
+  compaction: true,
   window: true,
   cache: true,
   metadata: true,
@@ -75,6 +86,7 @@ export function checkConfig(config: SessionConfig): SessionConfig {
     maxSteps,
     noProgressLimit,
     maxContextTokens,
+    compaction,
     window,
     cache,
     metadata,
@@ -89,6 +101,7 @@ export function checkConfig(config: SessionConfig): SessionConfig {
   if (problem !== undefined) throw invalid(problem);
   for (const [name, value] of Object.entries({ maxSteps, noProgressLimit, maxContextTokens }))
     if (value !== null && !isCount(value)) throw invalid(`${name} must be a whole number from 1, or null`);
+  if (compaction !== null) checkCompaction(compaction);
   if (window !== null) checkWindow(window);
   checkCachePolicy(cache);
   if (!isRecord(metadata)) throw invalid("metadata must be an object");
@@ -100,6 +113,7 @@ export function checkConfig(config: SessionConfig): SessionConfig {
     maxSteps,
     noProgressLimit,
     maxContextTokens,
+    compaction,
     window,
     cache,
     metadata,

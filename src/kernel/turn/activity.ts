@@ -3,6 +3,7 @@ import type { PluginEvent } from "../directives/index.js";
 import type { AnswerPart } from "../history/index.js";
 import type { Json } from "../json.js";
 import type { FinishReason, ModelCallRecord } from "../model/index.js";
+import type { CompactionReason } from "../prompt/index.js";
 import type { Announcement, ToolOutput, ToolRecord } from "../tools/index.js";
 import type { Usage } from "../usage/index.js";
 
@@ -203,6 +204,18 @@ export type UntimedActivity =
   | { readonly type: "inputs_accepted"; readonly inputIds: readonly string[] }
   | { readonly type: "messages_injected"; readonly pluginIds: readonly string[] }
   | { readonly type: "plugin_event"; readonly pluginId: string; readonly event: PluginEvent }
+  /**
+   * The conversation before the turn was summed up, because it had reached its share of the context or the provider refused
+   * it as too long: so many messages are in its place now. `pluginId`: who summed it up.
+   */
+  | {
+      readonly type: "context_compacted";
+      readonly reason: CompactionReason;
+      readonly frameId: string;
+      readonly messagesBefore: number;
+      readonly messages: number;
+      readonly pluginId: string;
+    }
   /** The session's budget is spent, and the turn waits until it is raised. */
   | { readonly type: "turn_paused"; readonly code: AnyErrorCode; readonly message: string }
   | { readonly type: "turn_resumed" }
@@ -234,6 +247,7 @@ const TYPES: Readonly<Record<Activity["type"], true>> = {
   inputs_accepted: true,
   messages_injected: true,
   plugin_event: true,
+  context_compacted: true,
   turn_paused: true,
   turn_resumed: true,
   usage: true,

@@ -1,5 +1,6 @@
 import {
   type Agent,
+  type CompactionPolicy,
   checkBudget,
   checkConfig,
   checkPromptLayer,
@@ -54,6 +55,7 @@ export interface AgentLimits {
   readonly maxSteps?: number | null;
   readonly noProgressLimit?: number | null;
   readonly maxContextTokens?: number | null;
+  readonly compaction?: CompactionPolicy | null;
 }
 
 export type AgentDefinitions = Readonly<Record<string, AgentDefinition>>;
@@ -72,7 +74,7 @@ const KNOWN: readonly (keyof AgentDefinition)[] = [
   "modelRetry",
   "fallbackModels",
 ];
-const LIMITS: readonly (keyof AgentLimits)[] = ["maxSteps", "noProgressLimit", "maxContextTokens"];
+const LIMITS: readonly (keyof AgentLimits)[] = ["maxSteps", "noProgressLimit", "maxContextTokens", "compaction"];
 
 interface AgentSources {
   /** The runtime's models, by name. */

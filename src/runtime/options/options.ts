@@ -133,6 +133,7 @@ export function resolveOptions(options: TroupeOptions, clock: Clock): ResolvedOp
         noProgressLimit: positiveOrNull(options.noProgressLimit, DEFAULT_CONFIG.noProgressLimit, "noProgressLimit"),
         maxContextTokens:
           options.maxContextTokens === undefined ? null : positive(options.maxContextTokens, 1, "maxContextTokens"),
+        compaction: options.compaction ?? null,
         window: options.window ?? null,
         cache: options.cache ?? DEFAULT_CONFIG.cache,
       }),

@@ -2,6 +2,7 @@ import type {
   AttachmentPolicy,
   CachePolicy,
   CommitBudget,
+  CompactionPolicy,
   FieldsOf,
   HistoryWindow,
   ModelPrices,
@@ -115,8 +116,13 @@ export interface TroupeOptions extends ModelCallOptions, ListeningOptions {
   readonly deadlineKeepsPartial?: boolean;
   /** Steps in a row in which nothing worked before a turn is stopped; null for as many as it takes. Default 12. */
   readonly noProgressLimit?: number | null;
-  /** How much the model can read; told to context transforms. Default: not known. */
+  /** How much the model can read; told to context transforms, and what `compaction` goes by. Default: not known. */
   readonly maxContextTokens?: number;
+  /**
+   * Long conversations are summed up by themselves: before a model call whose context reaches a share (`at`) of
+   * `maxContextTokens`, and once in a turn when the provider refuses the context as too long. Default: never.
+   */
+  readonly compaction?: CompactionPolicy | null;
   /**
    * How much of a long history the model is given: at most `maxMessages`, cut to `keepMessages` (default: half) when there
    * are more. Cut rarely, because every cut costs the provider's cache of the conversation. Default: all of it.
@@ -209,6 +215,7 @@ export const TROUPE_OPTIONS: FieldsOf<TroupeOptions> = {
   deadlineKeepsPartial: true,
   noProgressLimit: true,
   maxContextTokens: true,
+  compaction: true,
   window: true,
   cache: true,
   mailboxLimit: true,

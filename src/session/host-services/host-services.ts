@@ -1,11 +1,7 @@
 import { ignore, onAbort } from "../../async/index.js";
 import {
-  aborted,
-  asTroupeError,
-  callSettings,
   checkAppend,
   type Message,
-  retryPolicyOf,
   type SessionCreateRequest,
   sessionBusy,
   type ToolAvailability,
@@ -15,7 +11,6 @@ import {
   turnRunning,
   unknownMethod,
 } from "../../kernel/index.js";
-import { completeOnce } from "../../model/index.js";
 import {
   type DirectRequest,
   HOST_METHODS,
@@ -31,6 +26,7 @@ import { decodeError, type ErrorData, encodeError } from "../../wire/index.js";
 import { unfitAnswer } from "../plugin-thread/index.js";
 import type { AskedService, AskingCall, HostRequest } from "../plugins/index.js";
 import { addInput, type Session, takeFirstInput, viewOf } from "../state/index.js";
+import { completeBeside, notCompleted } from "./direct-completion.js";
 import { createSessionFrom, invalidHostCall, trace, visibleSession } from "./immediate-directives.js";
 import { serveShared } from "./shared-state.js";
 
@@ -297,51 +293,20 @@ async function complete(session: Session, request: OwnRequest): Promise<unknown>
   const turn = request.method === "directCompletion" ? plainMessages(messages) : wholeMessages(messages);
   if (turn === undefined || turn.length === 0)
     throw invalidHostCall(request.method, "it needs messages that say something");
-  const { callLayers } = session.settings;
-  const { model, fallbacks } = await session.settings.modelsFor();
-  const { modelOptions: options } = callSettings(callLayers);
-  let answering = model;
-  const answered = async () => {
-    const response = await completeOnce(
-      model,
-      {
-        sessionId: session.id,
-        turnId: session.life.turn?.turnId ?? "",
-        system: typeof system === "string" ? system : "",
-        turn,
-        direct: { source, ...(output !== undefined && { output }) },
-        ...(options !== undefined && { options }),
-      },
-      {
-        signal,
-        clock: session.services.clock,
-        retry: retryPolicyOf(callLayers, model.modelRetry),
-        fallbacks: fallbacks.map((next) => ({ model: next, retry: retryPolicyOf(callLayers, next.modelRetry) })),
-        onFallback: ({ to }) => {
-          answering = to;
-        },
-      },
-    ).catch((error: unknown) => {
-      if (signal.aborted) throw aborted(signal);
-      const cause = asTroupeError(error, "model_failed");
-      if (cause.code === "model_auth_failed") session.services.instances.refused(answering);
-      throw notCompleted("did not answer", cause);
-    });
-    return { response, entry: { source, model: answering.id, usage: response.usage } };
-  };
-  const tenant = session.spending.tenant;
-  const { response, entry } = await (tenant === undefined ? answered() : tenant.completed(signal, answered));
+  const response = await completeBeside(
+    session,
+    {
+      system: typeof system === "string" ? system : "",
+      turn,
+      direct: { source, ...(output !== undefined && { output }) },
+    },
+    signal,
+  );
   const { usage, reason } = response;
-  await session.spending.record(entry);
   if (request.method === "directLlmCompletion") return { response, usage };
   // Of a whole response the caller sees it; half a text looks like any other.
   if (reason === "error") throw notCompleted("broke off with an error");
   return { text: textOf(response), usage };
-}
-
-function notCompleted(how: string, cause?: TroupeError): TroupeError {
-  const message = `The model ${how}${cause === undefined ? "." : `: ${cause.message}`}`;
-  return new TroupeError("direct_completion_failed", message, { cause, retryable: cause?.retryable ?? false });
 }
 
 /** Texts as messages; what says nothing is left out. */

@@ -62,6 +62,8 @@ export class StoredJournal implements TurnJournal {
   /** Of other sources than the turn's own calls: what there was before it, and what of the turn's is recorded. */
   readonly #usageBefore: Ledger;
   #recordedUsage: Ledger;
+  /** The place of the row that has all the turn had spent when it was prepared: those before it have a part of that. */
+  #spentUntil = -1;
 
   #replaying: boolean;
   readonly cancellation: Cancellation | undefined;
@@ -245,6 +247,7 @@ export class StoredJournal implements TurnJournal {
     const { state = {}, spent = NO_LEDGER } = noted.value;
     this.#restoreState(state, noted.sequence);
     this.#restoreUsage(spent);
+    this.#spentUntil = noted.sequence;
   }
 
   /** Is a row the record of what is asked for? */
@@ -266,7 +269,7 @@ export class StoredJournal implements TurnJournal {
   ): T | Promise<T> {
     const { state = {}, spent = NO_LEDGER, ...recorded } = decode<(R & Aside) | null>(bytes) ?? {};
     this.#restoreState(state, sequence);
-    this.#restoreUsage(spent);
+    if (sequence > this.#spentUntil) this.#restoreUsage(spent);
     this.#replayedAt = Math.max(this.#replayedAt ?? 0, at);
     return found === undefined ? (recorded as T) : found(recorded as R, at);
   }

@@ -14,9 +14,9 @@ import {
 } from "../../kernel/index.js";
 import { needsItsTurn, operationSession } from "../../plugin/index.js";
 import type { ConfigReceipt, OperationReceipt, ToldBy } from "../calls/index.js";
-import { readCompaction, readConfigChange, readOutcome } from "../plugins/index.js";
+import { readConfigChange, readOutcome } from "../plugins/index.js";
 import type { Session } from "../state/index.js";
-import { settleOrIssue } from "../turn/index.js";
+import { askCompactors, openCompacted, settleOrIssue } from "../turn/index.js";
 import { replacedText } from "./replaced-inputs.js";
 
 export type OperationRequest = ToldBy<"operate"> & {
@@ -122,33 +122,25 @@ export async function extendSession({ protocol, stored }: Session, extension: Js
 }
 
 /**
- * Asks the compactors, the highest priority first, for what a new frame is to begin with; the first that has something
- * decides. False when none has. The old frame stays readable.
+ * Has the conversation summed up by whoever has something to say: see {@link askCompactors}. False when nobody has. The
+ * old frame stays readable.
  */
 export async function compactSession(session: Session, instructions: string | null): Promise<boolean> {
-  const { hooks, id: sessionId, stored, settings } = session;
-  if (!hooks.has("context_compactor")) return false;
-  const messageCount = await session.past.count();
-  const facts = {
-    sessionId,
-    turnIndex: stored.turnIndex,
-    messageCount,
-    maxContextTokens: settings.config.maxContextTokens,
-    instructions,
-  };
-  let found: (ReturnType<typeof readCompaction> & { readonly pluginId: string }) | undefined;
-  try {
-    for await (const { pluginId, answer } of hooks.oneByOne("context_compactor", () => facts, readCompaction)) {
-      found = { ...answer(), pluginId };
-      if (found.initialNodes.length > 0) break;
-    }
-  } catch (error) {
-    const cause = asTroupeError(error, "hook_failed");
-    throw new TroupeError("plugin_compact", `A context compactor failed: ${cause.message}`, { cause });
-  }
-  if (found === undefined || found.initialNodes.length === 0) return false;
-  const { initialNodes: nodes, keep, pluginId } = found;
+  const { hooks, settings, stored, services, past } = session;
+  if (!hooks.has("context_compactor") && settings.config.compaction === null) return false;
+  const signal = new AbortController().signal;
+  const messagesBefore = await past.count();
+  const made = await askCompactors(session, { instructions, signal, once: (_name, run) => run() });
+  if (made === undefined) return false;
   const frameId = `frame-${stored.revision + 1}`;
-  await session.graph.openFrame({ frameId, reason: "compaction", nodes, keep, origin: { kind: "plugin", pluginId } });
+  await openCompacted(session, frameId, made);
+  const told = {
+    reason: "asked",
+    frameId,
+    messagesBefore,
+    messages: await past.count(),
+    pluginId: made.pluginId,
+  } as const;
+  services.events?.emit({ type: "context_compacted", session: session.id, ...told });
   return true;
 }

@@ -199,14 +199,15 @@ export class SessionHooks {
     kind: K,
     facts: () => HookFacts[K],
     read: (answer: unknown, pluginId: string) => T,
+    options: HookOptions = {},
   ): AsyncGenerator<{ readonly pluginId: string; readonly answer: () => T }> {
     for (const hook of this.#table.registered(kind)) {
       const pluginId = this.#idOf(hook);
-      const answer = await settle(async () => read(await this.#calls.call(hook, facts(), {}), pluginId));
+      const answer = await settle(async () => read(await this.#calls.call(hook, facts(), options), pluginId));
       try {
         answer();
       } catch (error) {
-        const verdict = this.#calls.byPolicy(hook, error, {});
+        const verdict = this.#calls.byPolicy(hook, error, options);
         if (verdict === "fail_turn") throw error;
         if (verdict === "skip") continue;
       }

@@ -4,6 +4,7 @@ export * from "./completions.js";
 export * from "./delivered-input.js";
 export * from "./session.js";
 export * from "./session-graph.js";
+export * from "./session-history.js";
 export * from "./session-inputs.js";
 export * from "./session-life.js";
 export * from "./session-settings.js";

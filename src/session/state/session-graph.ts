@@ -5,13 +5,9 @@ import {
   type AppendResult,
   addUsage,
   beginningBefore,
-  type Head,
-  type HistoryEnd,
-  type HistoryWindow,
   isConversation,
   type Message,
   messageOfNode,
-  miscounted,
   NO_USAGE,
   NOTHING_UNSTORED,
   nodeId,
@@ -19,185 +15,22 @@ import {
   type PendingInput,
   type RowWrite,
   type Segment,
-  type SessionConfig,
   type StorableTurn,
   segmentId,
   TroupeError,
   type TurnResult,
   turnIdOf,
   type UnstoredMessage,
-  windowPlace,
 } from "../../kernel/index.js";
 import type { StoreClient } from "../../store/index.js";
 import { encode } from "../../wire/index.js";
 import type { MessageRange } from "../calls/index.js";
-import type { SessionHooks } from "../plugins/index.js";
 import type { SessionCatalog, SessionProtocol } from "../protocol/index.js";
 import type { KeepAppend, Receipts, StoredSession, TurnKey, TurnKeys } from "../stored/index.js";
-import { COMPONENT, Component, haveAttachments } from "../stored/index.js";
+import { COMPONENT, Component } from "../stored/index.js";
+import type { SessionHistory } from "./session-history.js";
 import type { SessionInputs } from "./session-inputs.js";
 import type { SessionLife } from "./session-life.js";
-
-/**
- * The messages of a session's current frame. They are read from the end, as far back as something needs them: opening
- * and forking cost the same at any length, and so does a turn whose model is given only the last few.
- */
-export class SessionHistory {
-  readonly #store: Pick<StoreClient, "tail">;
-  /** The end of it, as far as it was read. */
-  #read: Message[] = [];
-  /** The node before those; null when they are all. */
-  #before: string | null;
-  #known: number | undefined;
-  /** Set while more of it is being read. */
-  #reading: Promise<void> | undefined;
-  /** Which frame's it is: what was being read when another one began is not part of it. */
-  #frame = 0;
-  #hasAttachments = false;
-  /** Tokens the last model call read. */
-  promptTokens: number | null = null;
-  /** What the last stored turn's requests had beside the history: a fork takes it along, so that it begins as they did. */
-  unstored = NOTHING_UNSTORED;
-  /** The same of the session this one was forked from, until a turn of its own is stored. */
-  inherited = NOTHING_UNSTORED;
-
-  constructor(store: Pick<StoreClient, "tail">, head: Pick<Head, "leaf" | "messageCount"> | undefined) {
-    this.#store = store;
-    this.#before = head?.leaf ?? null;
-    this.#known = this.#before === null ? 0 : head?.messageCount;
-  }
-
-  /** How many messages there are, when somebody has counted them. */
-  get known(): number | undefined {
-    return this.#known;
-  }
-
-  /** Something that was read or added has an attachment. */
-  get hasAttachments(): boolean {
-    return this.#hasAttachments;
-  }
-
-  /** How many messages there are. Reads them only when nobody has counted them yet. */
-  async count(): Promise<number> {
-    return this.#known ?? (await this.read()).length;
-  }
-
-  /** All of them. */
-  async read(): Promise<readonly Message[]> {
-    return (await this.from(0)).messages;
-  }
-
-  /** What the next turn needs: all of them or those of a window, unless its context transforms are to say what that is. */
-  ahead(
-    hooks: Pick<SessionHooks, "has">,
-    { window }: Pick<SessionConfig, "window">,
-  ): readonly Message[] | Promise<readonly Message[]> {
-    if (hooks.has("context_transform")) return [];
-    return window === null ? this.read() : this.#within(window);
-  }
-
-  async #within(window: HistoryWindow): Promise<readonly Message[]> {
-    const place = await this.windowStart(window);
-    const { start, messages } = await this.from(place);
-    return place === start ? messages : messages.slice(place - start);
-  }
-
-  /** The first message of a window: of the block it begins with, the one the turn there began with. */
-  async windowStart(window: HistoryWindow): Promise<number> {
-    const place = windowPlace(this.#known ?? (await this.count()), window);
-    for (let reach = place; reach > 0; reach = Math.max(0, reach - STRIDE)) {
-      const { start, messages } = await this.from(reach);
-      const beginning = beginningBefore(messages, place - start);
-      if (beginning !== undefined) return start + beginning;
-      if (start === 0) break;
-    }
-    return 0;
-  }
-
-  /** Another one in every frame. */
-  get frame(): number {
-    return this.#frame;
-  }
-
-  /** Those from a place on, and perhaps some before it that are here anyway. */
-  async from(place: number): Promise<HistoryEnd> {
-    while (this.#before !== null) {
-      const start = this.#known === undefined ? undefined : this.#known - this.#read.length;
-      // Who wants all of them is told when there are more, or fewer, than the head says.
-      if (start !== undefined && start <= place && place > 0) return { start, messages: this.#read };
-      const wanted = start === undefined || place <= 0 ? Number.POSITIVE_INFINITY : start - place;
-      this.#reading ??= this.#readBack(this.#before, wanted).finally(() => {
-        this.#reading = undefined;
-      });
-      await this.#reading;
-    }
-    return { start: 0, messages: this.#read };
-  }
-
-  /** Those between two places, negative ones counted from the end; with what is `behind` the history, as if it were part of it. */
-  async slice(from: number, to?: number, behind: () => readonly Message[] = () => []): Promise<readonly Message[]> {
-    for (;;) {
-      const total = (await this.count()) + behind().length;
-      const { messages, start } = await this.from(placeIn(total, from));
-      // What was stored meanwhile is behind the others, and a frame that was left meanwhile is not asked for any more.
-      const all = messages.length + start + behind().length;
-      const first = placeIn(all, from);
-      if (first < start) continue;
-      return [...messages, ...behind()].slice(first - start, Math.max(first, placeIn(all, to ?? all)) - start);
-    }
-  }
-
-  /** Reads `wanted` nodes more. Records are among them, so it may have to be asked again. */
-  async #readBack(leaf: string, wanted: number): Promise<void> {
-    const frame = this.#frame;
-    const { messages, before } = await this.#store.tail(leaf, wanted);
-    if (this.#frame !== frame) return;
-    const older = messages.filter(isConversation);
-    const read = older.concat(this.#read);
-    if (before === null) {
-      const { length } = read;
-      if (this.#known !== undefined && this.#known !== length) throw miscounted(leaf, length, this.#known);
-      this.#known = length;
-    }
-    this.#read = read;
-    this.#before = before;
-    this.#hasAttachments ||= haveAttachments(older);
-  }
-
-  /** These were stored behind the others. */
-  grow(messages: readonly Message[]): void {
-    const conversation = messages.filter(isConversation);
-    this.#read.push(...conversation);
-    if (this.#known !== undefined) this.#known += conversation.length;
-    this.#hasAttachments ||= haveAttachments(conversation);
-  }
-
-  /** It goes on behind another node, with so many messages up to it. */
-  goTo(leaf: string | null, count: number): void {
-    this.restart([]);
-    this.#before = leaf;
-    this.#known = count;
-    this.promptTokens = null;
-  }
-
-  /** Another frame begins, with these. */
-  restart(messages: readonly Message[]): void {
-    this.#frame++;
-    this.inherited = this.unstored = NOTHING_UNSTORED;
-    this.#read = [];
-    this.#before = null;
-    this.#known = 0;
-    this.#hasAttachments = false;
-    this.grow(messages);
-  }
-}
-
-/** Messages read at once on the way back to the beginning of a turn. */
-const STRIDE = 16;
-
-function placeIn(count: number, place: number): number {
-  return place < 0 ? Math.max(0, count + place) : Math.min(place, count);
-}
 
 interface GraphParts {
   readonly id: string;
@@ -236,6 +69,8 @@ export interface NewFrame {
   readonly task?: Pick<PendingInput, "id" | "text">;
   /** Messages of the frame that is left which it begins with, cut back to where a turn begins. Default 0. */
   readonly keep?: number;
+  /** Messages of it that come again behind the nodes, as they were said. */
+  readonly repeated?: readonly Message[];
 }
 
 /** The messages of a session and its frames, and every write that makes them more. */
@@ -340,7 +175,7 @@ export class SessionGraph {
   }
 
   /** Leaves the current frame for a new one that begins with these nodes. The old one stays readable. */
-  async openFrame({ frameId, reason, nodes, origin, task, keep = 0 }: NewFrame): Promise<void> {
+  async openFrame({ frameId, reason, nodes, origin, task, keep = 0, repeated = [] }: NewFrame): Promise<void> {
     const { id, clock, stored, past, inputs, catalog } = this.#parts;
     const kept = keep === 0 ? NOTHING_KEPT : await this.#beginning(keep);
     // Whether it can be entered or not, it is not tried again.
@@ -349,13 +184,14 @@ export class SessionGraph {
     if (task !== undefined && task.text.trim() !== "") inputs.add({ ...task, waitsFor: { kind: "next_turn" } });
     const frames = stored.head?.frames ?? [];
     await stored.write((previous, revision) => {
-      const segment = segmentOf(id, revision, { parent: kept.leaf, nodes, origin, at: clock.wallNow() });
+      const begun = segmentOf(id, revision, { parent: kept.leaf, nodes, origin, at: clock.wallNow() });
+      const segment = { ...begun, messages: [...begun.messages, ...againIn(begun, repeated)] };
       const left = { frameId: stored.frameId, reason, leaf: previous?.leaf ?? null };
       return {
         operation: `frame:${frameId}`,
         head: { frameId, frames: [...frames, left], leaf: kept.leaf },
         messagesBefore: kept.messages.length,
-        ...(nodes.length > 0 && { segment }),
+        ...(segment.messages.length > 0 && { segment }),
         adopted: () => past.restart([...kept.messages, ...segment.messages]),
       };
     });
@@ -410,4 +246,9 @@ export function segmentOf(
 ): Segment {
   const id = segmentId(sessionId, revision);
   return { id, parent, messages: nodes.map((node, index) => messageOfNode(node, nodeId(id, index), said)) };
+}
+
+/** Messages as they stand once more in a segment, behind those it has. */
+function againIn({ id, messages }: Segment, repeated: readonly Message[]): readonly Message[] {
+  return repeated.map((message, index) => ({ ...message, id: nodeId(id, messages.length + index) }));
 }

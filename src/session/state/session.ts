@@ -37,7 +37,8 @@ import {
 } from "../stored/index.js";
 import type { AgentInForce, Agents } from "./agents.js";
 import { Completions, type PendingAnswer } from "./completions.js";
-import { SessionGraph, SessionHistory } from "./session-graph.js";
+import { SessionGraph } from "./session-graph.js";
+import { SessionHistory } from "./session-history.js";
 import type { SessionInputs } from "./session-inputs.js";
 import { type LifeChart, mayPark, SessionLife } from "./session-life.js";
 import { SessionSettings, Spending } from "./session-settings.js";

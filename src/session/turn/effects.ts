@@ -23,9 +23,11 @@ import { performDirectives } from "../host-services/index.js";
 import { endsHere, type TurnStart } from "../journal/index.js";
 import { type HookOptions, readFrameSwitch } from "../plugins/index.js";
 import type { NewFrame } from "../state/index.js";
+import { callCompacting, watchesContext } from "./compaction/index.js";
 import { askModel } from "./model-call.js";
+import { protocolHost } from "./protocol-host.js";
 import { runTools } from "./tools/tool-calls.js";
-import { protocolHost, type Turn } from "./turn.js";
+import type { Turn } from "./turn.js";
 import { runTurnCode } from "./turn-code.js";
 import { issueOf, orRefused, replayIssue, settleOrIssue } from "./turn-session.js";
 
@@ -47,6 +49,8 @@ export function performEffect(
     case "code":
       return runTurnCode(turn, effect);
     case "model":
+      if (watchesContext(turn))
+        return callCompacting(turn, effect, (earlier) => askModel(turn, { ...effect, earlier }));
       return askModel(turn, effect);
     case "tools":
       return runTools(turn, effect);

@@ -28,20 +28,22 @@ import { eventError } from "../../trace/index.js";
 import type { TurnCatalog } from "../protocol/index.js";
 import { haveAttachments } from "../stored/index.js";
 import { envelopeOf } from "./asked-with.js";
-import { respond, shownOf } from "./response-hooks.js";
+import { watchedCall } from "./context-changes.js";
+import { respond, retell, shownOf } from "./response-hooks.js";
 import { type FileEvent, StreamPump } from "./stream.js";
 import { isTenantSpent, paidByTenant } from "./tenant-call.js";
 import { type AttachedBytes, attachAgain, bytesBeside } from "./tools/tool-content.js";
 import type { Turn } from "./turn.js";
 import { untilPeople } from "./turn-deadline.js";
-import { issueOf, promptFailed, replayIssue } from "./turn-session.js";
-import { watchedCall } from "./watched-call.js";
+import { isStoreFailure, issueOf, promptFailed, replayIssue } from "./turn-session.js";
 
 /** A model that always has more to say is left alone for so many events; then whatever else waits has its turn. */
 const BURST = 256;
 
-/** `options`: what plugins said of this call alone. */
-type AskedCall = Pick<Extract<TurnEffect, { type: "model" }>, "step" | "options">;
+/** `options`: what plugins said of this call alone. `earlier`: attempts of it that were made with another context. */
+type AskedCall = Pick<Extract<TurnEffect, { type: "model" }>, "step" | "options"> & {
+  readonly earlier?: readonly AttemptRecord[] | undefined;
+};
 
 /** Calls the model. Tools that changed since the last call are as they are now; when none did, nothing is awaited for them. */
 export function askModel(turn: Turn, asked: AskedCall): TurnEvent | Promise<TurnEvent> {
@@ -74,6 +76,7 @@ interface ModelCall {
   readonly facts: TurnFacts & { readonly step: number };
   readonly request: ModelRequest;
   readonly pump: StreamPump;
+  readonly earlier: readonly AttemptRecord[];
   attempts: AttemptRecord[];
   /** Who is being asked, and whether somebody was asked before. */
   model: Model;
@@ -97,7 +100,11 @@ interface Answer {
   readonly inherited?: readonly UnstoredMessage[];
 }
 
-async function callWith(turn: Turn, { step, options: own }: AskedCall, all: TurnCatalog): Promise<TurnEvent> {
+async function callWith(
+  turn: Turn,
+  { step, options: own, earlier = NO_ATTEMPTS }: AskedCall,
+  all: TurnCatalog,
+): Promise<TurnEvent> {
   const { session, request, state } = turn;
   const options = mergeModelOptions([turn.calling.modelOptions, own]);
   const catalog = options?.activeTools === undefined ? all : all.only(options.activeTools);
@@ -106,6 +113,8 @@ async function callWith(turn: Turn, { step, options: own }: AskedCall, all: Turn
   turn.use(catalog);
   const recording = turn.recordCall(step, all);
   if (recording !== undefined) await recording;
+  // Asked again, it reads it where it read it first.
+  if (earlier.length > 0) turn.notes.keep(undefined, place);
   const volatile = turn.notes.say(turn.volatile, place);
   const call: ModelCall = {
     turn,
@@ -134,7 +143,8 @@ async function callWith(turn: Turn, { step, options: own }: AskedCall, all: Turn
       newCallId: () => `call_${session.services.clock.uuid().replaceAll("-", "")}`,
       keepFile: (file) => keptFile(turn, file),
     }),
-    attempts: [],
+    earlier,
+    attempts: [...earlier],
     model: turn.beginning.model,
     hasFallenBack: false,
     replayDrops: undefined,
@@ -159,6 +169,8 @@ async function callWith(turn: Turn, { step, options: own }: AskedCall, all: Turn
   return { type: "model_done", response, record: told, issues: broken ? [broken, ...issues] : issues, ...read };
 }
 
+const NO_ATTEMPTS: readonly AttemptRecord[] = [];
+
 type Read = { readonly next: ProtocolStep; readonly misfit?: string } | { readonly issue: TurnIssue };
 
 /** The answer that ends a turn has the form the turn was asked for in, or the model is told what is wrong. */
@@ -170,7 +182,7 @@ function formed({ session, request }: Turn, response: ModelResponse, read: Read)
 }
 
 /** What the provider is told about caching. A family of forks has one key: their requests begin alike. */
-function cacheOf({ session: { stored }, config, notes }: Turn): Pick<ModelRequest, "cache"> {
+export function cacheOf({ session: { stored }, config, notes }: Turn): Pick<ModelRequest, "cache"> {
   const { cache: policy } = config;
   if (policy === "off") return {};
   return { cache: { policy, key: `troupe-${fingerprint(stored.family).toString(36)}`, stable: notes.stable } };
@@ -195,7 +207,7 @@ async function answered(call: ModelCall): Promise<Answer> {
 /** What the model had charged by then is told with what went wrong. */
 async function failed(call: ModelCall, error: TroupeError): Promise<TurnEvent> {
   // A turn that cannot be written down cannot go on; one that does not repeat itself must not.
-  if (STORE_CODES.includes(error.code)) throw error;
+  if (isStoreFailure(error)) throw error;
   if (error.code === "replay_mismatch") return { type: "prompt_failed", issue: replayIssue(error) };
   // What it came with is not accepted any more: the next turn's is made with what the host gives then.
   if (error.code === "model_auth_failed") call.turn.session.services.instances.refused(call.model);
@@ -208,15 +220,6 @@ async function failed(call: ModelCall, error: TroupeError): Promise<TurnEvent> {
   const more = { ...(cost && { usage: cost }), ...(shown && { shown }) };
   return { type: "model_failed", issue, issues: [...issues, ...unkept], record, ...more };
 }
-
-const STORE_CODES: readonly string[] = [
-  "store_write_failed",
-  "store_closed",
-  "store_lost",
-  "head_conflict",
-  "session_moved",
-  "commit_too_large",
-];
 
 /** A paid answer is durable before a hook sees it or a tool runs for it; the last one is stored with the turn itself. */
 function paidOnce({ turn: scope, request }: ModelCall, run: () => Promise<Answer>): Answer | Promise<Answer> {
@@ -234,27 +237,13 @@ function paidOnce({ turn: scope, request }: ModelCall, run: () => Promise<Answer
     },
     found: ({ attached, ...answer }) => {
       if (attached !== undefined) attachAgain(scope, { attached });
-      retell(scope, answer);
+      retell(scope, answer.response);
       return answer;
     },
     owes: ({ response: { parts } }) =>
       !SEEN_BY.some((kind) => hooks.has(kind)) && parts.every(({ type }) => type === "text"),
     changes: () => hooks.pluginsWith(...STREAMED_TO),
   });
-}
-
-/** Shows an answer that an earlier life of the turn was given to whoever was not there then; its calls are told anew anyway. */
-function retell({ request, now }: Turn, { response }: Answer): void {
-  if (request.retell === undefined) return;
-  for (const [index, part] of response.parts.entries()) {
-    const at = now();
-    const blockId = `${part.type}-${index}`;
-    if (part.type === "text") request.retell({ type: "text_delta", blockId, text: part.text, at });
-    else if (part.type === "reasoning") {
-      if (part.text !== "") request.retell({ type: "reasoning_delta", blockId, text: part.text, at });
-    } else if (part.type !== "tool_call" && part.type !== "tool_result")
-      request.retell({ type: "answer_part", part, at });
-  }
 }
 
 /** Hooks that see an answer while it comes, and do not see it again. */
@@ -355,7 +344,8 @@ async function stream(call: ModelCall, request: ModelRequest): Promise<Omit<Answ
         emit({ type: "model_fallback", ...named, from: from.id, to: to.id, code });
         told?.emit({ type: "model_fallback", ...where, from: from.id, to: to.id, code, error: eventError(error) });
       },
-      onAttempt: (attempt, { id }) => {
+      onAttempt: (made, { id }) => {
+        const attempt = { ...made, attempt: made.attempt + call.earlier.length };
         if (attempt.firstTokenMs !== undefined) firstToken(id, attempt.firstTokenMs);
         call.attempts.push(call.hasFallenBack ? { ...attempt, model: id } : attempt);
       },

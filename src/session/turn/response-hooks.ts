@@ -71,3 +71,17 @@ export async function shownOf(call: HookedCall, said: ModelResponse): Promise<Sh
 }
 
 const NOTHING: Shown = { issues: [] };
+
+/** Shows an answer that an earlier life of the turn was given to whoever was not there then; its calls are told anew anyway. */
+export function retell({ request, now }: Turn, response: ModelResponse): void {
+  if (request.retell === undefined) return;
+  for (const [index, part] of response.parts.entries()) {
+    const at = now();
+    const blockId = `${part.type}-${index}`;
+    if (part.type === "text") request.retell({ type: "text_delta", blockId, text: part.text, at });
+    else if (part.type === "reasoning") {
+      if (part.text !== "") request.retell({ type: "reasoning_delta", blockId, text: part.text, at });
+    } else if (part.type !== "tool_call" && part.type !== "tool_result")
+      request.retell({ type: "answer_part", part, at });
+  }
+}

@@ -16,9 +16,10 @@ import {
 import type { ExecRequest, ExecutionContext } from "../../plugin/index.js";
 import { isSuspended } from "../journal/index.js";
 import { readCodeAnswer } from "../plugins/index.js";
+import { protocolHost } from "./protocol-host.js";
 import { runToolBatch, type ToolBatchResult } from "./tools/tool-calls.js";
 import { type AttachedBytes, attachAgain, bytesBesideOutputs } from "./tools/tool-content.js";
-import { protocolHost, type Turn } from "./turn.js";
+import type { Turn } from "./turn.js";
 import { replayIssue } from "./turn-session.js";
 
 type CodeRan = {

@@ -190,3 +190,17 @@ export function codeCallsOf(
   if (protocol.codeExecutor === undefined) return undefined;
   return unfinished === undefined ? services.clock.uuid().replaceAll("-", "") : unfinished.start.codeCalls;
 }
+
+/** What happened cannot be written down. */
+export function isStoreFailure(error: unknown): boolean {
+  return error instanceof TroupeError && STORE_CODES.includes(error.code);
+}
+
+const STORE_CODES: readonly string[] = [
+  "store_write_failed",
+  "store_closed",
+  "store_lost",
+  "head_conflict",
+  "session_moved",
+  "commit_too_large",
+];

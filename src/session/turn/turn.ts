@@ -1,6 +1,7 @@
 import {
   type CallLayers,
   type CallSettings,
+  type CompactionReason,
   callSettings,
   contextMessages,
   firstPlace,
@@ -26,14 +27,7 @@ import {
   type Usage,
   wholeContext,
 } from "../../kernel/index.js";
-import {
-  hostFacade,
-  mergeTurnOptions,
-  type ProtocolTurnOptions,
-  RUNTIME_SESSION_HOST,
-  type RuntimeSessionHost,
-  type TurnFacts,
-} from "../../plugin/index.js";
+import { mergeTurnOptions, type ProtocolTurnOptions, type TurnFacts } from "../../plugin/index.js";
 import {
   type AskedTurn,
   endsHere,
@@ -45,7 +39,7 @@ import {
   StoredJournal,
   type TurnJournal,
 } from "../journal/index.js";
-import { AskingCall, type HookOptions, readContributions, readPrepared } from "../plugins/index.js";
+import { type HookOptions, readContributions, readPrepared } from "../plugins/index.js";
 import type { TurnCatalog } from "../protocol/index.js";
 import type { RunningTurn } from "../state/index.js";
 import { AskedWith, recordedCall, recordedTurn } from "./asked-with.js";
@@ -99,6 +93,8 @@ export class Turn implements RunningTurn {
   readonly replacesInput: boolean;
   /** Of the last model call of the turn. */
   latestUsage: Usage | undefined;
+  /** Why its conversation was summed up, or tried to be: once for each reason. */
+  readonly compacted = new Set<CompactionReason>();
   readonly layers: readonly PromptLayer[];
   /** What the context's transforms add to the prompt. */
   #contributions: readonly PromptContribution[] = NO_CONTRIBUTIONS;
@@ -281,6 +277,25 @@ export class Turn implements RunningTurn {
     this.#context = { pieces, tools, includeBaseTools };
   }
 
+  /** The history is another one by now: what of it the model is given is found anew. `name`: under which it is recorded. */
+  async readAgain(name: string): Promise<void> {
+    const { hooks, past } = this.session;
+    if (hooks.has("context_transform")) {
+      const { prepared } = await this.journal.once<{ readonly prepared: PreparedContext }>({
+        key: `${name}:context`,
+        envelope: () => null,
+        run: async () => ({ prepared: (await this.prepare(await past.count())) as PreparedContext }),
+        changes: () => hooks.pluginsWith("context_transform"),
+      });
+      return this.adopt(prepared);
+    }
+    const { window } = this.config;
+    const from = window === null ? 0 : await past.windowStart(window);
+    const { start, messages } = await past.from(from);
+    this.history = toldOfCuts(start === from ? messages : messages.slice(from - start));
+    this.#context = { from };
+  }
+
   /** Takes up what the turn was prepared with: nobody is asked. */
   takeUp({ context, directives = NO_DIRECTIVES, issues = [], prompt }: AskedTurn): TurnEvent {
     this.journal.takeUp();
@@ -376,15 +391,3 @@ export class Turn implements RunningTurn {
 }
 
 const NO_CONTRIBUTIONS: readonly PromptContribution[] = [];
-
-/** The host services of the protocol: it is part of the turn and may do what the runtime may. */
-export function protocolHost(
-  { session, state, request: { signal } }: Turn,
-  { site, pluginId }: { readonly site: "before_llm_call" | "code"; readonly pluginId: string },
-): RuntimeSessionHost {
-  const asking = new AskingCall(`${site}:${pluginId}:${state.step}`);
-  const request = { sessionId: session.id, pluginId, granted: RUNTIME_SESSION_HOST, signal, asking };
-  const host = hostFacade(RUNTIME_SESSION_HOST, (method, args) => session.services.host({ ...request, method, args }));
-  // The facade has the methods of every interface it was given.
-  return host as RuntimeSessionHost;
-}

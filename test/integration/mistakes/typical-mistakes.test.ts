@@ -329,7 +329,7 @@ const RUNNING: readonly Mistake[] = [
     "a setting that there is not",
     async () => (await session()).configure({ sytem: "x" } as never),
     "invalid_config",
-    'The session\'s configuration cannot be changed: a session has no setting "sytem". There are: instructions, prompt, model, modelOptions, maxSteps, noProgressLimit, maxContextTokens, window, cache, metadata.',
+    'The session\'s configuration cannot be changed: a session has no setting "sytem". There are: instructions, prompt, model, modelOptions, maxSteps, noProgressLimit, maxContextTokens, compaction, window, cache, metadata.',
   ],
   [
     "a query that there is not",

@@ -25,6 +25,7 @@ describe("changeConfig", () => {
       maxSteps: 4,
       noProgressLimit: 12,
       maxContextTokens: null,
+      compaction: null,
       window: null,
       cache: "auto",
       metadata: { team: "blue" },
@@ -95,6 +96,7 @@ describe("sameConfig", () => {
     ["model", "fast"],
     ["prompt", { slots: { guidance: { contributions: [{ content: "Be brief." }] } } }],
     ["maxContextTokens", 1],
+    ["compaction", { at: 0.5 }],
     ["metadata", { a: [1] }],
   ])("sees a difference in %s", (field, value) => {
     expect(sameConfig(CONFIG, { ...CONFIG, [field]: value })).toBe(false);

@@ -262,6 +262,19 @@ const UNTIMED: {
       '{"type":"plugin_event","pluginId":"acme.p","event":{"name":"seen","payload":[true]}}',
     ],
   ],
+  context_compacted: [
+    [
+      {
+        type: "context_compacted",
+        reason: "overflow",
+        frameId: "frame-3",
+        messagesBefore: 40,
+        messages: 9,
+        pluginId: "acme.p",
+      },
+      '{"type":"context_compacted","reason":"overflow","frameId":"frame-3","messagesBefore":40,"messages":9,"pluginId":"acme.p"}',
+    ],
+  ],
   turn_paused: [
     [
       { type: "turn_paused", code: "budget_spent", message: "All is spent." },

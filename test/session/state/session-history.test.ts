@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type Message, nodeId, type Segment } from "../../../src/kernel/index.js";
-import { SessionHistory } from "../../../src/session/state/session-graph.js";
+import { SessionHistory } from "../../../src/session/state/session-history.js";
 import { readTail } from "../../../src/store/index.js";
 import { encode } from "../../../src/wire/index.js";
 

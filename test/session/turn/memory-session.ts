@@ -1,6 +1,12 @@
 import { systemClock } from "../../../src/async/index.js";
-import { type Activity, DEFAULT_ATTACHMENTS, DEFAULT_CONFIG, type Json } from "../../../src/kernel/index.js";
-import { createScriptedModel, ModelInstances, type ScriptStep } from "../../../src/model/index.js";
+import {
+  type Activity,
+  DEFAULT_ATTACHMENTS,
+  DEFAULT_CONFIG,
+  type Json,
+  type SessionConfig,
+} from "../../../src/kernel/index.js";
+import { createScriptedModel, type Model, ModelInstances, type ScriptStep } from "../../../src/model/index.js";
 import { loadPlugin } from "../../../src/plugin/index.js";
 import type { TurnExtras } from "../../../src/session/calls/index.js";
 import { Suspects } from "../../../src/session/journal/trial.js";
@@ -27,6 +33,9 @@ export interface MemorySessionOptions {
   readonly tools?: Readonly<Record<string, (args: Json, signal: AbortSignal) => unknown>>;
   /** What the model says, turn by turn. */
   readonly says?: readonly (readonly ScriptStep[])[];
+  /** Answers in the place of what `says` says. */
+  readonly model?: Model;
+  readonly config?: Partial<SessionConfig>;
   readonly store?: MemoryStore;
   readonly journals?: boolean;
   readonly onMismatch?: "use_recorded" | "stop";
@@ -77,6 +86,8 @@ export async function memoryServices(
     protocol = standardProtocol,
     tools = {},
     says = [],
+    model = createScriptedModel({ turns: says.length === 0 ? [[{ text: "You said: {input}" }]] : says }, systemClock),
+    config,
     journals = false,
     onMismatch = "use_recorded",
   }: MemorySessionOptions,
@@ -104,9 +115,7 @@ export async function memoryServices(
     deadlines: new Deadlines(systemClock),
     // What a session uses of its store when it opens and runs turns.
     store: store as unknown as SessionServices["store"],
-    models: new Map([
-      ["", createScriptedModel({ turns: says.length === 0 ? [[{ text: "You said: {input}" }]] : says }, systemClock)],
-    ]),
+    models: new Map([["", model]]),
     agents: new Agents(),
     instances: new ModelInstances({ clock: systemClock, max: 4, loadMs: 1_000, ttlMs: null, secrets: undefined }),
     prompt: undefined,
@@ -127,7 +136,7 @@ export async function memoryServices(
       plugin: { run: nobody },
       pool: { run: nobody },
     },
-    config: DEFAULT_CONFIG,
+    config: { ...DEFAULT_CONFIG, ...config },
     mailboxLimit: 4,
     attachments: DEFAULT_ATTACHMENTS,
     limits: new ToolLimits(),
