@@ -25,10 +25,9 @@ import { type HookOptions, readFrameSwitch } from "../plugins/index.js";
 import type { NewFrame } from "../state/index.js";
 import { callCompacting, watchesContext } from "./compaction/index.js";
 import { askModel } from "./model-call.js";
-import { protocolHost } from "./protocol-host.js";
 import { runTools } from "./tools/tool-calls.js";
 import type { Turn } from "./turn.js";
-import { runTurnCode } from "./turn-code.js";
+import { protocolHost, runTurnCode } from "./turn-code.js";
 import { issueOf, orRefused, replayIssue, settleOrIssue } from "./turn-session.js";
 
 /** Does what the machine asks for. What nobody has a hook for is answered at once. */

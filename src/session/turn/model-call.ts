@@ -28,7 +28,6 @@ import { eventError } from "../../trace/index.js";
 import type { TurnCatalog } from "../protocol/index.js";
 import { haveAttachments } from "../stored/index.js";
 import { envelopeOf } from "./asked-with.js";
-import { watchedCall } from "./context-changes.js";
 import { respond, retell, shownOf } from "./response-hooks.js";
 import { type FileEvent, StreamPump } from "./stream.js";
 import { isTenantSpent, paidByTenant } from "./tenant-call.js";
@@ -36,6 +35,7 @@ import { type AttachedBytes, attachAgain, bytesBeside } from "./tools/tool-conte
 import type { Turn } from "./turn.js";
 import { untilPeople } from "./turn-deadline.js";
 import { isStoreFailure, issueOf, promptFailed, replayIssue } from "./turn-session.js";
+import { watchedCall } from "./watched-call.js";
 
 /** A model that always has more to say is left alone for so many events; then whatever else waits has its turn. */
 const BURST = 256;

@@ -13,10 +13,15 @@ import {
   type TurnEvent,
   type TurnIssue,
 } from "../../kernel/index.js";
-import type { ExecRequest, ExecutionContext } from "../../plugin/index.js";
+import {
+  type ExecRequest,
+  type ExecutionContext,
+  hostFacade,
+  RUNTIME_SESSION_HOST,
+  type RuntimeSessionHost,
+} from "../../plugin/index.js";
 import { isSuspended } from "../journal/index.js";
-import { readCodeAnswer } from "../plugins/index.js";
-import { protocolHost } from "./protocol-host.js";
+import { AskingCall, readCodeAnswer } from "../plugins/index.js";
 import { runToolBatch, type ToolBatchResult } from "./tools/tool-calls.js";
 import { type AttachedBytes, attachAgain, bytesBesideOutputs } from "./tools/tool-content.js";
 import type { Turn } from "./turn.js";
@@ -158,4 +163,16 @@ function joinDirectives(batches: readonly TurnDirectives[]): TurnDirectives {
     messages: batches.flatMap(({ messages }) => messages),
     events: batches.flatMap(({ events }) => events),
   };
+}
+
+/** The host services of the protocol: it is part of the turn and may do what the runtime may. */
+export function protocolHost(
+  { session, state, request: { signal } }: Turn,
+  { site, pluginId }: { readonly site: "before_llm_call" | "code"; readonly pluginId: string },
+): RuntimeSessionHost {
+  const asking = new AskingCall(`${site}:${pluginId}:${state.step}`);
+  const request = { sessionId: session.id, pluginId, granted: RUNTIME_SESSION_HOST, signal, asking };
+  const host = hostFacade(RUNTIME_SESSION_HOST, (method, args) => session.services.host({ ...request, method, args }));
+  // The facade has the methods of every interface it was given.
+  return host as RuntimeSessionHost;
 }

@@ -11,7 +11,8 @@ import {
 import { cacheOf } from "../model-call.js";
 import type { Turn } from "../turn.js";
 import { isStoreFailure, issueOf } from "../turn-session.js";
-import { askCompactors, type Compacted, openCompacted } from "./compactors.js";
+import type { Compacted } from "./compacted.js";
+import { askCompactors, openCompacted } from "./compactors.js";
 
 type AskedModel = Extract<TurnEffect, { type: "model" }>;
 

@@ -9,11 +9,8 @@ import {
   toldOfCuts,
 } from "../../../kernel/index.js";
 import { completeBeside } from "../../host-services/index.js";
-import type { AskedCompactors, Compacted, CompactingSession } from "./compactors.js";
+import type { AskedCompactors, Compacted, CompactingSession } from "./compacted.js";
 import { transcriptOf } from "./transcript.js";
-
-/** What a running turn's model is asked with: a summary that is asked for alike is read from the provider's cache. */
-export type PromptOfTurn = Pick<ModelRequest, "system" | "tools" | "cache" | "attachments">;
 
 /** The label its usage is booked under. */
 export const SUMMARY_SOURCE = "compaction";
@@ -39,9 +36,9 @@ export async function summarise(session: CompactingSession, asked: AskedCompacto
     return { pluginId: SUMMARY_AUTHOR, nodes: [node], keep, from };
   } catch (thrown) {
     const cause = asTroupeError(thrown, "compaction_failed");
-    if (asked.signal.aborted || cause.code === "budget_spent" || session.life.isStale) throw cause;
-    const message = `The conversation could not be summed up: ${cause.message}`;
-    throw new TroupeError("compaction_failed", message, { cause, retryable: cause.retryable });
+    if (asked.signal.aborted || ["budget_spent", "compaction_failed"].includes(cause.code) || session.life.isStale)
+      throw cause;
+    throw compactionFailed(cause.message, cause);
   }
 }
 
@@ -106,7 +103,12 @@ async function answered(
   const response = await completeBeside(session, { ...request, direct: { source: SUMMARY_SOURCE } }, signal);
   const text = textOf(response).trim();
   if (response.reason !== "error" && text !== "") return text;
-  throw new TroupeError("compaction_failed", "The model answered without a summary.");
+  throw compactionFailed("the model answered without a summary");
+}
+
+function compactionFailed(why: string, cause?: TroupeError): TroupeError {
+  const message = `The conversation could not be summed up: ${why}`;
+  return new TroupeError("compaction_failed", message, { cause, retryable: cause?.retryable ?? false });
 }
 
 function question(text: string): Message {
