@@ -204,7 +204,8 @@ export class PluginHost {
         pauseMs = next;
       }
     }
-    await Promise.all(this.#parts.sessionWorkers().map((worker) => this.#connect(worker)));
+    // Not awaited: the thread may end before a session worker has said that it has its lane, and is replaced all the same.
+    for (const worker of this.#parts.sessionWorkers()) void this.#connect(worker);
   }
 
   /**

@@ -103,7 +103,7 @@ const OPTIONS: readonly Mistake[] = [
     "24: fs for read among the permissions",
     wrong({ plugins: [{ module: "./plugin.js", permissions: { fs: ["./data"] } }] }),
     "invalid_options",
-    'plugins[0].permissions has no option "fs". There are: read, write, childProcess, worker, addons, env, network.',
+    'plugins[0].permissions has no option "fs". There are: read, write, childProcess, worker, addons, processes, env, network.',
   ],
   [
     "a hook of another spelling in onFailure",

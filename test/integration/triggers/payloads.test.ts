@@ -28,12 +28,12 @@ test("an inline plugin checks a payload by its own schema too, and has as long a
 });
 
 test.each([
-  ["throws", "throw", "trigger_check_failed"],
-  ["never answers", "wait", "trigger_check_timeout"],
-  ["never ends", "spin", "trigger_check_timeout"],
-  ["ends its thread", "exit", "worker_lost"],
-])("a plugin whose check %s refuses that event, and checks the next one", async (_, act, code) => {
-  const troupe = await startTroupe(withParcels({ deadlineMs: 500 }));
+  ["throws", "throw", "trigger_check_failed", {}],
+  ["never answers", "wait", "trigger_check_timeout", { deadlineMs: 500 }],
+  ["never ends", "spin", "plugin_blocked", {}],
+  ["ends its thread", "exit", "worker_lost", {}],
+])("a plugin whose check %s refuses that event, and checks the next one", async (_, act, code, entry) => {
+  const troupe = await startTroupe(withParcels(entry));
   const refused = await sent(troupe, { act });
   expect(refused.code).toBe(code);
   if (act === "throw") expect(refused.message).toContain("The scales are broken.");

@@ -20,6 +20,8 @@ function host() {
   const failures: Error[] = [];
   const restarts: string[] = [];
   const refused: unknown[] = [];
+  /** What the session worker does before it answers that it has a lane. */
+  const arriving: (() => Promise<void>)[] = [];
   const closePorts = ({ port, hostPort }: Attached) => {
     port.close();
     hostPort.close();
@@ -30,6 +32,7 @@ function host() {
       const failure = failures.pop();
       if (failure !== undefined) throw failure;
       lanes.push(lane.lane);
+      await arriving.pop()?.();
     },
     refuseHost: async (refusal: unknown) => void refused.push(refusal),
   };
@@ -61,7 +64,7 @@ function host() {
   });
   made.adopt(newThread());
   const settled = () => new Promise((resolve) => setImmediate(resolve));
-  return { made, worker, lanes, failures, restarts, refused, settled };
+  return { made, worker, lanes, failures, restarts, refused, arriving, settled };
 }
 
 test("a session worker that asks for a lane while one is on its way to it gets that one, and no second that would take its calls away", async () => {
@@ -118,4 +121,16 @@ test("a host whose thread was ended while it was called has had a restart once a
   await made.end("asked");
   await settled();
   expect([lanes.length, restarts.length]).toEqual([2, 1]);
+});
+
+test("a thread that ends before its session worker has said that it has the lane is replaced at once, and not only with the next call", async () => {
+  const { made, worker, lanes, restarts, arriving, settled } = host();
+  made.call(worker, -1);
+  await settled();
+  // The call that the lane brings ends the thread.
+  arriving.push(() => made.end("asked"));
+  await made.end("asked");
+  await settled();
+  await settled();
+  expect([lanes.length, restarts.length]).toEqual([3, 2]);
 });
