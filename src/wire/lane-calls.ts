@@ -46,8 +46,8 @@ export interface LaneOptions {
   readonly whenLost?: () => TroupeError;
   /** The port closed under this side. Says when the lane is lost, by {@link Lane.lose}; default: at once. */
   readonly onClosed?: () => void;
-  /** On the serving side: told when a call takes the thread and when it gives it back. */
-  readonly stage?: { enter(call: number): void; leave(): void };
+  /** On the serving side: told when a call takes the thread and gives it back, and when several that came together have. */
+  readonly stage?: { enter(call: number, method: string): void; leave(): void; rested(): void };
   /** On the serving side: how long calls are begun before the rest waits behind timers and other ports. Default: any time. */
   readonly budgetMs?: number;
   /** On the serving side: a call that has a {@link ServedCall.subject} is answered; its answer leaves with the next message. */

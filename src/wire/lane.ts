@@ -166,7 +166,6 @@ export class Lane {
 
   /** Sends what is queued, then closes the port. Pending calls reject with `worker_lost`. */
   close(): void {
-    if (this.#lost !== undefined) return;
     this.#flush();
     this.lose(this.#whenLost());
   }
@@ -309,6 +308,7 @@ export class Lane {
           if (this.#foreign) throw new TypeError("It has an entry of no known kind.");
       }
     }
+    this.#stage?.rested();
   }
 
   #methodOf(name: unknown): string {
@@ -317,7 +317,7 @@ export class Lane {
 
   #answer(id: number, method: string, payload: unknown): void {
     const served = new ServedCall(id);
-    this.#stage?.enter(id);
+    this.#stage?.enter(id, method);
     try {
       const result = this.#serve(method, payload, served);
       if (!isThenable(result)) {

@@ -118,10 +118,22 @@ export function openHookLane(
   /** What answers stand on was changed while no call was answered: by a timer, or behind an `await`. */
   let foundChanged = false;
   let isHeld = false;
+  /** The call that holds the thread, or did last; one of those that are looked at together. */
+  let onStageNow = 0;
+  let isTogether = false;
+  const blameLast = () => {
+    if (!isHeld) stage.enterAgain(attached.lane, onStageNow);
+  };
   const onStage = {
-    enter(call: number) {
-      limits.enter();
+    enter(call: number, method: string) {
+      isTogether = method === "hook" && !attached.alone;
+      if (isTogether) limits.begin();
+      else {
+        onStage.rested();
+        limits.enter();
+      }
       isHeld = true;
+      onStageNow = call;
       stage.enter(attached.lane, attached.started, call);
     },
     leave() {
@@ -131,13 +143,17 @@ export function openHookLane(
     },
     enterAgain(call: number) {
       limits.enter();
+      isTogether = false;
       isHeld = true;
       stage.enterAgain(attached.lane, call);
+    },
+    rested() {
+      limits.rested(blameLast);
     },
     next: (member: number) => stage.next(member),
     /** Code of a plugin has returned and still holds the thread: what was done to the thread since it took it, it did. */
     judge() {
-      limits.leave();
+      if (!isTogether) limits.leave();
       if (!foundChanged && essentials.vitalAreChanged) limits.end("patched");
     },
   };
@@ -208,6 +224,7 @@ export function openHookLane(
     name: attached.name,
     clock,
     beforeSend() {
+      onStage.rested();
       limits.look();
       followed.write();
     },

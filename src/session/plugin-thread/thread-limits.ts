@@ -10,9 +10,10 @@ const MOST_RESOURCES = 10_000;
 
 /**
  * Ends a plugin's thread that holds too much: V8 limits a thread's heap, and nobody its buffers and timers. Buffers are
- * looked at whenever a call takes the thread and when it gives it back, so that a call which hoards them is known and one
- * that only came behind a timer's hoard is not blamed. Timers take longer to count: they are when answers are about to
- * leave, now and then. It needs no timer of its own.
+ * looked at before calls take the thread and when they have given it back, so that a call which hoards them is known and
+ * one that only came behind a timer's hoard is not blamed. A look costs a short hook a tenth of its time: hooks that are
+ * read together are looked at together, and when they were several, whoever it was is found in quarantine. Timers take
+ * longer to count: they are when answers are about to leave, now and then. It needs no timer of its own.
  */
 export class ThreadLimits {
   readonly #clock: Clock;
@@ -23,8 +24,10 @@ export class ThreadLimits {
   #looks = 0;
   /** Somebody else may be at fault than whose answers leave next: answers have left since the last look. */
   #isDoubtful = false;
-  /** The thread held too much already when the call of now took it. */
+  /** The thread held too much already when the call of now took it, or the first that was begun since the last look. */
   #wasOver = false;
+  /** Calls that were begun since then. */
+  #begun = 0;
 
   constructor(
     clock: Clock,
@@ -37,6 +40,24 @@ export class ThreadLimits {
     this.#externalBytes = limits.externalMb * 1024 * 1024;
   }
 
+  /** One of several calls is about to take the thread, which {@link rested} looks at together. */
+  begin(): void {
+    if (this.#begun++ === 0) this.enter();
+  }
+
+  /**
+   * Calls that took the thread by {@link begin} have all given it back, and nothing else ran meanwhile. `blame` is told
+   * before the thread ends, when it can only have been the last of them.
+   */
+  rested(blame: () => void): void {
+    const begun = this.#begun;
+    if (begun === 0) return;
+    this.#begun = 0;
+    if (!this.#hasHoarded) return;
+    if (begun === 1) blame();
+    this.end("external");
+  }
+
   /** A call is about to take the thread: what the thread holds by now was hoarded by a timer, or by calls that wait. */
   enter(): void {
     this.#wasOver = this.#isOver;
@@ -47,9 +68,7 @@ export class ThreadLimits {
 
   /** A call that took the thread by {@link enter} is about to give it back: what came since is its own doing. */
   leave(): void {
-    if (this.#wasOver || !this.#isOver) return;
-    this.#measures.collect();
-    if (this.#isOver) this.end("external");
+    if (this.#hasHoarded) this.end("external");
   }
 
   /** Looks, unless it has a moment ago. */
@@ -75,6 +94,13 @@ export class ThreadLimits {
   end(reason: EndedBy): void {
     setEndedBy(this.#cells, reason);
     this.#measures.end();
+  }
+
+  /** Does the thread hold too much, which it did not when the call of now took it? */
+  get #hasHoarded(): boolean {
+    if (this.#wasOver || !this.#isOver) return false;
+    this.#measures.collect();
+    return this.#isOver;
   }
 
   get #isOver(): boolean {

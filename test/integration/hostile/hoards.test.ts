@@ -27,6 +27,18 @@ test.each([
   },
 );
 
+test("of many hooks that cross together the one that hoards buffers is refused, and all others' turns finish", async () => {
+  const { troupe, attacker, neighbour } = await twoSessions();
+  const others = await Promise.all(Array.from({ length: 20 }, (_, n) => troupe.session(`other-${n}`)));
+  await Promise.all([attacker, neighbour, ...others].map((session) => session.turn("hi")));
+  const before = others.slice(0, 10).map((session) => session.turn("hi"));
+  const refused = refusalOf(attacker.turn("buffers"));
+  const after = [neighbour, ...others.slice(10)].map((session) => session.turn("hi"));
+  expect((await refused).cause).toMatchObject({ code: "plugin_out_of_memory", details: { sessionId: "attacker" } });
+  for (const { outcome } of await Promise.all([...before, ...after])) expect(outcome.type).toBe("finished");
+  for (const session of others) expect(await session.query("hoards.turns")).toBe(2);
+});
+
 test("a plugin that hoards buffers behind its answers is found with a later call, and its neighbour's turns all finish", async () => {
   const { troupe, attacker, neighbour } = await twoSessions();
   await neighbour.turn("hi");

@@ -51,3 +51,34 @@ test("a call that leaves only garbage behind does not end its thread", () => {
   limits.look();
   expect(thread.ended).toBe(0);
 });
+
+test("a hook that hoards buffers is blamed before its thread ends, when no other was looked at with it", () => {
+  const { limits, thread, reason } = limited();
+  const blamed: number[] = [];
+  limits.begin();
+  thread.mb = 100;
+  limits.rested(() => blamed.push(thread.ended));
+  expect([blamed, thread.ended, reason()]).toEqual([[0], 1, "external"]);
+});
+
+test("of two hooks that were looked at together nobody is blamed, and none of their answers has left", () => {
+  const { limits, thread, reason } = limited();
+  const blamed: number[] = [];
+  limits.begin();
+  thread.mb = 100;
+  limits.begin();
+  limits.rested(() => blamed.push(thread.ended));
+  expect([blamed, thread.ended, reason()]).toEqual([[], 1, "external"]);
+});
+
+test("hooks that come behind what a timer hoarded have their answers before their thread ends", async () => {
+  const { clock, limits, thread, reason } = limited();
+  const blamed: number[] = [];
+  thread.mb = 100;
+  limits.begin();
+  limits.begin();
+  limits.rested(() => blamed.push(thread.ended));
+  expect([blamed, thread.ended]).toEqual([[], 0]);
+  await clock.turn();
+  expect([thread.ended, reason()]).toEqual([1, "external"]);
+});
