@@ -444,9 +444,11 @@ export {
   remainingBudget,
   type SessionBudget,
   type SpendingReport,
+  type Spent,
   spentOf,
   whySpent,
 } from "./usage/budget.js";
+export { Reservations, sumOfSpent } from "./usage/reservations.js";
 export {
   type BudgetPeriod,
   checkTenantBudget,

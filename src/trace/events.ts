@@ -191,7 +191,7 @@ type Happening =
     }
   | { readonly type: "session_worker_replaced"; readonly thread: string; readonly restarts: number }
   | { readonly type: "session_worker_given_up"; readonly thread: string; readonly error: EventError }
-  /** A run of a schedule failed. `final`: the schedule has ended with it; otherwise the run is tried again. */
+  /** A run of a schedule failed. `final`: the schedule has ended with it; otherwise it is tried again, or left to the next. */
   | { readonly type: "schedule_failed"; readonly schedule: string; readonly final: boolean; readonly error: EventError }
   /** Nothing ran when a run of a schedule was due, and its `misfire` leaves late runs out. */
   | { readonly type: "schedule_missed"; readonly schedule: string; readonly due: number }

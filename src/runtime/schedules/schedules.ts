@@ -354,22 +354,38 @@ export class Schedules implements TroupeSchedules {
     const { text, items } = admitInput(input, runtime.options.worker.attachments);
     const ran = after({ outcome: "ran", sessionId });
     const skipped = after({ outcome: "skipped", sessionId });
-    const outcome = await runtime.ask("deliverInput", {
-      sessionId,
-      source: `schedule:${row.key}`,
-      nth: run,
-      text,
-      items,
-      replaces: overlap === "cancel",
-      rows: {
-        taken: changeOf(row.key, row, ran),
-        ...(overlap === "skip" && { skipped: changeOf(row.key, row, skipped) }),
-      },
-    });
-    const done = outcome === "taken" ? ran : skipped;
+    const done = await runtime
+      .ask("deliverInput", {
+        sessionId,
+        source: `schedule:${row.key}`,
+        nth: run,
+        text,
+        items,
+        replaces: overlap === "cancel",
+        rows: {
+          taken: changeOf(row.key, row, ran),
+          ...(overlap === "skip" && { skipped: changeOf(row.key, row, skipped) }),
+        },
+      })
+      .then(
+        (outcome) => (outcome === "taken" ? ran : skipped),
+        async (error: unknown) => {
+          if (!isRefused(error)) throw error;
+          const { code, message } = error;
+          const refused = after({ outcome: "failed", sessionId, error: { code, message } });
+          await runtime.store.ask("changeRows", { changes: [changeOf(row.key, row, refused)] });
+          runtime.events?.emit({ type: "schedule_failed", schedule: row.key, final: false, error: eventError(error) });
+          return refused;
+        },
+      );
     if (done.wake !== null) this.#wakeBy(done.wake);
     return done;
   }
+}
+
+/** A plugin's hook does not let the run's input in: that run has come to nothing, and the next may be let in. */
+function isRefused(error: unknown): error is TroupeError {
+  return error instanceof TroupeError && error.code === "input_refused";
 }
 
 const never: CronClock = () => null;

@@ -1,6 +1,6 @@
-import { ignore } from "../../async/index.js";
+import { ignore, loopTurn } from "../../async/index.js";
 import { type Activity, admitInput, checkSessionId, checkTurnInput } from "../../kernel/index.js";
-import type { RelayAnswers, RelayCall, UsageNote } from "../../session/index.js";
+import type { PayerAnswer, RelayAnswers, RelayCall, UsageNote } from "../../session/index.js";
 import { type Residence, type Runtime, underWay } from "../places/index.js";
 import { ChildTurns, type Turns } from "../turns/index.js";
 import { childId, makeSession } from "./fork.js";
@@ -62,6 +62,34 @@ export class Relay {
     };
   }
 
+  /** Tells a session what was spent for it. */
+  #bill(note: UsageNote): void {
+    const [payerId] = note;
+    const { directory } = this.#runtime;
+    const bill = async ({ worker }: Residence) => this.#runtime.worker(worker).lane?.note("usage", note);
+    const payer = directory.find(payerId);
+    if (payer?.moving !== undefined && !payer.closing) directory.use(payerId, bill).catch(ignore);
+    else if (payer !== undefined) void bill(payer);
+  }
+
+  /** Asks all for whom a session's turn runs, the nearest first; those that let the call in are told when another does not. */
+  async #admit({ sessionId, call, waits }: Parameters<RelayAnswers["payersAdmit"]>[0]): Promise<PayerAnswer> {
+    const line = this.#childTurns.limiting(sessionId);
+    for (const [place, turn] of line.entries()) {
+      if (turn.ended) continue;
+      turn.calls.add(call);
+      // Of a payer that is gone, or cannot answer, there is no budget to keep to.
+      const answer: PayerAnswer = await this.#runtime
+        .ask("admitChild", { sessionId: turn.from, call, waits })
+        .catch(() => ({ kind: "go" }) as const);
+      if (answer.kind === "go") continue;
+      for (const { from, calls } of line.slice(0, place + 1))
+        if (calls.delete(call)) this.#bill([from, undefined, call]);
+      return answer;
+    }
+    return { kind: "go" };
+  }
+
   readonly #answers: RelayAnswers = {
     create: async ({ from, request, budget }) => {
       const { directory } = this.#runtime;
@@ -92,7 +120,7 @@ export class Relay {
       });
       this.forget(sessionId);
     },
-    startTurn: async ({ from, sessionId, text, turnId, streams }) => {
+    startTurn: async ({ from, sessionId, text, turnId, streams, limited }) => {
       this.#runtime.checkOpen();
       // What a program asks for is refused at the call; only a host's turn is recorded.
       const input = checkTurnInput(text);
@@ -103,16 +131,11 @@ export class Relay {
         sessionId,
         turnId,
         streams,
-        start: () => this.#turns.ask(sessionId, input),
+        limited,
+        start: (isLimited) => this.#turns.ask(sessionId, input, isLimited ? { limited: true } : {}),
         onActivity: this.#childListener(sessionId),
-        onUsage: (model, usage) => {
-          const { directory } = this.#runtime;
-          const bill = async ({ worker }: Residence) =>
-            this.#runtime.worker(worker).lane?.note("usage", [from, { source, model, usage }] satisfies UsageNote);
-          const payer = directory.find(from);
-          if (payer?.moving !== undefined && !payer.closing) directory.use(from, bill).catch(ignore);
-          else if (payer !== undefined) void bill(payer);
-        },
+        onUsage: (model, usage) => this.#bill([from, { source, model, usage }]),
+        onCallEnded: (call) => this.#bill([from, undefined, call]),
       });
       return { turnId: started, sessionId };
     },
@@ -120,6 +143,13 @@ export class Relay {
     tenantPaid: async (told) => this.tenants.paid(told),
     tenantEnded: async (told) => this.tenants.ended(told),
     tenantCommits: (told) => this.tenants.committing(told),
+    payersAdmit: (ask) => this.#admit(ask),
+    payersLeft: async ({ sessionId, call }) => {
+      // Behind the activities that came before it: whoever reads those bills what it cost.
+      await loopTurn(this.#runtime.options.clock);
+      const turn = this.#childTurns.limiting(sessionId)[0];
+      if (turn?.calls.delete(call)) this.#bill([turn.from, undefined, call]);
+    },
     outside: (ask) => this.#outside(ask),
     awaitTurn: (turn) => this.#childTurns.result(turn),
     cancelTurn: async (turn) => this.#childTurns.cancel(turn),

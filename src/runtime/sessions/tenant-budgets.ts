@@ -7,6 +7,8 @@ import {
   NOTHING_SPENT,
   numbersIn,
   periodAt,
+  Reservations,
+  sumOfSpent,
   type TenantBudget,
   type TenantSpendingReport,
   type TenantSpent,
@@ -34,10 +36,7 @@ interface UnderWay {
   /** Spent by turns that are not stored. */
   readonly unstored: Map<string, Unstored>;
   /** Set aside for calls that have begun. */
-  readonly reserved: Map<string, TenantSpent>;
-  /** Calls that ended, and what they cost: what the next is expected to cost. */
-  calls: number;
-  paid: TenantSpent;
+  readonly reserved: Reservations;
   /** Calls that may be begun once others have ended. */
   readonly waiting: Set<() => void>;
   /** The period that was told to be spent, once. */
@@ -69,10 +68,10 @@ export class TenantBudgets {
       const known = here.unstored.get(id);
       const before = known === undefined || known.period === period.name ? known?.before : known.spent;
       here.unstored.set(id, { period: period.name, spent: unstored, before: before ?? NOTHING_SPENT });
-      here.reserved.delete(id);
+      here.reserved.release(id);
       const named = { tenant, end: period.end };
-      const settled = sum([stored, ...unstoredIn(here, period, { committing: false })]);
-      const spent = sum([settled, ...unstoredIn(here, period, { committing: true })]);
+      const settled = sumOfSpent([stored, ...unstoredIn(here, period, { committing: false })]);
+      const spent = sumOfSpent([settled, ...unstoredIn(here, period, { committing: true })]);
       const why = whyTenantSpent(budget, settled, named);
       // Only what is being stored right now decides it: a moment later it is known.
       const isUncertain = why === undefined && whyTenantSpent(budget, spent, named) !== undefined;
@@ -80,10 +79,10 @@ export class TenantBudgets {
         this.#tellSpent(tenant, here, { budget, period, spent });
         return { kind: "spent", why, whenSpent: budget.whenSpent ?? "stop", end: period.end };
       }
-      const expected = sum([spent, ...here.reserved.values()]);
+      const expected = sumOfSpent([spent, ...here.reserved.all]);
       const fits = here.reserved.size === 0 || whyTenantSpent(budget, expected, named) === undefined;
       if (fits && !isUncertain) {
-        here.reserved.set(id, averageOf(here));
+        here.reserved.reserve(id);
         return { kind: "go", period };
       }
       // What is under way may use up the rest: who comes now waits for what it comes to.
@@ -97,11 +96,10 @@ export class TenantBudgets {
   paid({ tenant, id, unstored, cost }: TenantAsk & { readonly cost: TenantSpent }): void {
     const here = this.#underWay.get(tenant);
     if (here === undefined) return;
-    here.calls++;
-    here.paid = sum([here.paid, cost]);
+    here.reserved.paid(cost);
     const known = here.unstored.get(id);
     if (known !== undefined) here.unstored.set(id, { ...known, spent: unstored });
-    here.reserved.delete(id);
+    here.reserved.release(id);
     wake(here);
   }
 
@@ -110,14 +108,14 @@ export class TenantBudgets {
     const here = this.#underWay.get(tenant);
     if (here === undefined) return;
     here.unstored.delete(id);
-    here.reserved.delete(id);
+    here.reserved.release(id);
     wake(here);
   }
 
   /** The sessions of a worker that died have no calls under way; what their turns have spent is spent. */
   released(sessionIds: ReadonlySet<string>): void {
     for (const here of this.#underWay.values()) {
-      for (const id of [...here.reserved.keys()]) if (sessionIds.has(ownerOf(id))) here.reserved.delete(id);
+      for (const id of here.reserved.ids) if (sessionIds.has(ownerOf(id))) here.reserved.release(id);
       for (const [id, { isCommitting }] of [...here.unstored])
         if (isCommitting && sessionIds.has(ownerOf(id))) here.unstored.delete(id);
       wake(here);
@@ -143,7 +141,7 @@ export class TenantBudgets {
     const here = this.#underWay.get(named);
     return {
       tenant: named,
-      ...sum([stored, ...(here ? unstoredIn(here, period, { committing: false }) : [])]),
+      ...sumOfSpent([stored, ...(here ? unstoredIn(here, period, { committing: false }) : [])]),
       budget,
       period,
     };
@@ -206,9 +204,7 @@ export class TenantBudgets {
     this.#forgetIdle();
     const here: UnderWay = {
       unstored: new Map(),
-      reserved: new Map(),
-      calls: 0,
-      paid: NOTHING_SPENT,
+      reserved: new Reservations(),
       waiting: new Set(),
       told: undefined,
     };
@@ -250,14 +246,6 @@ function unstoredIn(
       ? [{ tokens: spent.tokens - before.tokens, cost: spent.cost - before.cost }]
       : [],
   );
-}
-
-function averageOf({ calls, paid }: UnderWay): TenantSpent {
-  return calls === 0 ? NOTHING_SPENT : { tokens: paid.tokens / calls, cost: paid.cost / calls };
-}
-
-function sum(all: readonly TenantSpent[]): TenantSpent {
-  return all.reduce((a, b) => ({ tokens: a.tokens + b.tokens, cost: a.cost + b.cost }), NOTHING_SPENT);
 }
 
 function wake({ waiting }: UnderWay): void {

@@ -68,8 +68,8 @@ const REMEMBERED_MS = 7 * 24 * 3_600_000;
 /** How often a session that cannot take the event is tried before the others go on. */
 const ATTEMPTS = 5;
 const PAUSE_MS = 250;
-/** The session will never have it. */
-const FINAL: readonly string[] = ["session_deleted", "tenant_mismatch"];
+/** The session will never have it, or a plugin's hook does not let it in. */
+const FINAL: readonly string[] = ["session_deleted", "tenant_mismatch", "input_refused"];
 /** The runtime ends: what is open goes on at the next start. */
 const ENDING: readonly string[] = ["closed", "store_lost"];
 

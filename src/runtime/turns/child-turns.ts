@@ -32,6 +32,10 @@ interface ChildTurnRef {
 interface ChildTurn extends ChildTurnRef {
   readonly sessionId: string;
   readonly turn: Turn;
+  /** Who started it has a budget, or runs for a session that has one. */
+  readonly limited: boolean;
+  /** Model calls that whoever started it has let in, and that have not ended. */
+  readonly calls: Set<string>;
   /** Resolves when the turn is over and its usage was told; never rejects. */
   readonly over: Promise<void>;
   readonly kept: ActivityBuffer<Activity>;
@@ -51,11 +55,16 @@ interface ChildTurnStart {
   readonly turnId: string | undefined;
   /** Keep its events for somebody to read. */
   readonly streams: boolean;
-  readonly start: () => Turn;
+  /** Who starts it has a budget. */
+  readonly limited: boolean;
+  /** `limited`: it is asked about before its model calls. */
+  readonly start: (limited: boolean) => Turn;
   /** Told of what happens in the turn. */
   readonly onActivity?: (activity: Activity) => void;
   /** Told as the turn spends, whatever it spends on, and at the end what was not told yet. */
   readonly onUsage: OnUsage;
+  /** A model call that whoever starts it let in has ended. */
+  readonly onCallEnded: (call: string) => void;
 }
 
 type OnUsage = (model: string, usage: Usage) => void;
@@ -70,9 +79,11 @@ export class ChildTurns {
     sessionId,
     turnId = `${sessionId}#${this.#next++}`,
     streams,
+    limited: hasBudget,
     start,
     onActivity = ignore,
     onUsage,
+    onCallEnded,
   }: ChildTurnStart): string {
     for (const other of this.#turns.values()) {
       if (other.ended) continue;
@@ -82,13 +93,16 @@ export class ChildTurns {
         throw turnRunning(sessionId, "has a turn running that was started for a session");
       }
     }
-    const turn = start();
+    const limited = hasBudget || this.#runningIn(from)?.limited === true;
+    const turn = start(limited);
     const over = deferred();
     const child: ChildTurn = {
       from,
       turnId,
       sessionId,
       turn,
+      limited,
+      calls: new Set(),
       over: over.promise,
       kept: new ActivityBuffer(KEPT),
       waiting: [],
@@ -99,18 +113,34 @@ export class ChildTurns {
     // An older turn of this name has ended: behind the others again, it is not the next to be forgotten.
     this.#turns.delete(keyOf(child));
     this.#turns.set(keyOf(child), child);
-    this.#follow(child, { onActivity, onUsage }).then(over.resolve);
+    this.#follow(child, { onActivity, onUsage, onCallEnded }).then(over.resolve);
     return turnId;
   }
 
   /** Who has a turn run for it there, the nearest first: the session that started it, whoever started that one's, and so on. */
   lineOf(sessionId: string): readonly string[] {
-    const line: string[] = [];
-    const askerOf = (id: string) =>
-      [...this.#turns.values()].find((turn) => !turn.ended && turn.sessionId === id)?.from;
-    for (let from = askerOf(sessionId); from !== undefined && !line.includes(from); from = askerOf(from))
-      line.push(from);
+    return this.#lineFrom(sessionId).map(({ from }) => from);
+  }
+
+  /** The same, as far as somebody's budget is to be asked: the turns by which a session's calls are theirs. */
+  limiting(sessionId: string): readonly Pick<ChildTurn, "from" | "calls" | "ended">[] {
+    return this.#lineFrom(sessionId).filter(({ limited }) => limited);
+  }
+
+  #lineFrom(sessionId: string): readonly ChildTurn[] {
+    const line: ChildTurn[] = [];
+    for (
+      let turn = this.#runningIn(sessionId);
+      turn !== undefined && !line.includes(turn);
+      turn = this.#runningIn(turn.from)
+    )
+      line.push(turn);
     return line;
+  }
+
+  #runningIn(sessionId: string): ChildTurn | undefined {
+    for (const turn of this.#turns.values()) if (!turn.ended && turn.sessionId === sessionId) return turn;
+    return undefined;
   }
 
   async result(ref: ChildTurnRef): Promise<TurnResult> {
@@ -148,12 +178,14 @@ export class ChildTurns {
   /** Reads the turn to its end. */
   async #follow(
     child: ChildTurn,
-    { onActivity, onUsage }: Required<Pick<ChildTurnStart, "onActivity" | "onUsage">>,
+    { onActivity, onUsage, onCallEnded }: Required<Pick<ChildTurnStart, "onActivity" | "onUsage" | "onCallEnded">>,
   ): Promise<void> {
     const bill = new Bill(onUsage);
     try {
       for await (const activity of child.turn) {
         bill.saw(activity);
+        // Behind what it cost.
+        if (endsCall(activity) && child.calls.delete(child.sessionId)) onCallEnded(child.sessionId);
         onActivity(activity);
         if (child.read) continue;
         child.kept.push(activity);
@@ -163,6 +195,8 @@ export class ChildTurns {
       // Whoever fetches the result gets the error.
     }
     child.ended = true;
+    for (const call of child.calls) onCallEnded(call);
+    child.calls.clear();
     wakeReaders(child);
     this.#forgetOldest();
   }
@@ -210,6 +244,10 @@ class Bill {
         return;
     }
   }
+}
+
+function endsCall({ type }: Activity): boolean {
+  return type === "model_call_finished" || type === "model_call_failed";
 }
 
 function ledgerOfCalls(records: readonly ModelCallRecord[]): Ledger {

@@ -25,7 +25,7 @@ import type { PackedNote } from "../../tools/index.js";
 import type { TroupeEvent } from "../../trace/index.js";
 import type { ErrorData } from "../../wire/index.js";
 import type { Observed } from "./observed.js";
-import type { Exchange, Inspected } from "./session-calls.js";
+import type { Exchange, Inspected, PayerAnswer } from "./session-calls.js";
 import type { HostName, TurnLimit } from "./worker-setup.js";
 
 /** What a turn brings along beside its text. */
@@ -54,6 +54,8 @@ export interface TurnExtras {
   readonly extension?: Json;
   /** The form the answer is to have. */
   readonly output?: RequestedOutput;
+  /** A session with a budget started it, or one that runs for such a session: they are asked before each model call. */
+  readonly limited?: true;
 }
 
 /** What the main thread says on the lane. Calls: `turn`, and those of `SESSION_CALLS` whose route it is. Notes: `listen`, `cancel`, `usage`, `toolNote`. */
@@ -67,8 +69,8 @@ export type TurnCall = readonly [
   again?: boolean,
 ];
 export type CancelNote = readonly [key: number, cancellation: Cancellation];
-/** What a session's child has used; counted in the session's ledger. */
-export type UsageNote = readonly [sessionId: string, entry: LedgerEntry];
+/** What a session's child has used, counted in the session's ledger, and the call that ended with it, let in by `payersAdmit`. */
+export type UsageNote = readonly [sessionId: string, entry: LedgerEntry | undefined, call?: string];
 
 /** What a session worker says to the main thread on the lane. Calls: `tool`, `relay`, `secrets`. Notes: `activity`, `trace`, `observed`, `inspected`, `unasked`, `full`, `wanted`, `hostDown`, `floating`, `crashed`, `event`. */
 export type TraceNote = TraceEvent;
@@ -135,6 +137,14 @@ export type TenantAnswer =
   /** `end`: of the period, in milliseconds since 1970. */
   | { readonly kind: "spent"; readonly why: string; readonly whenSpent: "stop" | "pause"; readonly end: number };
 
+/** A model call of a turn that other sessions pay for. */
+export interface PayersAsk {
+  /** The session whose turn it is of. */
+  readonly sessionId: string;
+  /** The session's id, or that of a completion beside its turn. */
+  readonly call: string;
+}
+
 /** A service about what a session has outside of its worker. */
 export interface OutsideAsk {
   readonly sessionId: string;
@@ -152,10 +162,10 @@ export interface OutsideAsk {
 interface RelayCalls {
   create: Exchange<SessionHandle, { from: string; request: SessionCreateRequest; budget?: SessionBudget }>;
   close: Exchange<void, { sessionId: string }>;
-  /** `streams`: somebody will read its events. */
+  /** `streams`: somebody will read its events. `limited`: who starts it has a budget, which pays. */
   startTurn: Exchange<
     { readonly turnId: string; readonly sessionId: string },
-    { from: string; sessionId: string; text: string; turnId: string | undefined; streams: boolean }
+    { from: string; sessionId: string; text: string; turnId: string | undefined; streams: boolean; limited: boolean }
   >;
   /** Of a turn the session itself started; `turn_unknown` for any other, and for one that was awaited before. */
   awaitTurn: Exchange<TurnResult, StartedTurn>;
@@ -168,6 +178,13 @@ interface RelayCalls {
   tenantEnded: Exchange<void, Pick<TenantAsk, "tenant" | "id">>;
   /** A turn is about to be stored: the period that it counts for, null for a tenant without a budget. */
   tenantCommits: Exchange<BudgetPeriod | null, Pick<TenantAsk, "tenant" | "id">>;
+  /**
+   * May the call begin, by the budgets of all for whom its turn runs? Waits while calls under way may use up what is left;
+   * with `waits` also until a budget that is spent is raised.
+   */
+  payersAdmit: Exchange<PayerAnswer, PayersAsk & { waits: boolean }>;
+  /** It has ended and is counted in its own session, or is not made. */
+  payersLeft: Exchange<void, PayersAsk>;
   /** Processes and monitors: they are no session worker's. */
   outside: Exchange<unknown, OutsideAsk>;
   /** A service of another session, served where that session is. */

@@ -199,6 +199,11 @@ export interface SessionSurface {
   readonly triggers: readonly TriggerSpec[];
 }
 
+/** May a model call begin that others pay for? */
+export type PayerAnswer =
+  | { readonly kind: "go" }
+  | { readonly kind: "spent"; readonly why: string; readonly whenSpent: "stop" | "pause" };
+
 /** The types of a call that crosses threads. */
 export interface Exchange<Answer, Argument extends object> {
   readonly answer: Answer;
@@ -249,6 +254,8 @@ export const SESSION_CALLS = {
   rewind: lane<Rewound, { node: string | null }>(),
   append: lane<AppendResult, { request: AppendRequest }>(),
   extend: lane<void, { extension: Json }>(),
+  /** May a child's model call begin, by this session's budget? By the lane of what children have spent. */
+  admitChild: lane<PayerAnswer, { call: string; waits: boolean }>(),
   /** A host service about one of this worker's sessions, asked by another session. */
   hostCall: lane<unknown, { pluginId: string; method: HostMethod; args: readonly unknown[] }>(),
   /** Lets an input wait for the running turn, or for the next. */

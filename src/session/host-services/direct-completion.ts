@@ -1,6 +1,8 @@
+import { ignore, untilAborted } from "../../async/index.js";
 import {
   aborted,
   asTroupeError,
+  budgetSpent,
   callSettings,
   type ModelRequest,
   type ModelResponse,
@@ -14,8 +16,8 @@ import type { SessionLife, SessionServices, SessionSettings, Spending } from "..
 export interface CompletingSession {
   readonly id: string;
   readonly settings: Pick<SessionSettings, "callLayers" | "modelsFor">;
-  readonly spending: Pick<Spending, "check" | "record" | "tenant">;
-  readonly services: Pick<SessionServices, "clock" | "instances">;
+  readonly spending: Pick<Spending, "check" | "isLimited" | "record" | "tenant">;
+  readonly services: Pick<SessionServices, "clock" | "instances" | "relay">;
   readonly life: Pick<SessionLife, "turn">;
 }
 
@@ -62,9 +64,29 @@ export async function completeBeside(
     return { response, entry: { source, model: answering.id, usage: response.usage } };
   };
   const { tenant } = spending;
-  const { response, entry } = await (tenant === undefined ? answered() : tenant.completed(signal, answered));
-  await spending.record(entry);
-  return response;
+  const complete = async () => {
+    const { response, entry } = await (tenant === undefined ? answered() : tenant.completed(signal, answered));
+    await spending.record(entry);
+    return response;
+  };
+  return spending.isLimited ? paidByPayers(session, signal, complete) : complete();
+}
+
+/** A completion in a turn that other sessions pay for: behind their word that there is something left. */
+async function paidByPayers<T>(
+  { id: sessionId, services }: CompletingSession,
+  signal: AbortSignal,
+  complete: () => Promise<T>,
+): Promise<T> {
+  // No session's id has this character.
+  const asked = { sessionId, call: `${sessionId}\u0000${services.clock.uuid()}` };
+  try {
+    const answer = await untilAborted(services.relay("payersAdmit", { ...asked, waits: false }), signal);
+    if (answer.kind === "spent") throw budgetSpent(answer.why);
+    return await complete();
+  } finally {
+    void services.relay("payersLeft", asked).catch(ignore);
+  }
 }
 
 export function notCompleted(how: string, cause?: TroupeError): TroupeError {

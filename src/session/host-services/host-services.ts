@@ -254,7 +254,8 @@ async function startTurn(
     throw turnRunning(sessionId, "cannot start a turn within its own call", { retryable: false });
   // What the other session spends is this one's to pay.
   session.spending.check();
-  return session.services.relay("startTurn", { from: session.id, sessionId, text, turnId, streams });
+  const limited = session.spending.budget !== null;
+  return session.services.relay("startTurn", { from: session.id, sessionId, text, turnId, streams, limited });
 }
 
 /** Waits for a turn only this call knows of: when the call is given up, nobody else can stop it. */

@@ -49,11 +49,22 @@ export async function addReplaced(
   signal: AbortSignal,
   checkTaking: () => void,
 ): Promise<PendingInput> {
-  const { items, key, boundary } = request;
+  const { key, boundary } = request;
   const known = key === undefined ? undefined : session.inputs.pending.find((waiting) => waiting.key === key);
   if (known !== undefined) return known;
   const arrival = boundary === undefined ? "enqueue" : "steer";
-  const text = await replacedText(session, request.text, { arrival, signal });
+  const replaced = await withReplacedText(session, request, { arrival, signal });
   checkTaking();
-  return addInput(session, { ...request, text, items: items && withText(items, text) });
+  return addInput(session, replaced);
+}
+
+/** The same input, with its text as the hooks that may replace it leave it. */
+export async function withReplacedText<I extends Pick<ToldBy<"addInput">, "text" | "items">>(
+  session: Session,
+  input: I,
+  waiting: Waiting,
+): Promise<I> {
+  const { items } = input;
+  const text = await replacedText(session, input.text, waiting);
+  return { ...input, text, items: items && withText(items, text) };
 }

@@ -34,7 +34,7 @@ import {
   TurnStop,
 } from "../turn/index.js";
 import { type Call, callOf, LifeActor, type LifeOptions } from "./life-actor.js";
-import { addReplaced } from "./replaced-inputs.js";
+import { addReplaced, withReplacedText } from "./replaced-inputs.js";
 import { type OperationRequest, runOperation } from "./requests.js";
 import { rewindSession, turnAhead } from "./rewind.js";
 import { bringUpToDate } from "./session-agent.js";
@@ -296,8 +296,7 @@ export class SessionActor extends LifeActor {
     const session = await this.opened();
     this.checkTaking();
     if (!session.hooks.replacesInput) return addInput(session, request);
-    const add = (signal: AbortSignal) => addReplaced(session, request, signal, () => this.checkTaking());
-    return this.#intake.run(() => this.#stoppable(add).finally(() => settle(session, () => this.state === "running")));
+    return this.#intakeOf(session, (signal) => addReplaced(session, request, signal, () => this.checkTaking()));
   }
 
   /** Does something behind the inputs that were said before it, of which a hook may still have one. */
@@ -311,10 +310,23 @@ export class SessionActor extends LifeActor {
   async deliverInput(delivery: ToldBy<"deliverInput">): Promise<"taken" | "skipped"> {
     const session = await this.opened();
     this.checkTaking();
-    // Whether it came in time or not, this input takes that one's place.
-    if (delivery.replaces && isTakenUp(session, delivery.source))
-      await this.cancel({ reason: `The next input of ${delivery.source} is due.` });
-    return takeDelivered(session, delivery);
+    const take = async (told: ToldBy<"deliverInput">) => {
+      // Whether it came in time or not, this input takes that one's place.
+      if (told.replaces && isTakenUp(session, told.source))
+        await this.cancel({ reason: `The next input of ${told.source} is due.` });
+      return takeDelivered(session, told);
+    };
+    if (!session.hooks.replacesInput) return take(delivery);
+    return this.#intakeOf(session, async (signal) => {
+      const replaced = await withReplacedText(session, delivery, { arrival: "enqueue", signal });
+      this.checkTaking();
+      return take(replaced);
+    });
+  }
+
+  /** An input that hooks are asked about, in the order in which inputs were said. */
+  #intakeOf<T>(session: Session, take: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    return this.#intake.run(() => this.#stoppable(take).finally(() => settle(session, () => this.state === "running")));
   }
 
   /** Behind what is being done now, and what others ask for meanwhile. */

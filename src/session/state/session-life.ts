@@ -101,6 +101,8 @@ export interface RunningTurn {
   /** The text it is asked with. Hooks that may replace it have not answered before the phase that asks them is over. */
   readonly input: string;
   readonly replacesInput: boolean;
+  /** See {@link TurnExtras.limited}. */
+  readonly isLimited: boolean;
   /** What it had added before it was taken up. */
   readonly left: LeftBehind | undefined;
   readonly tellUsage: (entry: LedgerEntry) => void;

@@ -1,4 +1,4 @@
-import { onAbort } from "../../async/index.js";
+import { type Clock, onAbort } from "../../async/index.js";
 import {
   type Agent,
   addLedgers,
@@ -27,6 +27,7 @@ import { encode } from "../../wire/index.js";
 import { UNSAYABLE, type WorkerSettings } from "../calls/index.js";
 import { COMPONENT, Component, type ComponentReader, type StoredSession } from "../stored/index.js";
 import type { AgentInForce } from "./agents.js";
+import { ChildCalls } from "./child-calls.js";
 import { betweenTurns, type SessionLife } from "./session-life.js";
 import type { TenantSpending } from "./tenant-spending.js";
 
@@ -179,6 +180,7 @@ async function made(
 }
 
 interface SpendingParts extends Pick<WorkerSettings, "budget" | "prices"> {
+  readonly clock: Clock;
   readonly stored: Pick<StoredSession, "ledger" | "usage" | "store">;
   readonly life: SessionLife;
   readonly tenant: TenantSpending | undefined;
@@ -189,11 +191,19 @@ export class Spending {
   readonly component = new Component(COMPONENT.budget);
   readonly #parts: SpendingParts;
   readonly #waiting = new Set<() => void>();
+  /** What its children are about to spend for it. */
+  readonly children: ChildCalls;
   #budget: SessionBudget | null;
 
   constructor(parts: SpendingParts) {
     this.#parts = parts;
     this.#budget = parts.budget;
+    this.children = new ChildCalls({ ...parts, budget: () => this.#budget, spent: () => this.#spent() });
+  }
+
+  /** Do other sessions pay for the turn that runs, so that they are to be asked before its model calls? */
+  get isLimited(): boolean {
+    return this.#parts.life.turn?.isLimited === true;
   }
 
   /** What its tenant may spend; undefined where tenants have no budgets, or it has no tenant. */
@@ -211,6 +221,7 @@ export class Spending {
     await this.#parts.stored.store("budget");
     this.#budget = budget;
     for (const wake of [...this.#waiting]) wake();
+    this.children.changed();
     return this.report();
   }
 

@@ -191,7 +191,7 @@ export class Session {
     const hooks = new SessionHooks(surface.table, slots, services.events);
     const owner = { tenant: stored.identity.tenant, agent };
     const settings = new SessionSettings(services, config, owner);
-    const spending = new Spending({ budget, prices, stored, life, tenant: this.#tenant });
+    const spending = new Spending({ budget, prices, clock, stored, life, tenant: this.#tenant });
     const catalog = new SessionCatalog({ tools, hooks, authority, protocol, surface, services });
     const graph = new SessionGraph({
       id,

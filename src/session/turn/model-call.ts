@@ -1,4 +1,4 @@
-import { loopTurn } from "../../async/index.js";
+import { loopTurn, untilAborted } from "../../async/index.js";
 import {
   type AttachmentPart,
   type AttemptRecord,
@@ -28,9 +28,9 @@ import { eventError } from "../../trace/index.js";
 import type { TurnCatalog } from "../protocol/index.js";
 import { haveAttachments } from "../stored/index.js";
 import { envelopeOf } from "./asked-with.js";
+import { isSpentElsewhere, paidByOthers } from "./paid-call.js";
 import { respond, retell, shownOf } from "./response-hooks.js";
 import { type FileEvent, StreamPump } from "./stream.js";
-import { isTenantSpent, paidByTenant } from "./tenant-call.js";
 import { type AttachedBytes, attachAgain, bytesBeside } from "./tools/tool-content.js";
 import type { Turn } from "./turn.js";
 import { untilPeople } from "./turn-deadline.js";
@@ -49,13 +49,26 @@ type AskedCall = Pick<Extract<TurnEffect, { type: "model" }>, "step" | "options"
 export function askModel(turn: Turn, asked: AskedCall): TurnEvent | Promise<TurnEvent> {
   const why = turn.session.spending.whySpent();
   if (why !== undefined) return budgetSpent(turn, asked, why);
+  const { signal } = turn.request;
+  const crowd = signal.aborted ? undefined : turn.session.spending.children.crowd();
+  if (crowd !== undefined) {
+    const again = () => askModel(turn, asked);
+    return untilAborted(crowd, signal).then(again, again);
+  }
   try {
     const resolved = turn.resolveCatalog();
-    if (!(resolved instanceof Promise)) return callWith(turn, asked, resolved);
-    return resolved.then((catalog) => callWith(turn, asked, catalog), promptFailed);
+    if (!(resolved instanceof Promise)) return counted(turn, asked, resolved);
+    return resolved.then((catalog) => counted(turn, asked, catalog), promptFailed);
   } catch (error) {
     return promptFailed(error);
   }
+}
+
+/** While the call of a session with a budget is under way, its children know of it. */
+function counted(turn: Turn, asked: AskedCall, catalog: TurnCatalog): Promise<TurnEvent> {
+  const { spending } = turn.session;
+  const called = callWith(turn, asked, catalog);
+  return spending.budget === null ? called : called.finally(spending.children.own());
 }
 
 /** A spent budget ends the turn, or keeps it waiting until somebody raises it. */
@@ -153,7 +166,7 @@ async function callWith(
   try {
     answer = await answered(call);
   } catch (error) {
-    if (isTenantSpent(error)) return { type: "budget_spent", issue: issueOf("runtime", "budget_spent", error) };
+    if (isSpentElsewhere(error)) return { type: "budget_spent", issue: issueOf("runtime", "budget_spent", error) };
     return failed(call, asTroupeError(error, "model_failed"));
   }
   const { response, aborted, record } = answer;
@@ -196,7 +209,7 @@ async function answered(call: ModelCall): Promise<Answer> {
     request = { ...request, attachments: await session.blobs.of(request.history, request.turn) };
   const { volatile: said, inherited } = call;
   const { response, ...paid } = await paidOnce(call, async () => {
-    const streamed = await paidByTenant(call, () => stream(call, request));
+    const streamed = await paidByOthers(call, () => stream(call, request));
     const read = { ...(said !== undefined && { volatile: said }), ...(inherited && { inherited }) };
     return { ...streamed, record: recordOf(call), ...read };
   });

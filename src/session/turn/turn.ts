@@ -91,6 +91,7 @@ export class Turn implements RunningTurn {
   input: string;
   /** Hooks may replace that: nothing of it is written before they were asked. */
   readonly replacesInput: boolean;
+  readonly isLimited: boolean;
   /** Of the last model call of the turn. */
   latestUsage: Usage | undefined;
   /** Why its conversation was summed up, or tried to be: once for each reason. */
@@ -117,7 +118,8 @@ export class Turn implements RunningTurn {
     this.request = { ...request, emit: (activity) => request.emit({ ...activity, at: this.now() }) };
     this.beginning = beginning;
     const { config } = this;
-    const { maxSteps = config.maxSteps, options, prompt, calling } = request.extras;
+    const { maxSteps = config.maxSteps, options, prompt, calling, limited = false } = request.extras;
+    this.isLimited = limited;
     const callLayers = asked?.calling ?? session.settings.callLayers;
     const promptLayers = asked?.prompt?.layers ?? session.settings.promptLayers;
     session.hooks.failures.turnBegins();

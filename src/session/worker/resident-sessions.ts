@@ -218,10 +218,21 @@ export class ResidentSessions {
   }
 
   /** Usage of a session's child, for its ledger. */
-  async bill([sessionId, entry]: UsageNote): Promise<void> {
+  async bill([sessionId, entry, call]: UsageNote): Promise<void> {
     // A session that has been closed meanwhile is not opened for its child's bill; one that is parked is.
-    if (this.#sessions.get(sessionId) === undefined && !this.#sessions.isAway(sessionId)) return;
-    await this.use(sessionId, (session) => session.spending.record(entry));
+    if (this.#sessions.get(sessionId) === undefined && (entry === undefined || !this.#sessions.isAway(sessionId)))
+      return;
+    await this.use(sessionId, async ({ spending, services }) => {
+      // Counted at once, and then stored.
+      const stored = entry && spending.record(entry);
+      if (entry !== undefined) spending.children.counted(entry);
+      if (call !== undefined) {
+        spending.children.ended(call);
+        // Behind what that cost, on the same way.
+        if (spending.isLimited) void services.relay("payersLeft", { sessionId, call }).catch(ignore);
+      }
+      await stored;
+    });
   }
 
   async releaseIdle(sessionId: string): Promise<void> {

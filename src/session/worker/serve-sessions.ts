@@ -159,6 +159,8 @@ export function serveSessions(parentPort: MessagePort, parts: WorkerParts): void
       actor(sessionId).perform("append", ({ graph }) => graph.append(request, { kind: "host" })),
     extend: ({ sessionId, extension }) =>
       actor(sessionId).perform("extend", (session) => extendSession(session, extension)),
+    admitChild: ({ sessionId, call, waits }) =>
+      sessions().use(sessionId, ({ spending }) => spending.children.admit(call, { waits })),
     hostCall: ({ sessionId, ...call }) => sessions().use(sessionId, (session) => serveHostCall(session, call)),
     addInput: ({ sessionId, ...input }) => sessions().hold(sessionId, (actor) => actor.addInput(input)),
     deliverInput: ({ sessionId, ...input }) => sessions().hold(sessionId, (actor) => actor.deliverInput(input)),

@@ -1,6 +1,7 @@
+import type { SessionBudget, TurnResult } from "troupe";
 import { expect, test } from "vitest";
-import { ask, asking, askOne, valueIn } from "../../support/asking.js";
-import { startTroupe } from "../../support/runtime.js";
+import { type Answer, ask, asking, askOne, told, valueIn } from "../../support/asking.js";
+import { startTroupe, until } from "../../support/runtime.js";
 
 test.each(["worker", "inline"] as const)(
   "a plugin in the tier %s gives a child its own options and no other plugin's",
@@ -29,5 +30,94 @@ test("a child spends no more than what is left of its parent's budget, and no ch
   expect(await askOne(parent, "startTurn", sessionId, "three")).toEqual({ error: "budget_spent" });
   const next = valueIn<{ sessionId: string }>(await askOne(parent, "createSession", {}));
   expect(await (await troupe.session(next.sessionId)).spending()).toMatchObject({ budget: { maxTokens: 0 } });
+  expect(await parent.spending()).toMatchObject({ tokens: 45 });
+});
+
+/** A parent that has spent 15 of its tokens, and children that it made. */
+async function family(budget: SessionBudget, count: number) {
+  const troupe = await startTroupe(asking("worker", { budget }));
+  const parent = await troupe.session("p");
+  await parent.turn("hello");
+  const made = await ask(parent, ...Array.from({ length: count }, () => ["createSession", {}] as const));
+  return { troupe, parent, children: made.map((answer) => valueIn<{ sessionId: string }>(answer).sessionId) };
+}
+const outcomesOf = (answers: readonly Answer[]) =>
+  answers.map((answer) => {
+    const { outcome } = valueIn<TurnResult>(answer);
+    return outcome.type === "stopped" ? outcome.reason : outcome.type;
+  });
+const startsIn = (children: readonly string[], text: string) =>
+  ["@atOnce", ...children.map((id) => ["startTurn", id, text])] as const;
+
+test("children that begin at once spend together what is left, as they would one after another", async () => {
+  const { parent, children } = await family({ maxTokens: 100 }, 10);
+  const outcomes = outcomesOf(valueIn<Answer[]>(await askOne(parent, ...startsIn(children, "one"))));
+  expect(outcomes.sort()).toEqual([...Array(4).fill("budget"), ...Array(6).fill("finished")]);
+  // Seven calls of 15 tokens: before the last of them there were 90.
+  expect(await parent.spending()).toMatchObject({ tokens: 105 });
+});
+
+test("a child that was given more than is left by now is stopped in the middle of its turn", async () => {
+  const { parent, children } = await family({ maxTokens: 60 }, 2);
+  const [first, second] = children as [string, string];
+  await ask(parent, ["startTurn", first, "one"]);
+  const steps = told({ call: "weather" }, { call: "weather" }, { call: "weather" }, { say: "done" });
+  const [result] = await ask(parent, ["startTurn", second, steps]);
+  expect(valueIn<TurnResult>(result)).toMatchObject({ modelCalls: 2, outcome: { reason: "budget" } });
+  expect(await parent.spending()).toMatchObject({ tokens: 60 });
+});
+
+test("children's children spend what is left for all of them, whichever child they are of", async () => {
+  const { parent, children } = await family({ maxTokens: 130 }, 2);
+  const calls = Array.from({ length: 6 }, () => ["@child", "one"]);
+  const text = told({ call: "ask_host", args: { calls: [["@atOnce", ...calls]] } }, { say: "done" });
+  await askOne(parent, ...startsIn(children, text));
+  // Nine calls: before the last of them there were 120.
+  expect(await parent.spending()).toMatchObject({ tokens: 135 });
+});
+
+test("a session and its children together spend what is left, whoever asks first", async () => {
+  const { parent, children } = await family({ maxTokens: 90 }, 6);
+  // Their turns begin, and nobody waits for them before the session's own.
+  const started = await ask(parent, ...children.map((id) => ["@start", id, "one"] as const));
+  const own = parent.turn(told({ call: "weather" }, { call: "weather" }, { say: "done" }));
+  await own;
+  await ask(parent, ...started.map((turn) => ["awaitTurn", valueIn<string>(turn)] as const));
+  expect(await parent.spending()).toMatchObject({ tokens: 90 });
+});
+
+const twoCalls = told({ call: "weather" }, { call: "weather" }, { say: "done" });
+
+test("a child whose parent's budget pauses goes on when that is raised", async () => {
+  const { troupe, parent, children } = await family({ maxTokens: 40, whenSpent: "pause" }, 1);
+  const [child = ""] = children;
+  const seen: string[] = [];
+  const watching = (async () => {
+    for await (const { event } of (await troupe.session(child)).observe())
+      if (event.type === "activity" && event.activity.type.startsWith("turn_")) seen.push(event.activity.type);
+  })();
+  await (await troupe.session(child)).setBudget(null);
+  const asked = askOne(parent, "startTurn", child, twoCalls);
+  await until("it is paused", () => seen.includes("turn_paused"));
+  await parent.setBudget({ maxTokens: 60, whenSpent: "pause" });
+  expect(valueIn<TurnResult>(await asked)).toMatchObject({ modelCalls: 3, outcome: { type: "finished" } });
+  expect(seen).toEqual(["turn_started", "turn_paused", "turn_resumed", "turn_finished"]);
+  await troupe.close();
+  await watching;
+});
+
+test("a child that is cancelled while its parent's budget pauses it takes nothing of what comes later", async () => {
+  const { troupe, parent, children } = await family({ maxTokens: 30, whenSpent: "pause" }, 2);
+  const [first = "", second = ""] = children;
+  for (const id of children) await (await troupe.session(id)).setBudget(null);
+  const child = await troupe.session(first);
+  const asked = askOne(parent, "startTurn", first, twoCalls);
+  for await (const { event } of child.observe({ from: "turn" }))
+    if (event.type === "activity" && event.activity.type === "turn_paused") break;
+  expect(await child.cancel("enough")).toBe("cancelled");
+  expect(valueIn<TurnResult>(await asked)).toMatchObject({ modelCalls: 1, outcome: { reason: "cancelled" } });
+  await parent.setBudget({ maxTokens: 45 });
+  const [result] = await ask(parent, ["startTurn", second, twoCalls]);
+  expect(valueIn<TurnResult>(result)).toMatchObject({ modelCalls: 1, outcome: { reason: "budget" } });
   expect(await parent.spending()).toMatchObject({ tokens: 45 });
 });

@@ -83,8 +83,10 @@ function start(
     sessionId,
     turnId: options.turnId,
     streams,
+    limited: false,
     start: () => fake.turn,
     onUsage: (model, spent) => told.push([model, spent]),
+    onCallEnded: () => undefined,
   });
   return { ...fake, told, ref: { from, turnId } };
 }
@@ -297,6 +299,8 @@ describe("a child's turn", () => {
         sessionId: "child",
         turnId: "one",
         streams: true,
+        limited: false,
+        onCallEnded: () => undefined,
         start: () => {
           throw new TroupeError("closed", "closed");
         },
