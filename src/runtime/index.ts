@@ -20,7 +20,7 @@ export { all, type RaceResult, race } from "./sessions/fan-out.js";
 export type { ForkOptions } from "./sessions/fork.js";
 export type { ObserveOptions } from "./sessions/observe-options.js";
 export type { OperationOptions, PluginIdOf, PluginRemote } from "./sessions/plugin-remote.js";
-export type { Session, SubscriptionView } from "./sessions/session-handle.js";
+export type { AwaitTaskOptions, Session, SubscriptionView } from "./sessions/session-handle.js";
 export type { RegisteredAgent } from "./threads/agent-registry.js";
 export type { TriggerOptions, TriggerReceipt } from "./triggers/triggers.js";
 export type { CancelOptions } from "./turns/cancelling.js";

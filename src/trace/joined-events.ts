@@ -96,6 +96,8 @@ function sameAs(event: TroupeEvent): readonly (string | undefined)[] | undefined
       return [event.schedule, event.error.code];
     case "trigger_failed":
       return [event.trigger, event.error.code];
+    case "task_failed":
+      return [event.task, event.error.code];
     case "floating_rejection":
       return [event.owner ?? "", event.error.code];
     default:

@@ -89,6 +89,8 @@ function wordsFor(event: TroupeEvent): string {
       return `The schedule ${event.schedule} leaves out its run of ${new Date(event.due).toISOString()}, which is too late.`;
     case "trigger_failed":
       return `Session ${event.session} does not get the event ${event.trigger}: ${event.error.message}`;
+    case "task_failed":
+      return `Something about the task ${event.task} of session ${event.session} failed: ${event.error.message}`;
     case "memory_high":
       return `The process uses ${event.usedMb} of the ${event.limitMb} MB it may have.`;
     case "floating_rejection":

@@ -77,6 +77,10 @@ export interface TaskRecord
 }
 
 export function isEnded({ state }: Pick<StoredTask, "state">): boolean {
+  return isEndedState(state);
+}
+
+export function isEndedState(state: TaskState): state is TaskEnd {
   return state !== "running" && state !== "idle";
 }
 
@@ -232,6 +236,12 @@ export function tellingOf({ id, label, state, result, error }: TaskRecord): stri
 
 function textOfResult(result: Json): string {
   return typeof result === "string" ? result : JSON.stringify(result);
+}
+
+/** A task goes on under an id that something else was asked for with. */
+export function taskConflict(sessionId: string, taskId: string): TroupeError {
+  const message = `Session ${sessionId} has a task ${JSON.stringify(taskId)} that goes on and was asked for otherwise.`;
+  return new TroupeError("task_key_conflict", message, { details: { sessionId, taskId } });
 }
 
 export function taskUnknown(taskId: string): TroupeError {

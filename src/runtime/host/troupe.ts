@@ -33,6 +33,7 @@ import { Outside } from "../outside/index.js";
 import { Runtime } from "../places/index.js";
 import { Schedules, type TroupeSchedules, wakeMe } from "../schedules/index.js";
 import { type HandleParts, handleOf, Relay, type Session } from "../sessions/index.js";
+import { TaskServices, Tasks } from "../tasks/index.js";
 import { type TriggerOptions, type TriggerReceipt, Triggers } from "../triggers/index.js";
 import { type CancelOptions, cancellationOf, HOST_CANCELLED, Turns } from "../turns/index.js";
 import { type DeleteOptions, deleteSession, exportSession, importSession, Moving } from "../upkeep/index.js";
@@ -71,6 +72,7 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
   readonly #moving: Moving;
   readonly #schedules: Schedules;
   readonly #triggers: Triggers;
+  readonly #tasks: Tasks;
   readonly #outside: Outside;
   readonly #statistics: Statistics;
   readonly #handleParts: HandleParts;
@@ -108,9 +110,11 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
     this.#observers = new Observers(runtime);
     this.#inspections = new Inspections(runtime);
     this.#outside = new Outside(runtime);
+    this.#tasks = new Tasks(runtime);
+    const services = new TaskServices(runtime, this.#tasks);
     this.#relay = new Relay(runtime, this.#turns, {
       onChildActivity: (line, happened) => this.#observers.childActivity(line, happened),
-      outside: (ask) => this.#outside.answer(ask),
+      outside: (ask) => (TaskServices.has(ask.method) ? services.answer(ask) : this.#outside.answer(ask)),
     });
     this.#moving = new Moving(runtime, this.#observers);
     this.#schedules = new Schedules({ runtime, open: (id, opening) => this.#open(id, opening, "free") });
@@ -121,6 +125,7 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
       runtime,
       turns: this.#turns,
       triggers: this.#triggers,
+      tasks: this.#tasks,
       observe: (sessionId, options) => this.#observers.observe(sessionId, options),
     };
   }
@@ -160,9 +165,10 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
   /** Starts every thread. */
   async start(): Promise<void> {
     await this.#runtime.crew.start();
-    const { firstWake, occurrences } = this.#runtime.crew.store.left;
-    this.#schedules.start(firstWake);
-    this.#triggers.start(occurrences);
+    const { left } = this.#runtime.crew.store;
+    this.#schedules.start(left.firstWake);
+    this.#triggers.start(left.occurrences);
+    this.#tasks.start(left);
     this.#resumeSoon(() => true);
   }
 
@@ -426,7 +432,7 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    await Promise.all([this.#resuming, this.#schedules.close(), this.#triggers.close()]);
+    await Promise.all([this.#resuming, this.#schedules.close(), this.#triggers.close(), this.#tasks.close()]);
     const drainMs = await drained(this.#runtime, this.#turns);
     this.#observers.close();
     await this.#runtime.crew.close({ drainMs });

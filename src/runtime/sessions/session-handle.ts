@@ -17,6 +17,7 @@ import {
   type SpendingReport,
   type StoredSubscription,
   type SubscribeRequest,
+  type TaskRecord,
   type ToolOutput,
   type TurnInput,
   type TurnResult,
@@ -58,6 +59,7 @@ import { type OperationOptions, type PluginIdOf, type PluginRemote, pluginRemote
 /** What a session handle needs of the runtime. */
 export interface HandleParts {
   readonly triggers: SessionTriggers;
+  readonly tasks: SessionTasks;
   readonly runtime: Runtime;
   readonly turns: Turns;
   readonly observe: (sessionId: string, options: ObserveOptions) => AsyncIterableIterator<Observed>;
@@ -68,6 +70,19 @@ export interface SessionTriggers {
   subscribe(sessionId: string, source: string, request: SubscribeRequest): Promise<SubscriptionView>;
   unsubscribe(sessionId: string, key: string): Promise<boolean>;
   subscriptions(sessionId: string): Promise<readonly SubscriptionView[]>;
+}
+
+/** What a handle asks about work that goes on beside the session's turns. */
+export interface SessionTasks {
+  list(sessionId: string): Promise<readonly TaskRecord[]>;
+  cancel(sessionId: string, id: string): Promise<TaskRecord>;
+  awaited(sessionId: string, id: string, options: AwaitTaskOptions): Promise<TaskRecord>;
+}
+
+export interface AwaitTaskOptions {
+  /** The task as it is after so long, in milliseconds. Default: when it has ended. */
+  readonly waitMs?: number;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A session's subscription to a trigger. */
@@ -245,6 +260,29 @@ export class Session {
   async subscriptions(): Promise<readonly SubscriptionView[]> {
     this.#parts.runtime.checkOpen();
     return this.#parts.triggers.subscriptions(this.id);
+  }
+
+  /** The work that goes on beside the session's turns, by when it began; what has ended is kept for a week. */
+  async tasks(): Promise<readonly TaskRecord[]> {
+    this.#parts.runtime.checkOpen();
+    return this.#parts.tasks.list(this.id);
+  }
+
+  /** Ends a task as cancelled, and whatever does its work. One that has ended stays as it is. */
+  async cancelTask(id: string): Promise<TaskRecord> {
+    this.#parts.runtime.checkOpen();
+    return this.#parts.tasks.cancel(this.id, id);
+  }
+
+  /**
+   * A task when it has ended. The session is not told of an end that somebody waits for here.
+   *
+   * @example
+   * const { state, result } = await session.awaitTask("acme.search:index", { waitMs: 10_000 });
+   */
+  async awaitTask(id: string, options: AwaitTaskOptions = {}): Promise<TaskRecord> {
+    this.#parts.runtime.checkOpen();
+    return this.#parts.tasks.awaited(this.id, id, options);
   }
 
   /** What plugins and host give this session: its tools, operations and triggers. */

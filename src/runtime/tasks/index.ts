@@ -1,2 +1,4 @@
 /** Work that goes on beside sessions' turns: run, stored, told of. */
 export * from "./task-kinds.js";
+export * from "./task-services.js";
+export * from "./tasks.js";

@@ -269,7 +269,8 @@ export const SESSION_CALLS = {
     }
   >(),
   /**
-   * An input that the runtime brings, stored with the row it comes from: a schedule's run, an occurrence of a trigger.
+   * An input that the runtime brings, stored with the row it comes from: a schedule's run, an occurrence of a trigger, the
+   * end of a task.
    * `rows.skipped`: the row when an input of the same source has not had its turn, and this one is left out for it;
    * `replaces`: this one takes the place of those.
    */
@@ -282,6 +283,8 @@ export const SESSION_CALLS = {
       text: string;
       items: readonly InputItem[] | undefined;
       replaces: boolean;
+      /** It is said into the running turn, or else into the next, and has no turn of its own. */
+      steers?: boolean;
       rows: { readonly taken: RowChange; readonly skipped?: RowChange };
     }
   >(),

@@ -29,6 +29,7 @@ import { addInput, type Session, takeFirstInput, viewOf } from "../state/index.j
 import { completeBeside, notCompleted } from "./direct-completion.js";
 import { createSessionFrom, invalidHostCall, trace, visibleSession } from "./immediate-directives.js";
 import { serveShared } from "./shared-state.js";
+import { aboutTasks, isTaskChange } from "./tasks.js";
 
 /** A host service asked for by a plugin of a session. */
 type OwnRequest = Omit<HostRequest, "sessionId">;
@@ -50,12 +51,14 @@ export async function callHost(session: Session, request: OwnRequest): Promise<u
   }
   const serve = async () => {
     if (Object.hasOwn(ABOUT_SESSION, method)) return aboutSession(session, request);
+    if (method === "spawnHiddenTask" || method === "spawnManagedTask") throw unavailable(method, "jobs");
+    if (owner === "task") return outside(session, await aboutTasks(session, request));
     if (OUTSIDE.includes(owner)) return outside(session, request);
     const service = HERE[method];
-    if (service === undefined) throw unavailable(method, owner === "monitor" ? "monitors" : "background tasks");
+    if (service === undefined) throw unavailable(method, "monitors");
     return service(session, request);
   };
-  const changes = method === "injectTurnInput" || (CHANGING.includes(owner) && method !== "toolState");
+  const changes = (CHANGING.includes(owner) || isTaskChange(method)) && method !== "toolState";
   return asking === undefined || !changes ? serve() : serveOnce(session, asking, request, serve);
 }
 
@@ -72,14 +75,17 @@ const CHANGING: readonly HostInterface[] = [
 /** Served by the main thread, for whatever thread is concerned there. */
 const OUTSIDE: readonly HostInterface[] = ["processReads", "processActs"];
 
-async function outside(session: Session, { pluginId, method, args, asking }: OwnRequest): Promise<unknown> {
+async function outside(
+  session: Session,
+  { sessionId = session.id, pluginId, method, args, asking }: OwnRequest & { readonly sessionId?: string },
+): Promise<unknown> {
   const turn = session.life.unstoredTurn;
   // Made again, also by another worker, the call asks in the same order.
   const asked =
     asking?.place === undefined || turn === undefined
       ? undefined
       : `${turn.turnId}:${asking.name((place) => turn.journal.number(place))}:${asking.asked}`;
-  return session.services.relay("outside", { sessionId: session.id, pluginId, method, args, asked });
+  return session.services.relay("outside", { sessionId, pluginId, method, args, asked });
 }
 
 /** What came of a service, as the journal has it. */
@@ -232,14 +238,6 @@ const HERE: { readonly [M in HostMethod | "turnEvents"]?: Service } = {
     if (problem !== undefined) throw invalidHostCall(method, problem);
     trace(session, pluginId, { name, payload: payload ?? null, context: (context ?? {}) as never });
   },
-  // As the seed's own host does while it has no tasks: what would start something refuses, the rest does nothing.
-  awaitHiddenTasks: ignore,
-  unregisterBackgroundTask: ignore,
-  completeBackgroundTask: ignore,
-  transitionBackgroundTaskLiveState: ignore,
-  validateAsyncHandlesVisible: ignore,
-  transferAsyncHandles: ignore,
-  cancelUnreferencedAsyncHandles: () => [],
 };
 
 /** Turns of other sessions. One's own is the one that is asking. */

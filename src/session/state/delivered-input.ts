@@ -2,9 +2,10 @@ import type { RowChange } from "../../kernel/index.js";
 import type { ToldBy } from "../calls/index.js";
 import { attachedTo, storedParts } from "../stored/index.js";
 import type { Session } from "./session.js";
+import { placeBy } from "./session-inputs.js";
 
 /**
- * Lets an input that the runtime brings wait for a turn of its own, in one write with the row it comes from: after a
+ * Lets an input that the runtime brings wait for its turn, in one write with the row it comes from: after a
  * crash it was delivered and counted, or neither. One that is skipped is counted alone.
  */
 export async function takeDelivered(session: Session, delivery: ToldBy<"deliverInput">): Promise<"taken" | "skipped"> {
@@ -19,8 +20,9 @@ export async function takeDelivered(session: Session, delivery: ToldBy<"deliverI
       outcome = rows.skipped !== undefined && unended().length > 0 ? "skipped" : "taken";
       if (outcome === "taken") {
         if (delivery.replaces) for (const earlier of unended()) inputs.cancel(earlier.id);
-        const waitsFor = { kind: "next_turn" } as const;
-        inputs.place({ id, key: `${source}#${nth}`, text, ...(parts && { parts }), waitsFor, ownTurn: true });
+        const input = { id, key: `${source}#${nth}`, text, ...(parts && { parts }) };
+        if (delivery.steers) inputs.place({ ...input, waitsFor: placeBy(session, "after_work") });
+        else inputs.place({ ...input, waitsFor: { kind: "next_turn" }, ownTurn: true });
       }
       const row: RowChange = outcome === "taken" ? rows.taken : (rows.skipped as RowChange);
       return { operation: "delivery", rows: [row], conflicted: () => void inputs.cancel(id) };

@@ -153,15 +153,10 @@ export async function addInput(
 ): Promise<PendingInput> {
   const parts = items && (await storedParts(blobs, items));
   try {
-    // A turn that is about to be taken up again has its checkpoints before it.
-    const { turnId } = life.unstoredTurn ?? life.unfinished ?? {};
     const input = inputs.add({
       id: services.clock.uuid(),
       text,
-      waitsFor:
-        boundary === undefined || turnId === undefined
-          ? { kind: "next_turn" }
-          : { kind: "active_turn", turnId, boundary },
+      waitsFor: placeBy({ life }, boundary),
       ...(parts !== undefined && { parts }),
       ...(key !== undefined && { key }),
     });
@@ -170,6 +165,17 @@ export async function addInput(
   } finally {
     blobs.release(attachedTo(parts ?? []));
   }
+}
+
+/** What an input waits for: the running turn from this checkpoint on, when there is one, or else the next. */
+export function placeBy(
+  { life }: Pick<InputSession, "life">,
+  boundary: CheckpointKind | undefined,
+): PendingInput["waitsFor"] {
+  // A turn that is about to be taken up again has its checkpoints before it.
+  const { turnId } = life.unstoredTurn ?? life.unfinished ?? {};
+  if (boundary === undefined || turnId === undefined) return { kind: "next_turn" };
+  return { kind: "active_turn", turnId, boundary };
 }
 
 export async function cancelInput(

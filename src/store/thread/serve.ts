@@ -12,6 +12,7 @@ import {
   type RowsReceipt,
   type RowsWrite,
   type StoreWrite,
+  TASK_ORDER,
   TroupeError,
   unknownMethod,
   type WriteReceipt,
@@ -53,6 +54,7 @@ import {
   type ReadMethod,
   type Released,
   SCHEDULES,
+  TASKS,
 } from "./store-calls.js";
 
 export interface StoreStats extends WriteCounts {
@@ -69,6 +71,10 @@ export interface LeftWork {
   readonly firstWake: number | null;
   /** Events are on their way to sessions. */
   readonly occurrences: boolean;
+  /** Tasks go on, or their ends are to be told. */
+  readonly tasks: boolean;
+  /** When the first task that sleeps wakes; null: none sleeps. */
+  readonly firstTaskWake: number | null;
 }
 
 export type StoreService = ReturnType<typeof storeService>;
@@ -98,7 +104,14 @@ export function storeService({ clock, onClosed }: { readonly clock: Clock; reado
       server = new StoreServer("path" in options ? openLmdb(options.path, given) : openMemory(given), clock);
       const [schedule] = await server.rowsInOrder({ table: SCHEDULES, limit: 1 });
       const [occurrence] = await server.rowsInOrder({ table: OCCURRENCES, owner: "open", limit: 1 });
-      return { firstWake: schedule?.order?.at ?? null, occurrences: occurrence !== undefined };
+      const [task] = await server.rowsInOrder({ table: TASKS, owner: TASK_ORDER.open, limit: 1 });
+      const [sleeper] = await server.rowsInOrder({ table: TASKS, owner: TASK_ORDER.asleep, limit: 1 });
+      return {
+        firstWake: schedule?.order?.at ?? null,
+        occurrences: occurrence !== undefined,
+        tasks: task !== undefined,
+        firstTaskWake: sleeper?.order?.at ?? null,
+      };
     },
     /** Serves one more session worker. */
     attach: ({ port, replaces }: { readonly port: MessagePort; readonly replaces?: string | undefined }) =>
@@ -116,6 +129,8 @@ export function storeService({ clock, onClosed }: { readonly clock: Clock; reado
     has: ({ sessionId }: { readonly sessionId: string }) => opened().has(sessionId),
     /** Calls that wait for somebody outside. */
     waiting: (request: PendingRequest) => opened().waiting(request),
+    /** The sessions that one was forked from or made by, the nearest first. */
+    ancestors: (asked: { readonly sessionId: string; readonly depth: number }) => opened().ancestors(asked),
     /** Was a session forked from another one, or from one that was? */
     isDescendant: (asked: { readonly sessionId: string; readonly of: string }) => opened().isDescendant(asked),
     prune: ({ progress, ...policy }: Watched<PrunePolicy>, signal: AbortSignal) =>
@@ -251,9 +266,12 @@ export class StoreServer {
     return listWaiting(this.#backend, request);
   }
 
+  async ancestors(asked: { readonly sessionId: string; readonly depth: number }): Promise<readonly string[]> {
+    return (await READS.ancestors(this.#backend, [asked.sessionId, asked.depth], this.#pause)) ?? [];
+  }
+
   async isDescendant({ sessionId, of }: { readonly sessionId: string; readonly of: string }): Promise<boolean> {
-    const ancestors = await READS.ancestors(this.#backend, [sessionId, MAX_ANCESTORS], this.#pause);
-    return ancestors?.includes(of) === true;
+    return (await this.ancestors({ sessionId, depth: MAX_ANCESTORS })).includes(of);
   }
 
   async unfinished(): Promise<readonly string[]> {

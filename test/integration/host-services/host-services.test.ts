@@ -446,32 +446,44 @@ describe.each(["worker", "inline"] as const)("host services for a plugin in the 
     expect(await session.inputs()).toEqual([]);
   });
 
-  test("tasks and monitors are not there yet: what would start something refuses, what would tidy up does nothing", async () => {
+  test("monitors are not there yet: their services refuse", async () => {
+    const session = await troupe.session("monitors");
+    const calls: readonly Call[] = [
+      ["monitorSnapshot", "monitors"],
+      ["takeMonitorUpdates", "monitors"],
+      ["startMonitor", "monitors", { id: "m", command: "true" }],
+      ["stopMonitor", "monitors", "m"],
+    ];
+    expect(await ask(session, ...calls)).toEqual(calls.map(() => ({ error: "host_service_unavailable" })));
+  });
+
+  test("work that lives elsewhere is registered, goes on, ends and is listed; what is not there cannot be spoken of", async () => {
     const session = await troupe.session("tasks");
     const own = "tasks";
-    const refused = { error: "host_service_unavailable" };
-    const nothing = {};
-    const table: readonly (readonly [Call, Answer])[] = [
-      [["spawnHiddenTask", own, "label"], refused],
-      [["awaitHiddenTasks", own], nothing],
-      [["spawnManagedTask", own, { id: "t" }], refused],
-      [["cancelManagedTask", own, "t"], refused],
-      [["registerBackgroundTask", own, { id: "t" }], refused],
-      [["unregisterBackgroundTask", own, "t"], nothing],
-      [["completeBackgroundTask", own, "t", "completed"], nothing],
-      [["transitionBackgroundTaskLiveState", own, "t", "running"], nothing],
-      [["listBackgroundTasks", own], refused],
-      [["cancelBackgroundTask", own, "t"], refused],
-      [["cancelAllBackgroundTasks", own], refused],
-      [["validateAsyncHandlesVisible", own, ["h"]], nothing],
-      [["transferAsyncHandles", own, "elsewhere", ["h"]], nothing],
-      [["cancelUnreferencedAsyncHandles", own, []], { value: [] }],
-      [["monitorSnapshot", own], refused],
-      [["takeMonitorUpdates", own], refused],
-      [["startMonitor", own, { id: "m", command: "true" }], refused],
-      [["stopMonitor", own, "m"], refused],
+    const id = "test.asks-host:k";
+    const table: readonly (readonly [Call, unknown])[] = [
+      [["listBackgroundTasks"], { value: [] }],
+      [["registerBackgroundTask", { key: "k", label: "Tail" }], { value: { id, state: "running", sessionId: own } }],
+      [["transitionBackgroundTaskLiveState", own, id, "idle"], {}],
+      [["listBackgroundTasks", own], { value: [{ id, state: "idle", label: "Tail" }] }],
+      [["validateAsyncHandlesVisible", [id]], {}],
+      [["completeBackgroundTask", id, { state: "completed", result: 7 }], {}],
+      [["validateAsyncHandlesVisible", own, [id]], { error: "task_unknown" }],
+      [["cancelBackgroundTask", id], { value: { id, state: "completed", result: 7 } }],
+      [["unregisterBackgroundTask", own, id], {}],
+      [["cancelBackgroundTask", own, id], { error: "task_unknown" }],
+      [["cancelManagedTask", id], {}],
+      [["completeBackgroundTask", id, "completed"], { error: "task_unknown" }],
+      [["registerBackgroundTask", { key: "k", kinds: 1 }], { error: "invalid_task" }],
+      [["registerBackgroundTask", { key: "k" }], { value: { id } }],
+      [["cancelUnreferencedAsyncHandles", [id]], { value: [] }],
+      [["cancelAllBackgroundTasks"], { value: [{ id, state: "cancelled" }] }],
+      [["awaitHiddenTasks"], {}],
+      [["listBackgroundTasks", "nobody's"], { error: "session_not_visible" }],
+      [["transferAsyncHandles", "nobody's", [id]], { error: "session_not_visible" }],
     ];
-    expect(await ask(session, ...table.map(([call]) => call))).toEqual(table.map(([, answer]) => answer));
+    expect(await ask(session, ...table.map(([call]) => call))).toMatchObject(table.map(([, answer]) => answer));
+    expect(await session.tasks()).toMatchObject([{ id, state: "cancelled" }]);
   });
 
   test("a host object that is kept is of no use once its call is over, nor is one of a turn that was cancelled", async () => {

@@ -1,0 +1,422 @@
+import { type Clock, type Deferred, deferred, ignore, onAbort, type Timer } from "../../async/index.js";
+import {
+  aborted,
+  asTroupeError,
+  beginTask,
+  checkCompletion,
+  checkLiveState,
+  checkTaskId,
+  checkTaskRegistration,
+  checkTaskValue,
+  deliveredBy,
+  endTask,
+  fingerprint,
+  inLiveState,
+  invalidTask,
+  isEnded,
+  type Json,
+  MAX_PROGRESS,
+  type RowChange,
+  recordOf,
+  type StoredTask,
+  sameJson,
+  stepKey,
+  TASK_ORDER,
+  type TaskCompletion,
+  type TaskEnd,
+  type TaskError,
+  type TaskRecord,
+  type TaskRegistration,
+  type TaskSpec,
+  TroupeError,
+  type TroupeErrorCode,
+  taskConflict,
+  taskIdOf,
+} from "../../kernel/index.js";
+import { type LeftWork, TASK_STEPS, TASKS } from "../../store/index.js";
+import { eventError } from "../../trace/index.js";
+import { decode, encode } from "../../wire/index.js";
+import type { Runtime } from "../places/index.js";
+import { type KnownTask, nameOf, readTask, TaskBook } from "./task-book.js";
+import type { KeptKind, TaskKeeper } from "./task-kinds.js";
+import { TaskTelling, type TellingRuntime } from "./task-telling.js";
+import { moveTasks } from "./task-transfer.js";
+
+/** What tasks need of a runtime. */
+export interface TasksRuntime extends TellingRuntime {
+  readonly onLeft: Runtime["onLeft"];
+  readonly store: Pick<Runtime["store"], "ask">;
+}
+
+/** In whose name something is asked of a task: a plugin's, or the runtime's and the host's own. */
+export type By = string | null;
+
+/** Of one session that go on. */
+const MOST_LIVE = 100;
+/** Of one session that have ended; beyond them the oldest are forgotten, and all of them after a while. */
+const MOST_ENDED = 100;
+const REMEMBERED_MS = 7 * 24 * 3_600_000;
+const FORGOTTEN_AT_ONCE = 16;
+const PAGE = 256;
+
+/**
+ * The tasks of all sessions: rows of the store, and nothing in memory of one that does not run here. What runs them is
+ * beside this: jobs of plugins here, monitors and subagents by their own {@link TaskKeeper}.
+ */
+export class Tasks {
+  readonly #runtime: TasksRuntime;
+  readonly #clock: Clock;
+  readonly #book: TaskBook;
+  readonly #telling: TaskTelling;
+  readonly #keepers = new Map<KeptKind, TaskKeeper>();
+  /** Who waits for the end of a task. */
+  readonly #waiting = new Map<string, Set<Deferred<TaskRecord>>>();
+  /** There may be tasks: a runtime without any looks for none. */
+  #any = false;
+  #takingUp: Promise<void> | undefined;
+  #closed = false;
+
+  constructor(runtime: TasksRuntime) {
+    this.#runtime = runtime;
+    this.#clock = runtime.options.clock;
+    this.#book = new TaskBook(() => runtime.store);
+    this.#telling = new TaskTelling(runtime, this.#book);
+    runtime.onLeft.push((sessionId) => this.#left(sessionId));
+  }
+
+  /** What the tasks of a kind are ended and taken up by. Before the runtime starts. */
+  setKind(kind: KeptKind, keeper: TaskKeeper): void {
+    this.#keepers.set(kind, keeper);
+  }
+
+  /** What the store had when it was opened. */
+  start({ tasks, firstTaskWake }: Pick<LeftWork, "tasks" | "firstTaskWake">): void {
+    this.#any = tasks || firstTaskWake !== null;
+    if (tasks) this.#takingUp = this.#takeUp().catch(ignore);
+  }
+
+  /**
+   * Writes down work that lives elsewhere. `asked`: the same when the call is made again after a crash, which then makes
+   * no other task.
+   *
+   * @example
+   * const task = await tasks.register("chat-42", null, { kind: "monitor", id: "monitor:log", label: "tail app.log" });
+   */
+  async register(sessionId: string, by: By, registration: TaskRegistration, asked?: string): Promise<TaskRecord> {
+    const { spec, id: given } = checkTaskRegistration(registration, { owner: by });
+    const id = given ?? this.#idOf(spec, asked);
+    const isRepeated = given === undefined && spec.key === null;
+    const { task } = await this.#begin(sessionId, id, spec, isRepeated);
+    return viewOf(task);
+  }
+
+  /** What came of it. Of a task that has ended nothing changes. Gives it as it is then. */
+  async complete(sessionId: string, by: By, id: string, end: TaskEnd | TaskCompletion): Promise<TaskRecord> {
+    const { state, result, error } = checkCompletion(end);
+    const failure =
+      state === "failed" ? { code: error?.code ?? "task_failed", message: error?.message ?? "it failed" } : null;
+    const task = await this.#book.alone(sessionId, async () => {
+      checkOwner(await this.#book.get(sessionId, checkTaskId(id)), by);
+      return this.end(sessionId, id, { state, result: result ?? null, error: failure });
+    });
+    return viewOf(task);
+  }
+
+  /** Between its two live states, and how far it is. One that has ended stays as it is. */
+  async transition(
+    sessionId: string,
+    by: By,
+    id: string,
+    state: "running" | "idle",
+    progress?: Json,
+  ): Promise<TaskRecord> {
+    const live = checkLiveState(state);
+    const how = progress === undefined ? undefined : checkTaskValue("its progress", progress, MAX_PROGRESS);
+    const { task } = await this.#book.alone(sessionId, async () => {
+      checkOwner(await this.#book.get(sessionId, checkTaskId(id)), by);
+      return this.#book.change(sessionId, id, (stored) => {
+        const same = stored.state === live && (how === undefined || sameJson(stored.progress, how));
+        return same ? stored : inLiveState(stored, live, how);
+      });
+    });
+    return viewOf(task);
+  }
+
+  /** Takes it out of the list; nobody is told of an end. One that never was is out of it already. */
+  async unregister(sessionId: string, by: By, id: string): Promise<void> {
+    await this.#book.alone(sessionId, async () => {
+      const known = await this.#book.find(sessionId, checkTaskId(id));
+      if (known === undefined) return;
+      checkOwner(known, by);
+      if (!isEnded(known.stored)) this.#settle({ ...known, stored: this.#ended(known, { state: "cancelled" }) });
+      await this.#book.remove(known);
+    });
+  }
+
+  /** All of a session but the hidden ones, by when they began. */
+  async list(sessionId: string): Promise<TaskRecord[]> {
+    return (await this.#book.of(sessionId)).filter(({ stored }) => stored.kind !== "hidden").map(viewOf);
+  }
+
+  /** Undefined: the session has no such task. */
+  async find(sessionId: string, id: string): Promise<TaskRecord | undefined> {
+    const known = await this.#book.find(sessionId, checkTaskId(id));
+    return known && viewOf(known);
+  }
+
+  /**
+   * Ends a task as cancelled, and what does its work by its kind: a monitor its processes, a subagent its sessions, an
+   * owner is told. Stored first. Gives it as it is then; one that has ended stays as it is.
+   */
+  async cancel(sessionId: string, id: string): Promise<TaskRecord> {
+    const { before, task } = await this.#book.alone(sessionId, async () => ({
+      before: await this.#book.get(sessionId, checkTaskId(id)),
+      task: await this.end(sessionId, id, { state: "cancelled" }),
+    }));
+    if (!isEnded(before.stored)) await this.#stopWork(task);
+    return viewOf(task);
+  }
+
+  /** All that go on, hidden ones only when that is said; gives them as they are then. */
+  async cancelAll(sessionId: string, { hidden = false, except = [] as readonly string[] } = {}): Promise<TaskRecord[]> {
+    const cancelled: TaskRecord[] = [];
+    for (const { id, stored } of await this.#book.of(sessionId)) {
+      if (isEnded(stored) || except.includes(id) || (stored.kind === "hidden" && !hidden)) continue;
+      cancelled.push(await this.cancel(sessionId, id));
+    }
+    return cancelled;
+  }
+
+  /**
+   * Resolves when no hidden task of a session goes on, also none that another one began; rejects with what the first one
+   * failed with. A failure is told once.
+   */
+  async hiddenEnded(sessionId: string): Promise<void> {
+    for (;;) {
+      const hidden = (await this.#book.of(sessionId)).filter(({ stored }) => stored.kind === "hidden");
+      const live = hidden.find(({ stored }) => !isEnded(stored));
+      const failed = hidden.find(({ stored }) => stored.state === "failed");
+      if (live !== undefined) await this.awaited(sessionId, live.id);
+      else if (failed === undefined) return;
+      else {
+        for (const { id } of hidden) await this.#book.alone(sessionId, () => this.#book.remove({ sessionId, id }));
+        const { code, message } = failed.stored.error ?? { code: "task_failed", message: "it failed" };
+        throw new TroupeError(code as TroupeErrorCode, message, { details: { taskId: failed.id } });
+      }
+    }
+  }
+
+  /** They are the other session's from now on, all or none. Those that are not there are left out. */
+  async move(from: string, to: string, ids: readonly string[]): Promise<void> {
+    await moveTasks(this.#book, { from, to, ids });
+  }
+
+  /** How its session is told of its end, from now on; of one that has ended it is told now. */
+  async deliver(sessionId: string, id: string, deliver: StoredTask["deliver"]): Promise<TaskRecord> {
+    const { task } = await this.#book.alone(sessionId, () =>
+      this.#book.change(sessionId, checkTaskId(id), (stored) =>
+        stored.deliver === deliver ? stored : deliveredBy(stored, deliver),
+      ),
+    );
+    if (task.stored.untold) this.#telling.tell(sessionId, id);
+    return viewOf(task);
+  }
+
+  /**
+   * The task when it has ended, or as it is after so long. Who has the end from here is not told of it again.
+   */
+  async awaited(
+    sessionId: string,
+    id: string,
+    { waitMs, signal }: { readonly waitMs?: number; readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<TaskRecord> {
+    const name = nameOf({ sessionId, id: checkTaskId(id) });
+    const waiter = deferred<TaskRecord | undefined>();
+    // Before it is looked at: an end in between is heard of.
+    const waiting = this.#waiting.get(name) ?? new Set();
+    this.#waiting.set(name, waiting.add(waiter as Deferred<TaskRecord>));
+    const letGo = onAbort(signal, () => waiter.reject(aborted(signal as AbortSignal)));
+    let timer: Timer | undefined;
+    try {
+      const known = await this.#book.get(sessionId, id);
+      if (isEnded(known.stored)) return await this.#heard(known);
+      if (waitMs !== undefined) timer = this.#clock.timeout(waitMs, () => waiter.resolve(undefined));
+      return (await waiter.promise) ?? viewOf(await this.#book.get(sessionId, id));
+    } finally {
+      timer?.cancel();
+      letGo();
+      waiting.delete(waiter as Deferred<TaskRecord>);
+      if (waiting.size === 0) this.#waiting.delete(name);
+    }
+  }
+
+  /** A session is closed, or about to be deleted: its tasks end, whoever does their work. */
+  async #left(sessionId: string): Promise<void> {
+    if (this.#any) await this.cancelAll(sessionId, { hidden: true });
+  }
+
+  /** Nothing is told or taken up any more. What is stored goes on at the next start. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await Promise.all([this.#takingUp, this.#telling.close()]);
+  }
+
+  /** Within `alone`: what came of a task. */
+  async end(
+    sessionId: string,
+    id: string,
+    end: { readonly state: TaskEnd; readonly result?: Json; readonly error?: TaskError | null },
+  ): Promise<KnownTask> {
+    const known = await this.#book.get(sessionId, id);
+    const steps = known.stored.job === null ? [] : await this.#stepsBehindInput(known);
+    const { task, changed } = await this.#book.change(
+      sessionId,
+      id,
+      (stored) => this.#ended({ ...known, stored }, end),
+      () => steps,
+    );
+    if (changed) this.#settle(task);
+    return task;
+  }
+
+  #ended(
+    known: KnownTask,
+    end: { readonly state: TaskEnd; readonly result?: Json; readonly error?: TaskError | null },
+  ) {
+    const awaited = this.#waiting.has(nameOf(known));
+    return endTask(known.stored, { ...end, now: this.#clock.wallNow(), awaited });
+  }
+
+  /** Whoever waits for it hears of the end, which is stored; the session is told when nobody did. */
+  #settle(task: KnownTask): void {
+    this.#book.letGo(task);
+    for (const waiter of this.#waiting.get(nameOf(task)) ?? []) waiter.resolve(viewOf(task));
+    if (task.stored.untold) this.#telling.tell(task.sessionId, task.id);
+  }
+
+  /** The end was heard of by who asked for it. */
+  async #heard({ sessionId, id, stored }: KnownTask): Promise<TaskRecord> {
+    if (!stored.untold) return recordOf(id, sessionId, stored);
+    return this.deliver(sessionId, id, "none");
+  }
+
+  async #stopWork(task: KnownTask): Promise<void> {
+    const { kind } = task.stored;
+    if (kind !== "monitor" && kind !== "subagent") return;
+    try {
+      await this.#keepers.get(kind)?.cancel(viewOf(task));
+    } catch (error) {
+      this.#fails(task, error);
+    }
+  }
+
+  #fails({ sessionId, id }: Pick<KnownTask, "sessionId" | "id">, thrown: unknown): void {
+    const error = eventError(asTroupeError(thrown, "task_failed"));
+    this.#runtime.events?.emit({ type: "task_failed", session: sessionId, task: id, error });
+  }
+
+  #idOf({ owner, key }: TaskSpec, asked: string | undefined): string {
+    if (key !== null) return checkTaskId(taskIdOf(owner, key));
+    if (asked !== undefined) return checkTaskId(taskIdOf(owner, fingerprint(asked).toString(36)));
+    return this.#clock.uuid();
+  }
+
+  /** `isRepeated`: made again after a crash, the call finds what it made, also when that has ended. */
+  #begin(
+    sessionId: string,
+    id: string,
+    spec: TaskSpec,
+    isRepeated: boolean,
+  ): Promise<{ readonly task: KnownTask; readonly isNew: boolean }> {
+    return this.#book.alone(sessionId, async () => {
+      const there = await this.#book.find(sessionId, id);
+      if (there !== undefined) {
+        const isSame = await this.#isSame(there, spec);
+        if (!isEnded(there.stored) && !isSame) throw taskConflict(sessionId, id);
+        if (isSame && (!isEnded(there.stored) || spec.job !== null || isRepeated)) return { task: there, isNew: false };
+      }
+      await this.#makeRoom(sessionId);
+      this.#any = true;
+      const left = there === undefined ? [] : await this.#book.stepsOf(there);
+      const key = stepKey(id, 0);
+      const input: RowChange[] =
+        spec.job === null ? [] : [{ table: TASK_STEPS, session: sessionId, key, value: encode(spec.input) }];
+      const also = [...left.filter((row) => row.key !== key || input.length === 0), ...input];
+      const stored = beginTask(spec, this.#clock.wallNow());
+      const task = await this.#book.put({ id, sessionId, stored }, { over: there?.version ?? 0, also });
+      return { task, isNew: true };
+    });
+  }
+
+  async #isSame({ sessionId, id, stored }: KnownTask, spec: TaskSpec): Promise<boolean> {
+    if (stored.kind !== spec.kind || stored.owner !== spec.owner || stored.job?.name !== spec.job?.name) return false;
+    return stored.job === null || sameJson(await this.#input(sessionId, id), spec.input);
+  }
+
+  /** What a task's job was asked with. */
+  async #input(sessionId: string, id: string): Promise<Json> {
+    const name = { table: TASK_STEPS, session: sessionId, key: stepKey(id, 0) };
+    const row = await this.#runtime.store.ask("row", name);
+    return row === undefined ? null : decode<Json>(row.value);
+  }
+
+  /** The input is kept with the record, so that the same request under its key is known. */
+  async #stepsBehindInput(task: KnownTask): Promise<RowChange[]> {
+    const input = stepKey(task.id, 0);
+    return (await this.#book.stepsOf(task)).filter(({ key }) => key !== input);
+  }
+
+  async #makeRoom(sessionId: string): Promise<void> {
+    const tasks = await this.#book.of(sessionId);
+    const ended = tasks.filter(({ stored }) => isEnded(stored) && !stored.untold);
+    if (tasks.length - ended.length >= MOST_LIVE)
+      throw new TroupeError(
+        "task_limit",
+        `Session ${sessionId} has ${MOST_LIVE} tasks that go on, and may have no more.`,
+        {
+          details: { sessionId, tasks: MOST_LIVE },
+        },
+      );
+    for (const old of ended.slice(0, Math.max(ended.length - MOST_ENDED + 1, 0))) await this.#book.remove(old);
+    const until = this.#clock.wallNow() - REMEMBERED_MS;
+    const range = { table: TASKS, owner: TASK_ORDER.ended, until, limit: FORGOTTEN_AT_ONCE };
+    for (const row of await this.#runtime.store.ask("rowsInOrder", range)) await this.#book.remove(readTask(row));
+  }
+
+  /** What was open when the store was closed: ends that are untold are told, and work that somebody does is taken up. */
+  async #takeUp(): Promise<void> {
+    for (let after: Parameters<typeof readTask>[0] | undefined; !this.#closed; ) {
+      const range = { table: TASKS, owner: TASK_ORDER.open, limit: PAGE, ...(after !== undefined && { after }) };
+      const rows = await this.#runtime.store.ask("rowsInOrder", range);
+      for (const row of rows) await this.#takeUpOne(readTask(row));
+      if (rows.length < PAGE) return;
+      after = rows.at(-1);
+    }
+  }
+
+  async #takeUpOne(task: KnownTask): Promise<void> {
+    const { stored, sessionId, id } = task;
+    if (this.#closed) return;
+    if (isEnded(stored)) {
+      this.#telling.tell(sessionId, id);
+      return;
+    }
+    if (stored.kind !== "monitor" && stored.kind !== "subagent") return;
+    try {
+      await this.#keepers.get(stored.kind)?.takeUp?.(viewOf(task));
+    } catch (error) {
+      this.#fails(task, error);
+    }
+  }
+}
+
+export function viewOf({ id, sessionId, stored }: KnownTask): TaskRecord {
+  return recordOf(id, sessionId, stored);
+}
+
+/** A plugin says of its own tasks what becomes of them; the runtime and the host of all. */
+function checkOwner({ id, stored }: KnownTask, by: By): void {
+  if (by === null || stored.owner === by) return;
+  const whose = stored.owner === null ? "not a plugin's" : `plugin ${stored.owner}'s`;
+  throw invalidTask(`${JSON.stringify(id)} is ${whose}, and only its owner says what becomes of it`);
+}
