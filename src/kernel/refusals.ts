@@ -58,7 +58,7 @@ export function authorityWidened(why: string, details: Readonly<Record<string, u
 }
 
 export function cursorInvalid(sessionId: string): TroupeError {
-  const message = `This is no cursor of session ${sessionId}. Give back the cursor of one of its events, unchanged.`;
+  const message = `This is no cursor of session ${sessionId}. Give back the cursor of one of its events, unchanged, or begin with "turn" or "now".`;
   return new TroupeError("cursor_invalid", message, { details: { sessionId } });
 }
 

@@ -13,8 +13,8 @@ import {
   unknownField,
 } from "../../kernel/index.js";
 import { type PendingPage, type PendingRequest, pageOfWaiting } from "../../store/index.js";
-import { plainResult } from "../../tools/index.js";
 import type { Runtime } from "../places/index.js";
+import { plainAnswer } from "./tool-answer.js";
 
 /** A yes to a call that waits for one. */
 export interface ApproveOptions {
@@ -37,11 +37,7 @@ const MAX_REASON = 4_000;
 export function yesOf(options: ApproveOptions): ApprovalVerdict {
   checkOptions(options, APPROVE_FIELDS, "an approval");
   if (options.args === undefined) return { approved: true };
-  try {
-    return { approved: true, args: plainResult(options.args) };
-  } catch (cause) {
-    throw cause instanceof TroupeError ? answerUnusable("args must be plain data") : cause;
-  }
+  return { approved: true, args: plainAnswer(options.args, "args") };
 }
 
 export function noOf(options: DenyOptions): ApprovalVerdict {

@@ -340,7 +340,10 @@ export class Session {
    */
   async rewind(node: string | null): Promise<Rewound> {
     if (node !== null && typeof node !== "string")
-      throw nodeUnknown(`A session is rewound to a node of its tree, or to null, not to a ${typeof node}.`, this.id);
+      throw nodeUnknown(
+        `A session is rewound to a node of its tree, or to null, not to ${typeof node === "object" ? "an object" : String(node)}.`,
+        this.id,
+      );
     return this.#ask("rewind", { node });
   }
 

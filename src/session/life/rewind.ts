@@ -53,7 +53,7 @@ async function checkOwn({ id, stored, services: { store } }: Session, node: stri
   const { head } = stored;
   const leaves = head === undefined ? [] : [head.leaf, ...(head.frames ?? []).map(({ leaf }) => leaf)];
   for (const leaf of leaves) if (leaf !== null && (await store.onPath(leaf, node))) return;
-  const why = `Neither the conversation of session ${id} nor a branch it left has a node ${node.slice(0, MOST_SHOWN)}.`;
+  const why = `Neither the conversation of session ${id} nor a branch it left has a node ${node.slice(0, MOST_SHOWN)}. session.tree() lists its nodes.`;
   throw nodeUnknown(why, id, node.slice(0, MOST_SHOWN));
 }
 

@@ -155,21 +155,25 @@ export class Completions {
 
   /** Gives the answer, once it is kept; the first one counts. Undefined when no call waits under the key. */
   async complete(key: string, given: PendingAnswer, keep?: Keep): Promise<"counted" | "already_answered" | undefined> {
-    const edited = "approved" in given && given.approved ? given.args : undefined;
-    if (edited !== undefined) await this.#checkEdited(key, edited);
     // Who comes second is told so when it is known that the first one counts.
     for (let first = this.#answering.get(key); first !== undefined; first = this.#answering.get(key))
       await first.catch(ignore);
-    const kind = this.#kindOf(key);
-    if (kind === undefined) return this.#answered.has(key) ? "already_answered" : undefined;
-    checkKind(kind, given);
-    const kept = this.#keep(key, given, keep);
-    this.#answering.set(key, kept);
+    const answered = this.#answer(key, given, keep);
+    this.#answering.set(key, answered);
     try {
-      return await kept;
+      return await answered;
     } finally {
       this.#answering.delete(key);
     }
+  }
+
+  async #answer(key: string, given: PendingAnswer, keep: Keep | undefined) {
+    const edited = "approved" in given && given.approved ? given.args : undefined;
+    if (edited !== undefined) await this.#checkEdited(key, edited);
+    const kind = this.#kindOf(key);
+    if (kind === undefined) return this.#answered.has(key) ? "already_answered" : undefined;
+    checkKind(kind, given);
+    return this.#keep(key, given, keep);
   }
 
   async #keep(key: string, given: PendingAnswer, keep: Keep | undefined) {

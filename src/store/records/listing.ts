@@ -1,4 +1,4 @@
-import { asTroupeError, isRecord, type StoredHead, TroupeError } from "../../kernel/index.js";
+import { asTroupeError, isRecord, knownInstead, type StoredHead, sentence, TroupeError } from "../../kernel/index.js";
 import { unansweredIn } from "./awaited.js";
 import type { IndexedSession, StoreBackend } from "./contract.js";
 
@@ -243,7 +243,7 @@ function readRequest(request: ListRequest): ListRequest {
   if (typeof request !== "object" || request === null) throw invalidList("what is asked for is an object");
   const stranger = Object.keys(request).find((name) => !KNOWN.includes(name as keyof ListRequest));
   // A filter that is not known would list more than is wanted.
-  if (stranger !== undefined) throw invalidList(`there is no filter ${stranger}`);
+  if (stranger !== undefined) throw invalidList(`there is no filter ${stranger}. ${knownInstead(stranger, KNOWN)}`);
   const { orderBy, ...rest } = request;
   if (orderBy !== undefined && rest.order !== undefined) throw invalidList("order and orderBy are the same; give one");
   const { after, limit = 100, prefix, tenant, state, metadata, order = orderBy ?? "id" } = rest;
@@ -260,7 +260,8 @@ function readRequest(request: ListRequest): ListRequest {
       throw invalidList(`${name} is a whole number of milliseconds from 0`);
   }
   if (metadata !== undefined && !isTexts(metadata)) throw invalidList("metadata is an object of texts");
-  if (order !== "id" && order !== "changed") throw invalidList("order is id or changed");
+  if (order !== "id" && order !== "changed")
+    throw invalidList(`${orderBy === undefined ? "order" : "orderBy"} is id or changed`);
   if (order === "changed" && after !== undefined) readCursor(after);
   return { ...rest, order };
 }
@@ -273,7 +274,7 @@ function isTexts(value: unknown): boolean {
 
 /** `what`: what was to be listed. */
 export function invalidList(why: string, what = "Sessions"): TroupeError {
-  return new TroupeError("invalid_list", `${what} cannot be listed: ${why}.`);
+  return new TroupeError("invalid_list", `${what} cannot be listed: ${sentence(why)}`);
 }
 
 function byUtf8(a: string, b: string): number {

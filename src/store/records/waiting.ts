@@ -1,5 +1,6 @@
 import {
   fingerprint,
+  knownInstead,
   type PendingCall,
   type Row,
   type RowName,
@@ -78,7 +79,7 @@ export function checkPendingRequest(request: PendingRequest): PendingRequest & {
     throw invalidPending("what is wanted is an object with sessionId, tenant, after or limit");
   const stranger = Object.keys(request).find((name) => !KNOWN.includes(name));
   // A filter that is not known would list more than is wanted.
-  if (stranger !== undefined) throw invalidPending(`there is no filter ${stranger}`);
+  if (stranger !== undefined) throw invalidPending(`there is no filter ${stranger}. ${knownInstead(stranger, KNOWN)}`);
   const { limit = 100, sessionId, tenant, after } = request;
   if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT)
     throw invalidPending(`limit is a whole number from 1 to ${MAX_LIMIT}`);

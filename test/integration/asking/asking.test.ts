@@ -107,6 +107,23 @@ describe.each(stores)("a tool that needs a yes, %s,", (_, store) => {
     expect(given.paid).toEqual([5]);
   });
 
+  test("is answered by who was first, also when the arguments of the first yes have to be looked at before it counts", async () => {
+    const given = payments(requireApproval({ allowEdit: true }));
+    const troupe = await started(given);
+    const turn = (await troupe.session("s")).turn("Pay.");
+    const { key } = await waiting(troupe);
+    const unfit = refusalOf(troupe.approve(key, { args: { amount: "much" } }));
+    const answers = [
+      troupe.approve(key, { args: { amount: 3 } }),
+      troupe.approve(key),
+      troupe.deny(key, { reason: "No." }),
+    ];
+    expect((await unfit).code).toBe("answer_unusable");
+    expect(await Promise.all(answers)).toEqual(["counted", "already_answered", "already_answered"]);
+    expect((await turn).text).toBe("The answer was: paid 3");
+    expect(given.paid).toEqual([3]);
+  });
+
   test("fails the call when nobody has answered by the deadline, or ends the turn", async () => {
     const given = payments(requireApproval({ deadlineMs: 30 }));
     const troupe = await started(given, [pay(5), pay(6)]);
@@ -405,7 +422,7 @@ describe("the calls that wait", () => {
   test("are asked for with words that are understood", async () => {
     const troupe = await startTroupe();
     const wrong: [object, string][] = [
-      [{ session: "s" }, "there is no filter session"],
+      [{ session: "s" }, "Calls that wait cannot be listed: there is no filter session. Did you mean sessionId?"],
       [{ limit: 0 }, "limit is a whole number from 1 to 1000"],
       [{ after: "x" }, "after is what the page before gave as next"],
       [{ tenant: "" }, "tenant is a text that is not empty"],
@@ -490,6 +507,17 @@ describe("an answer", () => {
     expect(announcement).toEqual({ kind: "client_tool", name: "camera" });
     expect((deadline as number) - since).toBe(60_000);
     expect((await refusalOf(troupe.approve(key))).message).toContain("give it with troupe.completeTool");
+    const wrong: [unknown, string][] = [
+      ["a picture", "the result of a call is { value }, or { failure: { code, message } }."],
+      [{ result: "a picture" }, "the result of a call is { value }"],
+      [{ value: 1, failure: { code: "x", message: "y" } }, "the result of a call is { value }, or"],
+      [{ failure: "broken" }, "the failure of a call is { code, message }, both texts."],
+      [{ value: new Map() }, "the value of a result must be plain data."],
+    ];
+    for (const [answer, why] of wrong) {
+      const error = await refusalOf(troupe.completeTool(key, answer as never));
+      expect(error).toMatchObject({ code: "answer_unusable", message: expect.stringContaining(why) });
+    }
     await troupe.completeTool(key, { value: "a picture" });
     expect((await turn).text).toBe("a picture");
   });

@@ -39,6 +39,21 @@ async function resultsOf(session: Session): Promise<string[]> {
   return results.map(({ status, text }) => `${status} ${text}`);
 }
 
+/** What was shown of answers that nothing came of. */
+async function keptOf(session: Session): Promise<readonly unknown[]> {
+  const cutOff = (await session.messages()).filter(({ interrupted }) => interrupted);
+  return cutOff.flatMap(({ parts }) => parts);
+}
+
+/** Where an answer was written down and shown, and nothing came of it yet: its text is kept, without its calls. */
+function shownAt(point: string): string[] {
+  const at = POINTS.indexOf(point);
+  if (at >= POINTS.indexOf(">response:1")) return ["Answer to the interjection."];
+  return at >= POINTS.indexOf(">response:0") && at < POINTS.indexOf(">note") ? ["Looking."] : [];
+}
+/** Whether the other tool had ended by then is chance. */
+const BY_CHANCE = [">note", "<note"];
+
 test("a turn that was cancelled and then killed ends cancelled, begins nothing again and keeps what its tools did", {
   timeout: 90_000,
 }, async () => {
@@ -64,6 +79,8 @@ test("a turn that was cancelled and then killed ends cancelled, begins nothing a
     });
     expect(lines.at(-1), point).toBe("<turnPersisted");
     expect.soft({ point, began: lines.filter((line) => BEGINNINGS.includes(line)) }).toEqual({ point, began: [] });
+    const kept = shownAt(point).map((text) => ({ type: "text", text }));
+    if (!BY_CHANCE.includes(point)) expect.soft({ point, kept: await keptOf(session) }).toEqual({ point, kept });
     const results = await resultsOf(session);
     // The tool had ended, and so was written down, when the seam behind it was passed.
     const reviewed = POINTS.indexOf(point) >= POINTS.indexOf(">afterTool:fetch");

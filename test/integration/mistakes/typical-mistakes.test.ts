@@ -347,7 +347,7 @@ const RUNNING: readonly Mistake[] = [
     "a cursor of nowhere",
     async () => (await session()).observe({ cursor: "7" })[Symbol.asyncIterator]().next(),
     "cursor_invalid",
-    "This is no cursor of session s. Give back the cursor of one of its events, unchanged.",
+    'This is no cursor of session s. Give back the cursor of one of its events, unchanged, or begin with "turn" or "now".',
   ],
   [
     "23: deny in beforeTurn",

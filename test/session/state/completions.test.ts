@@ -156,6 +156,31 @@ describe("a call that waits for a yes", () => {
     expect([await second, await verdict]).toEqual(["counted", { approved: false, reason: "No." }]);
   });
 
+  it("has the answer that was kept before, and who gave another one is told so", async () => {
+    const { completions, wait } = asking();
+    const verdict = wait();
+    const no = { approved: false, reason: "No." } as const;
+    expect(await completions.complete(KEY, YES, async () => no)).toBe("already_answered");
+    expect(await verdict).toEqual(no);
+  });
+
+  it("is not answered by a second one while the arguments of the first are looked at", async () => {
+    const looked = deferred<undefined>();
+    const completions = new Completions(new Deadlines(clock));
+    const editing = { allowed: true, problemWith: () => looked.promise };
+    const verdict = completions.wait(KEY, {
+      toolName: "pay",
+      pending: {},
+      signal: new AbortController().signal,
+      editing,
+    });
+    const first = completions.complete(KEY, { approved: true, args: { amount: 1 } });
+    const second = completions.complete(KEY, YES);
+    looked.resolve(undefined);
+    expect(await Promise.all([first, second])).toEqual(["counted", "already_answered"]);
+    expect(await verdict).toEqual({ approved: true, args: { amount: 1 } });
+  });
+
   it("has other arguments looked at when it has come to wait again after a crash, and not before", async () => {
     const { completions, wait } = asking(true);
     completions.expect(KEY, "verdict");

@@ -5,6 +5,7 @@ import { definePlugin, pendingTool } from "../../../src/plugin/index.js";
 import { suspension } from "../../../src/session/journal/unfinished-turn.js";
 import { answerCall, type Session } from "../../../src/session/state/session.js";
 import { NO_EXTRAS } from "../../../src/session/turn/run-turn.js";
+import { TurnStop } from "../../../src/session/turn/turn-stop.js";
 import { sealEnvelope } from "../../../src/store/index.js";
 import { encode } from "../../../src/wire/index.js";
 import { memorySession } from "./memory-session.js";
@@ -129,6 +130,32 @@ test("an answer that has to wait for the write that ends its turn is told that i
   await saved;
   expect((await running).toolCalls).toMatchObject([{ output: { status: "cancelled" } }]);
   expect(await answered).toBe("moved_on");
+  expect(store.backend.journal("s")).toEqual([]);
+});
+
+test("a cancellation that has to wait for the write that ends its turn leaves no row behind it", async () => {
+  const says = [[{ toolCalls: [{ tool: "ask", args: {} }] }, { text: "done" }]];
+  const { session, store, turn, inputs } = await memorySession({
+    tools: { ask: () => pendingTool() },
+    says,
+    journals: true,
+  });
+  const stop = new TurnStop();
+  const waits = deferred<string>();
+  const emit = (activity: Activity) => {
+    if (activity.type === "tool_call_pending") waits.resolve(activity.callId);
+  };
+  const running = turn("go", NO_EXTRAS, { emit, signal: stop.signal, stop });
+  await waits.promise;
+  const { reached, letGo } = store.holdNext();
+  inputs.add({ id: "i1", text: "later", waitsFor: { kind: "next_turn" } });
+  const saved = session.stored.store("save");
+  await reached;
+  const cancelled = stop.cancel({ reason: "Enough." });
+  letGo();
+  await saved;
+  expect((await running).outcome).toMatchObject({ reason: "cancelled", message: "Enough." });
+  expect(await cancelled).toBe("cancelled");
   expect(store.backend.journal("s")).toEqual([]);
 });
 
