@@ -75,6 +75,8 @@ describe.each(stores)("a tool that needs a yes, %s,", (_, store) => {
       announcement: { kind: "approval" },
       since: expect.any(Number),
     });
+    // Who has seen the call's id cannot make its key of it.
+    expect(Buffer.from(call.key.replace("wait_", ""), "base64url").toString()).not.toContain(call.callId);
     expect(given.paid).toEqual([]);
     expect(await troupe.approve(call.key)).toBe("counted");
     const { text, toolCalls } = await turn;

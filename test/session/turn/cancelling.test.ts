@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { deferred } from "../../../src/async/index.js";
 import type { Activity } from "../../../src/kernel/index.js";
@@ -152,6 +153,8 @@ test("a cancellation that has to wait for the write that ends its turn leaves no
   const saved = session.stored.store("save");
   await reached;
   const cancelled = stop.cancel({ reason: "Enough." });
+  // The turn comes to its own write meanwhile, which waits as well.
+  await setImmediate();
   letGo();
   await saved;
   expect((await running).outcome).toMatchObject({ reason: "cancelled", message: "Enough." });

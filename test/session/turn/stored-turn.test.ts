@@ -1,10 +1,11 @@
 import { expect, test } from "vitest";
-import { NO_USAGE } from "../../../src/kernel/index.js";
+import { type Message, NO_USAGE } from "../../../src/kernel/index.js";
 import { definePlugin, nativeToolStep } from "../../../src/plugin/index.js";
 import { viewOf } from "../../../src/session/state/session.js";
+import { decode, encode } from "../../../src/wire/index.js";
 import { MemoryStore } from "../../support/memory-store.js";
 import { openActor, servicesOf, unheard } from "../life/memory-actor.js";
-import { memoryServices } from "./memory-session.js";
+import { memoryServices, memorySession } from "./memory-session.js";
 
 /** A protocol that leaves for a second frame in the first turn. */
 const leaves = definePlugin({
@@ -70,4 +71,21 @@ test("usage that is counted while a turn is being stored outlives the session's 
   await actor.parked();
   const { ledger } = await viewOf(await openActor(shared).opened());
   expect(ledger.filter(({ source }) => source === "child")).toEqual([used]);
+});
+
+test("the time of a message is twelve bytes of what is stored of a turn, and nothing else of it has one", async () => {
+  const says = [[{ toolCalls: [{ tool: "look", args: {} }] }, { text: "done" }]];
+  const { turn, store } = await memorySession({ tools: { look: () => "seen" }, says, journals: true });
+  await turn("go");
+  const stored = store.commits[0]?.segment?.bytes ?? new Uint8Array();
+  const segment = decode<{ readonly messages: readonly Message[] }>(stored);
+  const timeless = { ...segment, messages: segment.messages.map(({ at: _at, ...message }) => message) };
+  expect(segment.messages.map(({ role, at }) => [role, typeof at])).toEqual([
+    ["user", "number"],
+    ["assistant", "number"],
+    ["tool", "number"],
+    ["assistant", "number"],
+  ]);
+  expect(stored.length - encode(timeless).length).toBe(4 * 12);
+  expect(JSON.stringify(timeless)).not.toContain('"at"');
 });
