@@ -30,6 +30,7 @@ const SUB_ROOMS = {
     "process",
     "writes",
     "task",
+    "monitor",
   ],
   session: [
     "calls",

@@ -12,6 +12,7 @@ export const invalidAgent = refusal("invalid_agent", "The agent cannot be used")
 export const invalidTask = refusal("invalid_task", "The task cannot be used");
 export const invalidTrigger = refusal("invalid_trigger", "The trigger cannot be used");
 export const invalidProcess = refusal("invalid_process", "The process cannot be asked for");
+export const invalidMonitor = refusal("invalid_monitor", "The monitor cannot be used");
 
 /** The check of an event's payload did not end. */
 export function triggerCheckTimeout(trigger: string, ms: number, options: TroupeErrorOptions = {}): TroupeError {

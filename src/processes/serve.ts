@@ -1,7 +1,8 @@
 import type { Clock } from "../async/index.js";
-import type { ProcessSignal, ProcessSpec, ReadSpec } from "../kernel/index.js";
+import type { MonitorEnd, ProcessSignal, ProcessSpec, ReadSpec } from "../kernel/index.js";
 import { Guard } from "./guard.js";
 import { Processes, type ProcessOwner } from "./processes.js";
+import { Watches, type WatchRequest } from "./watches.js";
 
 interface OfOwner {
   readonly owner: ProcessOwner;
@@ -12,10 +13,15 @@ interface OfProcess extends OfOwner {
 
 export type ProcessThread = ReturnType<typeof processThread>;
 
-/** What the thread that has all child processes of a runtime serves to the main thread. */
+interface OfWatch {
+  readonly id: string;
+}
+
+/** What the thread that has all child processes of a runtime, and whatever it watches, serves to the main thread. */
 export function processThread({ clock, onClosed }: { readonly clock: Clock; readonly onClosed: () => void }) {
   const guard = new Guard(clock.uuid());
   const processes = new Processes({ clock, guard });
+  const watches = new Watches({ clock, guard });
   return {
     start: ({ owner, spec, asked }: OfOwner & { readonly spec: ProcessSpec; readonly asked: string | undefined }) =>
       processes.start(owner, spec, asked),
@@ -30,10 +36,16 @@ export function processThread({ clock, onClosed }: { readonly clock: Clock; read
     signal: ({ owner, id, signal }: OfProcess & { readonly signal: ProcessSignal }) =>
       processes.signal(owner, id, signal),
     stop: ({ owner, id }: OfProcess) => processes.stop(owner, id),
-    endSession: ({ sessionId }: Pick<ProcessOwner, "sessionId">) => processes.endSession(sessionId),
+    startWatch: (request: WatchRequest) => watches.start(request),
+    nextNews: ({ id }: OfWatch, signal: AbortSignal) => watches.next(id, signal),
+    feedWatch: ({ id, line }: OfWatch & { readonly line: string }) => watches.feed(id, line),
+    stopWatch: ({ id, end }: OfWatch & { readonly end: MonitorEnd }) => watches.stop(id, end),
+    async endSession({ sessionId }: Pick<ProcessOwner, "sessionId">): Promise<void> {
+      await Promise.all([processes.endSession(sessionId), watches.endSession(sessionId)]);
+    },
     /** Resolves when nothing runs any more, the guard included. */
     async close(): Promise<void> {
-      await processes.close();
+      await Promise.all([processes.close(), watches.close()]);
       await guard.close();
       onClosed();
     },

@@ -199,6 +199,18 @@ type Happening =
   | { readonly type: "trigger_failed"; readonly trigger: string; readonly session: string; readonly error: EventError }
   /** Something about a task failed that nobody else is told of: its session is not told of its end yet, say. */
   | { readonly type: "task_failed"; readonly task: string; readonly session: string; readonly error: EventError }
+  /**
+   * A monitor has ended by itself because it cannot go on (`final`), or what it has to tell cannot be stored, or not be
+   * delivered, now: that is tried again.
+   */
+  | {
+      readonly type: "monitor_failed";
+      readonly session: string;
+      readonly plugin: string;
+      readonly monitor: string;
+      readonly final: boolean;
+      readonly error: EventError;
+    }
   /** The process nears the memory it may have; told again only after it was well below. */
   | { readonly type: "memory_high"; readonly usedMb: number; readonly limitMb: number }
   /** A promise was rejected and nobody handled it; `owner` is the module it came from, when that is known. */
@@ -259,6 +271,7 @@ export const EVENT_TYPES: { readonly [T in EventType]: { readonly level: EventLe
   schedule_missed: { level: "warn", area: "schedule" },
   trigger_failed: { level: "error", area: "schedule" },
   task_failed: { level: "error", area: "schedule" },
+  monitor_failed: { level: "error", area: "schedule" },
   memory_high: { level: "warn", area: "worker" },
   floating_rejection: { level: "error", area: "plugin" },
   lane_opened: { level: "debug", area: "lane" },

@@ -98,6 +98,8 @@ function sameAs(event: TroupeEvent): readonly (string | undefined)[] | undefined
       return [event.trigger, event.error.code];
     case "task_failed":
       return [event.task, event.error.code];
+    case "monitor_failed":
+      return [event.session, event.plugin, event.monitor, event.error.code];
     case "floating_rejection":
       return [event.owner ?? "", event.error.code];
     default:

@@ -91,6 +91,8 @@ function wordsFor(event: TroupeEvent): string {
       return `Session ${event.session} does not get the event ${event.trigger}: ${event.error.message}`;
     case "task_failed":
       return `Something about the task ${event.task} of session ${event.session} failed: ${event.error.message}`;
+    case "monitor_failed":
+      return `Monitor ${event.monitor} of plugin ${event.plugin} ${event.final ? "has ended" : "tries again"}: ${event.error.message}`;
     case "memory_high":
       return `The process uses ${event.usedMb} of the ${event.limitMb} MB it may have.`;
     case "floating_rejection":

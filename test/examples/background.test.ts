@@ -17,6 +17,11 @@ const EXAMPLES: Readonly<Record<string, string>> = {
 Bob wrote. Sum it up.
 {"from":"bob","subject":"Lunch?"}
 `,
+  monitors: `I will tell you when something happens.
+user: Monitor "The log":
+ERROR no space left on device
+assistant: The deploy failed: the disk is full.
+`,
   processes: `4:export default definePlugin({
 
 `,

@@ -1,5 +1,7 @@
 import type {
-  JsonObject,
+  MonitorRequest,
+  MonitorSnapshot,
+  MonitorUpdateBatch,
   ProcessOutput,
   ProcessRequest,
   ProcessSignal,
@@ -46,12 +48,25 @@ export interface ProcessActs {
   stop(id: string): Promise<ProcessView>;
 }
 
-/** Later: all refuse with `host_service_unavailable`. */
+/**
+ * What is watched for a session without a model: a command, a file, or what a tool answers. A plugin sees its own monitors
+ * alone. They go on while the session is parked and after a restart, and end with the session's close. The session is the
+ * caller's own unless one is named in front, which must be one that it may see.
+ *
+ * @example
+ * await context.host.startMonitor({ id: "log", file: "/var/log/app.log", pattern: "ERROR", deliver: "turn" });
+ */
 export interface MonitorHost {
-  monitorSnapshot(sessionId: string): Promise<JsonObject>;
-  takeMonitorUpdates(sessionId: string): Promise<JsonObject>;
-  startMonitor(sessionId: string, spec: JsonObject): Promise<JsonObject>;
-  stopMonitor(sessionId: string, monitorId: string): Promise<JsonObject>;
+  /** The plugin's monitors; of those that have ended the last 16. */
+  monitorSnapshot(sessionId?: string): Promise<MonitorSnapshot>;
+  /** What they have told since somebody took it last: given once, whoever takes it. Empty for those that deliver by themselves. */
+  takeMonitorUpdates(sessionId?: string): Promise<MonitorUpdateBatch>;
+  /** Under an id that goes on with the same request it is the one that is there; with another request it begins anew. */
+  startMonitor(request: MonitorRequest): Promise<MonitorSnapshot>;
+  startMonitor(sessionId: string, request: MonitorRequest): Promise<MonitorSnapshot>;
+  /** Ends it and everything its command started. One that has ended stays as it is. */
+  stopMonitor(monitorId: string): Promise<MonitorSnapshot>;
+  stopMonitor(sessionId: string, monitorId: string): Promise<MonitorSnapshot>;
 }
 
 /** Those under `processes`, and the names they go by elsewhere. */

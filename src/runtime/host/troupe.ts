@@ -169,6 +169,7 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
     this.#schedules.start(left.firstWake);
     this.#triggers.start(left.occurrences);
     this.#tasks.start(left);
+    this.#outside.start(left.monitors);
     this.#resumeSoon(() => true);
   }
 
@@ -432,7 +433,8 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    await Promise.all([this.#resuming, this.#schedules.close(), this.#triggers.close(), this.#tasks.close()]);
+    const intakes = [this.#schedules, this.#triggers, this.#tasks];
+    await Promise.all([this.#resuming, this.#outside.stopTelling(), ...intakes.map((each) => each.close())]);
     const drainMs = await drained(this.#runtime, this.#turns);
     this.#observers.close();
     await this.#runtime.crew.close({ drainMs });

@@ -1,23 +1,30 @@
-import { existsSync, realpathSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { FieldsOf } from "../../kernel/index.js";
-import { type ThreadRights, unenforceable } from "../../wire/index.js";
-import { covers, isWithin, withoutNested } from "./granted-paths.js";
+import {
+  covers,
+  grantedPaths,
+  isWithin,
+  realPath,
+  type ThreadRights,
+  unenforceable,
+  withoutNested,
+} from "../../wire/index.js";
 import { checkFields, invalid } from "./option-checks.js";
-import { packageRoot, readableBy, readableOfTroupe, realPath } from "./readable.js";
+import { packageRoot, readableBy, readableOfTroupe } from "./readable.js";
 
 /** What an isolated plugin or a tool of the pool may do beyond computing. */
 export interface Permissions {
-  /** Files and folders it may read besides its own package. A path that ends with `*` stands for all that begin so. */
+  /** Files and folders it may read, and watch, besides its own package. A path that ends with `*` stands for all that begin so. */
   readonly read?: readonly string[];
   readonly write?: readonly string[];
   readonly childProcess?: boolean;
   readonly worker?: boolean;
   readonly addons?: boolean;
   /**
-   * It may ask the host for child processes (`context.host.processes`) and watch commands and files. They run as the host
-   * does, and may do whatever the host may.
+   * It may ask the host for child processes (`context.host.processes`) and watch commands. They run as the host does, and
+   * may do whatever the host may.
    */
   readonly processes?: boolean;
   /** Names of the host's environment variables its thread has too. Default: none. */
@@ -116,8 +123,8 @@ export class ThreadPermissions {
         `${this.#engine.name} cannot take the network from a thread (Node.js 25 and later can)`,
       );
     const files = guest.modules.filter((module) => module.startsWith("file:")).map((module) => fileURLToPath(module));
-    const asked = granted(permissions.read);
-    const written = granted(permissions.write);
+    const asked = grantedPaths(permissions.read);
+    const written = grantedPaths(permissions.write);
     const read = withoutNested([
       ...this.#troupe,
       "/proc/thread-self/stat",
@@ -170,15 +177,6 @@ function environment(names: readonly string[]): Record<string, string> {
     if (value !== undefined) env[name] = value;
   }
   return env;
-}
-
-/** As typed, and where that leads to: an import names a file by its real path. */
-function granted(paths: readonly string[] = []): string[] {
-  return paths.flatMap((path) => {
-    if (path === "*") return [path];
-    const full = resolve(path);
-    return existsSync(full) ? [full, realpathSync(full)] : [full];
-  });
 }
 
 /**

@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync, realpathSync } from "node:fs";
-import { basename, dirname, join, relative } from "node:path";
-import { isWithin } from "./granted-paths.js";
+import { dirname, join, relative } from "node:path";
+import { isWithin, realPath } from "../../wire/index.js";
 
 /** Packages of a workspace that one package may lead to, by what they depend on. */
 const MOST_PACKAGES = 256;
@@ -44,13 +44,6 @@ export function packageRoot(file: string): string {
     if (existsSync(join(folder, "package.json"))) return folder;
     if (folder === dirname(folder)) return start;
   }
-}
-
-/** Where a path is once links are followed, also when its end is not there yet. */
-export function realPath(path: string): string {
-  if (existsSync(path)) return realpathSync(path);
-  const parent = dirname(path);
-  return parent === path ? path : join(realPath(parent), basename(path));
 }
 
 interface EntryRules {

@@ -1,21 +1,31 @@
-import type { ProcessMethod } from "../../plugin/index.js";
+import { HOST_METHODS, type ProcessMethod } from "../../plugin/index.js";
 import type { OutsideAsk } from "../../session/index.js";
 import type { Runtime } from "../places/index.js";
-import { ProcessServices } from "./process-services.js";
+import { Monitors } from "./monitors.js";
+import { type PermissionsOf, ProcessServices } from "./process-services.js";
 import { ProcessWorker } from "./process-worker.js";
 
 /** What sessions have outside of their workers. */
 export class Outside {
   readonly #worker: ProcessWorker;
   readonly #processes: ProcessServices;
+  readonly #monitors: Monitors;
 
   constructor(runtime: Runtime) {
+    const permissionsOf: PermissionsOf = (pluginId) => runtime.crew.permissionsOf(pluginId);
     this.#worker = new ProcessWorker(runtime.options.clock);
-    this.#processes = new ProcessServices(this.#worker, (pluginId) => runtime.crew.permissionsOf(pluginId));
+    this.#processes = new ProcessServices(this.#worker, permissionsOf);
+    this.#monitors = new Monitors(runtime, this.#worker, permissionsOf);
     runtime.onLeft.push((sessionId) => this.#left(sessionId));
   }
 
+  /** `monitors`: some in the store go on. */
+  start(monitors: boolean): void {
+    this.#monitors.start(monitors);
+  }
+
   answer(ask: OutsideAsk): Promise<unknown> {
+    if (HOST_METHODS[ask.method] === "monitor") return this.#monitors.answer(ask);
     return this.#processes.answer(ask.method as ProcessMethod, ask);
   }
 
@@ -24,11 +34,17 @@ export class Outside {
     return this.#worker.kill();
   }
 
+  /** Sessions are told of nothing any more. */
+  stopTelling(): Promise<void> {
+    return this.#monitors.close();
+  }
+
   close(): Promise<void> {
     return this.#worker.close();
   }
 
   async #left(sessionId: string): Promise<void> {
+    await this.#monitors.left(sessionId);
     await this.#worker.askIfThere("endSession", { sessionId });
   }
 }

@@ -34,7 +34,7 @@ export class StoreWorker {
   #lock: StoreLock | undefined;
   #closing = false;
   /** What was left to do when the store was closed. */
-  left: LeftWork = { firstWake: null, occurrences: false, tasks: false, firstTaskWake: null };
+  left: LeftWork = { firstWake: null, occurrences: false, tasks: false, firstTaskWake: null, monitors: false };
 
   private constructor({ clock, onLost }: StoreWorkerParts) {
     this.#clock = clock;

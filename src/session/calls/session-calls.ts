@@ -44,6 +44,12 @@ import type {
   SessionWorkerStats,
 } from "./worker-setup.js";
 
+/** What came of a tool that was run without a turn. */
+export type LoneAnswer =
+  | { readonly status: "answered"; readonly text: string }
+  /** `final`: it can never be run so. */
+  | { readonly status: "failed"; readonly code: string; readonly message: string; readonly final: boolean };
+
 /** Options for single plugins, by plugin id, given when a session is opened. */
 export type SessionPluginOptions = Readonly<Record<string, Json>>;
 /** Of most sessions. */
@@ -288,6 +294,8 @@ export const SESSION_CALLS = {
       rows: { readonly taken: RowChange; readonly skipped?: RowChange };
     }
   >(),
+  /** Runs a tool of the session beside its turns, without a model. By the lane, which has no deadline; it takes no place there. */
+  runTool: lane<LoneAnswer, { tool: string; args: Json; callId: string }>(),
   inputs: lane<readonly PendingInput[]>(),
   cancelInput: lane<"cancelled" | "not_found" | "already_taken", { named: string }>(),
   /** Stops the turn that runs, or that begins next. Behind what was asked for before, and at once. */

@@ -29,7 +29,7 @@ import { addInput, type Session, takeFirstInput, viewOf } from "../state/index.j
 import { completeBeside, notCompleted } from "./direct-completion.js";
 import { createSessionFrom, invalidHostCall, trace, visibleSession } from "./immediate-directives.js";
 import { serveShared } from "./shared-state.js";
-import { aboutTasks, isTaskChange } from "./tasks.js";
+import { changesBeside, withSession } from "./tasks.js";
 
 /** A host service asked for by a plugin of a session. */
 type OwnRequest = Omit<HostRequest, "sessionId">;
@@ -52,17 +52,17 @@ export async function callHost(session: Session, request: OwnRequest): Promise<u
   const serve = async () => {
     if (Object.hasOwn(ABOUT_SESSION, method)) return aboutSession(session, request);
     if (method === "spawnHiddenTask" || method === "spawnManagedTask") throw unavailable(method, "jobs");
-    if (owner === "task") return outside(session, await aboutTasks(session, request));
+    if (owner === "task" || owner === "monitor") return outside(session, await withSession(session, request));
     if (OUTSIDE.includes(owner)) return outside(session, request);
     const service = HERE[method];
-    if (service === undefined) throw unavailable(method, "monitors");
+    if (service === undefined) throw unavailable(method, "background tasks");
     return service(session, request);
   };
-  const changes = (CHANGING.includes(owner) || isTaskChange(method)) && method !== "toolState";
+  const changes = (CHANGING.includes(owner) || changesBeside(method)) && method !== "toolState";
   return asking === undefined || !changes ? serve() : serveOnce(session, asking, request, serve);
 }
 
-/** The interfaces whose services change something: all of them, but for reading the tool state. */
+/** The interfaces whose services change something, or take it. */
 const CHANGING: readonly HostInterface[] = [
   "toolState",
   "sessionLifecycle",
@@ -84,7 +84,7 @@ async function outside(
   const asked =
     asking?.place === undefined || turn === undefined
       ? undefined
-      : `${turn.turnId}:${asking.name((place) => turn.journal.number(place))}:${asking.asked}`;
+      : `${sessionId === session.id ? "" : `${session.id}:`}${turn.turnId}:${asking.name((place) => turn.journal.number(place))}:${asking.asked}`;
   return session.services.relay("outside", { sessionId, pluginId, method, args, asked });
 }
 

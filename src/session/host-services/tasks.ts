@@ -4,7 +4,7 @@ import { type ParentSession, visibleSession } from "./immediate-directives.js";
 
 type TaskRequest = Omit<HostRequest, "sessionId">;
 
-/** The services about tasks, with how many arguments each has beside the session, and whether it changes something. */
+/** The services about tasks and monitors, with how many arguments each has beside the session, and whether it changes something. */
 const SERVICES: { readonly [M in HostMethod]?: readonly [count: number, changes: boolean] } = {
   spawnHiddenTask: [1, true],
   awaitHiddenTasks: [0, true],
@@ -20,14 +20,19 @@ const SERVICES: { readonly [M in HostMethod]?: readonly [count: number, changes:
   validateAsyncHandlesVisible: [1, false],
   transferAsyncHandles: [2, true],
   cancelUnreferencedAsyncHandles: [1, true],
+  monitorSnapshot: [0, false],
+  takeMonitorUpdates: [0, true],
+  startMonitor: [1, true],
+  stopMonitor: [1, true],
 };
 
-export function isTaskChange(method: HostMethod): boolean {
+/** Does it change something that goes on beside the session's turns, or take it? */
+export function changesBeside(method: HostMethod): boolean {
   return method === "injectTurnInput" || SERVICES[method]?.[1] === true;
 }
 
-/** A service about tasks, with the session it is about apart from its arguments: the own one, unless one is named in front. */
-export async function aboutTasks<R extends TaskRequest>(
+/** A service with the session it is about apart from its arguments: the own one, unless one is named in front. */
+export async function withSession<R extends TaskRequest>(
   session: ParentSession,
   request: R,
 ): Promise<R & { readonly sessionId: string }> {

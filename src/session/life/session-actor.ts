@@ -12,7 +12,7 @@ import {
 } from "../../kernel/index.js";
 import { needsItsTurn } from "../../plugin/index.js";
 import { eventError } from "../../trace/index.js";
-import type { CancelledTurn, OperationReceipt, Rewound, ToldBy, TurnExtras } from "../calls/index.js";
+import type { CancelledTurn, LoneAnswer, OperationReceipt, Rewound, ToldBy, TurnExtras } from "../calls/index.js";
 import { isSuspended, notTakenUp, suspension, type UnfinishedTurn } from "../journal/index.js";
 import {
   addInput,
@@ -29,6 +29,7 @@ import {
   NO_EXTRAS,
   nameOfAsked,
   resumeTurn,
+  runToolAlone,
   runTurn,
   type TurnRequest,
   TurnStop,
@@ -327,6 +328,17 @@ export class SessionActor extends LifeActor {
   /** An input that hooks are asked about, in the order in which inputs were said. */
   #intakeOf<T>(session: Session, take: (signal: AbortSignal) => Promise<T>): Promise<T> {
     return this.#intake.run(() => this.#stoppable(take).finally(() => settle(session, () => this.state === "running")));
+  }
+
+  /** A tool of the session, beside what is in the mailbox: what it changes is stored in one write of its own. */
+  async runTool(call: Parameters<typeof runToolAlone>[1]): Promise<LoneAnswer> {
+    const session = await this.opened();
+    this.checkTaking();
+    try {
+      return await runToolAlone(session, call);
+    } finally {
+      await settle(session, () => this.state === "running");
+    }
   }
 
   /** Behind what is being done now, and what others ask for meanwhile. */

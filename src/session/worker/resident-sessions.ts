@@ -18,6 +18,7 @@ import type {
   ArgumentOf,
   FullNote,
   InspectedNote,
+  LoneAnswer,
   OpeningOptions,
   OperationReceipt,
   ParkedNotes,
@@ -207,6 +208,11 @@ export class ResidentSessions {
         this.hold(sessionId, (actor) => actor.operate({ ...request, signal, onTask: letGo }));
       this.#parts.underWay.stoppable(sessionId, run, given).then(resolve, reject).finally(letGo);
     });
+  }
+
+  runTool({ sessionId, ...request }: ArgumentOf<"runTool">, given: AbortSignal): Promise<LoneAnswer> {
+    const run = (signal: AbortSignal) => this.hold(sessionId, (actor) => actor.runTool({ ...request, signal }));
+    return this.#parts.underWay.stoppable(sessionId, run, given);
   }
 
   snapshot(sessionId: string, at?: string): Promise<Uint8Array<ArrayBuffer>> {

@@ -164,6 +164,7 @@ export function serveSessions(parentPort: MessagePort, parts: WorkerParts): void
     hostCall: ({ sessionId, ...call }) => sessions().use(sessionId, (session) => serveHostCall(session, call)),
     addInput: ({ sessionId, ...input }) => sessions().hold(sessionId, (actor) => actor.addInput(input)),
     deliverInput: ({ sessionId, ...input }) => sessions().hold(sessionId, (actor) => actor.deliverInput(input)),
+    runTool: (request, signal: AbortSignal) => sessions().runTool(request, signal),
     inputs: ({ sessionId }) =>
       sessions().hold(sessionId, (actor) => actor.behindInputs((session) => session.inputs.untaken)),
     cancelInput: ({ sessionId, named }) =>

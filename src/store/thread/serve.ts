@@ -7,6 +7,8 @@ import {
   type JournalClearing,
   type JournalEntry,
   type JournalReceipt,
+  MONITOR_ORDER,
+  MONITORS,
   type Row,
   type RowName,
   type RowsReceipt,
@@ -75,6 +77,8 @@ export interface LeftWork {
   readonly tasks: boolean;
   /** When the first task that sleeps wakes; null: none sleeps. */
   readonly firstTaskWake: number | null;
+  /** Something is to be watched for sessions. */
+  readonly monitors: boolean;
 }
 
 export type StoreService = ReturnType<typeof storeService>;
@@ -106,11 +110,13 @@ export function storeService({ clock, onClosed }: { readonly clock: Clock; reado
       const [occurrence] = await server.rowsInOrder({ table: OCCURRENCES, owner: "open", limit: 1 });
       const [task] = await server.rowsInOrder({ table: TASKS, owner: TASK_ORDER.open, limit: 1 });
       const [sleeper] = await server.rowsInOrder({ table: TASKS, owner: TASK_ORDER.asleep, limit: 1 });
+      const [monitor] = await server.rowsInOrder({ table: MONITORS, owner: MONITOR_ORDER.on, limit: 1 });
       return {
         firstWake: schedule?.order?.at ?? null,
         occurrences: occurrence !== undefined,
         tasks: task !== undefined,
         firstTaskWake: sleeper?.order?.at ?? null,
+        monitors: monitor !== undefined,
       };
     },
     /** Serves one more session worker. */

@@ -3,6 +3,7 @@ import {
   checkTenantName,
   type Head,
   type ImportWrite,
+  MONITORS,
   nodeId,
   parseNodeId,
   type Segment,
@@ -72,7 +73,8 @@ export function* importing(
     components: withoutWiderBudget(session, budget),
     ...(tenant !== undefined && { tenant }),
   };
-  yield { ...take(), head, rows: session.rows.map((row) => ({ ...row, session: sessionId })) };
+  const rows = session.rows.filter(({ table }) => table !== MONITORS);
+  yield { ...take(), head, rows: rows.map((row) => ({ ...row, session: sessionId })) };
 }
 
 /** The component a session keeps its own budget in. */

@@ -2,6 +2,7 @@ import {
   componentMissing,
   type Head,
   isOfJournal,
+  MONITORS,
   type OutlineOf,
   parseNodeId,
   pathTo,
@@ -41,8 +42,9 @@ export async function readSession(
     const keys = await backend.keys("rows", after, PAGE);
     const own = keys.filter((key) => key.startsWith(start));
     for (const key of own) {
+      const name = rowNameOf(key);
       // What stands for something in the journal stays with it: a copy of the session has no turn that is not over.
-      const row = isOfJournal(rowNameOf(key)) ? undefined : await backend.row(rowNameOf(key));
+      const row = isOfJournal(name) || name.table === MONITORS ? undefined : await backend.row(name);
       if (row !== undefined) rows.push(row);
     }
     if (own.length < PAGE) return { head, rows };

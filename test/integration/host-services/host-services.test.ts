@@ -446,17 +446,6 @@ describe.each(["worker", "inline"] as const)("host services for a plugin in the 
     expect(await session.inputs()).toEqual([]);
   });
 
-  test("monitors are not there yet: their services refuse", async () => {
-    const session = await troupe.session("monitors");
-    const calls: readonly Call[] = [
-      ["monitorSnapshot", "monitors"],
-      ["takeMonitorUpdates", "monitors"],
-      ["startMonitor", "monitors", { id: "m", command: "true" }],
-      ["stopMonitor", "monitors", "m"],
-    ];
-    expect(await ask(session, ...calls)).toEqual(calls.map(() => ({ error: "host_service_unavailable" })));
-  });
-
   test("work that lives elsewhere is registered, goes on, ends and is listed; what is not there cannot be spoken of", async () => {
     const session = await troupe.session("tasks");
     const own = "tasks";

@@ -1,4 +1,5 @@
-import { sep } from "node:path";
+import { existsSync, realpathSync } from "node:fs";
+import { basename, dirname, join, resolve, sep } from "node:path";
 
 /** Whether granting `outer` grants `path` too. Both are as Node reads them: a `*` at the end stands for anything. */
 export function covers(outer: string, path: string): boolean {
@@ -24,4 +25,20 @@ export function withoutNested(paths: Iterable<string>): string[] {
     kept.push(path);
   }
   return kept;
+}
+
+/** With its links followed, as far as it is there. */
+export function realPath(path: string): string {
+  if (existsSync(path)) return realpathSync(path);
+  const parent = dirname(path);
+  return parent === path ? path : join(realPath(parent), basename(path));
+}
+
+/** As typed, and where that leads to: an import names a file by its real path. */
+export function grantedPaths(paths: readonly string[] = []): string[] {
+  return paths.flatMap((path) => {
+    if (path === "*") return [path];
+    const full = resolve(path);
+    return existsSync(full) ? [full, realpathSync(full)] : [full];
+  });
 }

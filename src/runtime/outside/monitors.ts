@@ -1,0 +1,224 @@
+import { Serial } from "../../async/index.js";
+import {
+  beginMonitor,
+  checkMonitor,
+  checkMonitorId,
+  type Json,
+  MOST_ENDED,
+  type MonitorSnapshot,
+  type MonitorSpec,
+  type MonitorUpdateBatch,
+  monitorKey,
+  monitorStatus,
+  monitorUnknown,
+  type StoredMonitor,
+  sameJson,
+  TroupeError,
+  takenFrom,
+} from "../../kernel/index.js";
+import type { OutsideAsk } from "../../session/index.js";
+import { grantedPaths } from "../../wire/index.js";
+import type { Runtime } from "../places/index.js";
+import { changeOf, type MonitorRow, MonitorRows } from "./monitor-rows.js";
+import { checkEnvironment, checkGranted, type PermissionsOf } from "./process-services.js";
+import type { ProcessWorker } from "./process-worker.js";
+import { RunningMonitor } from "./running-monitor.js";
+
+const MOST_OF_SESSION = 16;
+const MOST_RUNNING = 256;
+
+/** Answers what plugins ask of `context.host` about monitors, and has those of the store go on. */
+export class Monitors {
+  readonly #runtime: Runtime;
+  readonly #worker: ProcessWorker;
+  readonly #permissionsOf: PermissionsOf;
+  readonly #rows: MonitorRows;
+  /** By session and key. */
+  readonly #running = new Map<string, RunningMonitor>();
+  /** Of one id, one thing at a time. */
+  readonly #acts = new Map<string, Serial>();
+  #takingUp: Promise<void> | undefined;
+  #closed = false;
+
+  constructor(runtime: Runtime, worker: ProcessWorker, permissionsOf: PermissionsOf) {
+    this.#runtime = runtime;
+    this.#worker = worker;
+    this.#permissionsOf = permissionsOf;
+    this.#rows = new MonitorRows(runtime);
+  }
+
+  /** `open`: there are some in the store that go on. */
+  start(open: boolean): void {
+    if (open) this.#takingUp = this.#takeUp().catch(() => undefined);
+  }
+
+  async answer({ method, sessionId, pluginId, args, asked }: OutsideAsk): Promise<unknown> {
+    switch (method) {
+      case "takeMonitorUpdates":
+        return this.#take(sessionId, pluginId, asked);
+      case "startMonitor":
+        await this.#start(sessionId, pluginId, args[0]);
+        break;
+      case "stopMonitor":
+        await this.#stop(sessionId, pluginId, checkMonitorId(args[0]));
+        break;
+    }
+    return this.#snapshot(sessionId, pluginId);
+  }
+
+  /** A session was closed, or is about to be deleted: its monitors end, with whatever they started. */
+  async left(sessionId: string): Promise<void> {
+    const all = [...this.#running.values()].filter((running) => running.sessionId === sessionId);
+    await Promise.allSettled(all.map((running) => running.leave()));
+  }
+
+  /** Nothing is delivered any more; what is watched ends with the thread, and goes on with the next runtime. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#takingUp;
+    await Promise.all([...this.#running.values()].map((running) => running.close()));
+  }
+
+  async #takeUp(): Promise<void> {
+    for await (const { sessionId, stored } of this.#rows.open()) {
+      if (this.#closed) return;
+      // One that was started anew meanwhile is another.
+      if (this.#running.has(nameOf(sessionId, stored))) continue;
+      await this.#run(sessionId, stored).takeUp(stored);
+    }
+  }
+
+  async #start(sessionId: string, owner: string, request: unknown): Promise<void> {
+    const { id, spec } = checkMonitor(request);
+    this.#check(owner, spec);
+    await this.#alone(nameOf(sessionId, { owner, id }), async () => {
+      await this.#takingUp;
+      const running = this.#running.get(nameOf(sessionId, { owner, id }));
+      const known = (await this.#rows.one(sessionId, owner, id))?.stored;
+      if (running !== undefined && known?.end === null && isSame(known.spec, spec)) return;
+      await running?.stop({ reason: "stopped" });
+      this.#checkRoom(sessionId);
+      const before = (await this.#rows.one(sessionId, owner, id))?.stored;
+      const stored = beginMonitor({ id, owner, spec, now: this.#runtime.options.clock.wallNow(), before });
+      await this.#rows.put(sessionId, stored);
+      try {
+        await this.#run(sessionId, stored).begin(stored);
+      } catch (error) {
+        if (before === undefined) await this.#rows.remove(sessionId, [stored]);
+        else await this.#rows.put(sessionId, before);
+        throw error;
+      }
+      await this.#forgetOld(sessionId, owner);
+    });
+  }
+
+  async #stop(sessionId: string, owner: string, id: string): Promise<void> {
+    await this.#alone(nameOf(sessionId, { owner, id }), async () => {
+      await this.#takingUp;
+      await this.#running.get(nameOf(sessionId, { owner, id }))?.stop({ reason: "stopped" });
+      if ((await this.#rows.one(sessionId, owner, id)) === undefined) throw monitorUnknown(id);
+    });
+  }
+
+  async #snapshot(sessionId: string, owner: string): Promise<MonitorSnapshot> {
+    const all = await this.#rows.of(sessionId, owner);
+    return { activeCount: active(all), monitors: all.map(({ stored }) => monitorStatus(stored)) };
+  }
+
+  /** Of two who take at once the second finds what the first has left. Who asks again, as after a crash, has the same again. */
+  async #take(sessionId: string, owner: string, asked: string | undefined): Promise<MonitorUpdateBatch> {
+    for (;;) {
+      const all = await this.#rows.of(sessionId, owner);
+      const before = all.flatMap(({ stored: { taken } }) =>
+        asked !== undefined && taken?.by === asked ? [taken] : [],
+      );
+      if (before.length > 0)
+        return batchOf(
+          all,
+          before.flatMap(({ updates }) => updates),
+        );
+      const full = all.filter(({ stored }) => stored.pending.length > 0 && isTaken(stored));
+      if (full.length === 0) return batchOf(all, []);
+      const updates = full.flatMap(({ stored }) => stored.pending);
+      const changes = full.map((row) => changeOf(row, takenFrom(row.stored, asked)));
+      if (await this.#rows.write(changes)) return batchOf(all, updates);
+    }
+  }
+
+  #run(sessionId: string, stored: StoredMonitor): RunningMonitor {
+    const name = nameOf(sessionId, stored);
+    const running = new RunningMonitor(sessionId, stored, {
+      runtime: this.#runtime,
+      worker: this.#worker,
+      rows: this.#rows,
+      check: ({ owner, spec }) => this.#check(owner, spec),
+    });
+    this.#running.set(name, running);
+    void running.done.then(() => {
+      if (this.#running.get(name) === running) this.#running.delete(name);
+    });
+    return running;
+  }
+
+  /** Throws when the plugin may not have that watched. Gives the paths it may read; null: all. */
+  #check(pluginId: string, { watch }: MonitorSpec): readonly string[] | null {
+    const permissions = this.#permissionsOf(pluginId);
+    if (watch.kind === "command") {
+      checkGranted(pluginId, this.#permissionsOf);
+      checkEnvironment(pluginId, watch.env, permissions);
+    }
+    return permissions === "all" ? null : grantedPaths(permissions.read);
+  }
+
+  #checkRoom(sessionId: string): void {
+    const ofSession = [...this.#running.values()].filter((running) => running.sessionId === sessionId).length;
+    if (ofSession >= MOST_OF_SESSION) throw tooMany(`Session ${sessionId}`, MOST_OF_SESSION);
+    if (this.#running.size >= MOST_RUNNING) throw tooMany("The runtime", MOST_RUNNING);
+  }
+
+  async #forgetOld(sessionId: string, owner: string): Promise<void> {
+    const ended = (await this.#rows.of(sessionId, owner))
+      .map(({ stored }) => stored)
+      .filter(({ end }) => end !== null)
+      .sort((a, b) => b.since - a.since);
+    if (ended.length > MOST_ENDED) await this.#rows.remove(sessionId, ended.slice(MOST_ENDED));
+  }
+
+  async #alone<T>(name: string, act: () => Promise<T>): Promise<T> {
+    const acts = this.#acts.get(name) ?? new Serial();
+    this.#acts.set(name, acts);
+    try {
+      return await acts.run(act);
+    } finally {
+      if (acts.size === 0) this.#acts.delete(name);
+    }
+  }
+}
+
+function nameOf(sessionId: string, { owner, id }: Pick<StoredMonitor, "owner" | "id">): string {
+  return `${sessionId}\n${monitorKey(owner, id)}`;
+}
+
+/** What delivers its updates by itself has none to be taken, but for those left when somebody ended it. */
+function isTaken({ spec, end }: StoredMonitor): boolean {
+  return spec.deliver === "none" || end?.reason === "stopped" || end?.reason === "session_closed";
+}
+
+function batchOf(all: readonly MonitorRow[], updates: MonitorUpdateBatch["updates"]): MonitorUpdateBatch {
+  return { activeCount: active(all), updates: [...updates].sort((a, b) => a.at - b.at) };
+}
+
+function active(all: readonly MonitorRow[]): number {
+  return all.filter(({ stored }) => stored.end === null).length;
+}
+
+function isSame(a: MonitorSpec, b: MonitorSpec): boolean {
+  return sameJson(a as unknown as Json, b as unknown as Json);
+}
+
+function tooMany(who: string, limit: number): TroupeError {
+  return new TroupeError("monitor_limit", `${who} has ${limit} monitors that go on, and may have no more.`, {
+    retryable: true,
+    details: { limit },
+  });
+}
