@@ -1,5 +1,5 @@
 import { fileURLToPath } from "node:url";
-import { type Clock, ignore } from "../../async/index.js";
+import { type Clock, ignore, type Timer } from "../../async/index.js";
 import { asTroupeError } from "../../kernel/index.js";
 import { type PluginManifest, pluginLoadTimeout } from "../../plugin/index.js";
 import type { PluginHostService } from "../../session/index.js";
@@ -84,16 +84,29 @@ export async function loadThread(
 export class SpareThread {
   /** Spares that may still be made; shared by all groups. */
   readonly #budget: { left: number };
+  readonly #clock: Clock;
   readonly #load: () => Promise<LoadedThread>;
   #spare: Promise<LoadedThread | undefined> | undefined;
+  #later: Timer | undefined;
   #isClosed = false;
 
-  constructor(budget: { left: number }, load: () => Promise<LoadedThread>) {
-    this.#budget = budget;
+  constructor(
+    { spares, clock }: { readonly spares: { left: number }; readonly clock: Clock },
+    load: () => Promise<LoadedThread>,
+  ) {
+    this.#budget = spares;
+    this.#clock = clock;
     this.#load = load;
   }
 
-  make(): void {
+  /** Has one loaded, now or so much later. */
+  make(afterMs = 0): void {
+    this.#later?.cancel();
+    this.#later = afterMs === 0 ? undefined : this.#clock.timeout(afterMs, () => this.#make()).unref();
+    if (afterMs === 0) this.#make();
+  }
+
+  #make(): void {
     if (this.#spare !== undefined || this.#budget.left === 0 || this.#isClosed) return;
     this.#budget.left--;
     const drop = () => {
@@ -121,6 +134,7 @@ export class SpareThread {
 
   async close(): Promise<void> {
     this.#isClosed = true;
+    this.#later?.cancel();
     const spare = await this.#spare;
     await spare?.thread.terminate();
   }

@@ -1,6 +1,7 @@
 import { MessageChannel } from "node:worker_threads";
 import { type Clock, ignore, sleep, within } from "../../async/index.js";
 import { asTroupeError, type TroupeError } from "../../kernel/index.js";
+import { QUARANTINE } from "../../session/index.js";
 import { type EndedBy, setEndedBy } from "../../wire/index.js";
 import type { Watchdog } from "../watch/index.js";
 import type { LoadedThread } from "./loaded-threads.js";
@@ -18,6 +19,8 @@ export interface HostParts {
   readonly watchdog: Watchdog;
   readonly blockedMs: number;
   readonly sessionWorkers: () => readonly SessionWorker[];
+  /** Its next thread starts when a session worker waits for one, and not with the death of the last. */
+  readonly onDemand: boolean;
   /** A loaded thread: a spare one, or a new one. */
   readonly takeThread: () => Promise<LoadedThread>;
   /** The thread is gone. Answers how long to wait before the next, or that there is none. */
@@ -67,6 +70,7 @@ export class PluginHost {
   #bringingUp: Promise<void> | undefined;
   /** Its thread died, and there was no other since. */
   #bereft = false;
+  #isGivenUp = false;
 
   constructor(parts: HostParts) {
     this.#parts = parts;
@@ -175,7 +179,13 @@ export class PluginHost {
     const { stage, thread } = loaded;
     const pause = onDeath({ key, thread: thread.name, stage, lanes: numbers, exit, lingering });
     this.#bereft = true;
-    if (pause !== "given up" && this.isCalled) this.#bringUp(pause);
+    this.#isGivenUp = pause === "given up";
+    if (pause !== "given up" && this.#isWaitedFor) this.#bringUp(pause);
+  }
+
+  /** Is there a session worker that needs its next thread? One with a lane to the last says so when it does. */
+  get #isWaitedFor(): boolean {
+    return this.#parts.onDemand ? [...this.#callers.values()].includes(undefined) : this.isCalled;
   }
 
   #bringUp(pauseMs: number): void {
@@ -228,7 +238,7 @@ export class PluginHost {
     const { group, key } = this.#parts;
     try {
       await to.thread.caller.to.attach(
-        { port: port1, hostPort: host1, name: session.name, lane: number, started, alone: key === "quarantine" },
+        { port: port1, hostPort: host1, name: session.name, lane: number, started, alone: key === QUARANTINE },
         { transfer: [port1, host1], deadlineMs: NO_DEADLINE_MS },
       );
       await session.caller.to.attachHost(
@@ -242,7 +252,10 @@ export class PluginHost {
       host2.close();
       if (this.#callers.get(session)?.number === number) this.#callers.set(session, undefined);
       const { code, message } = asTroupeError(error, "plugin_failed");
-      if (code === "worker_lost") return;
+      if (code === "worker_lost") {
+        if (this.#current === undefined && !this.#isGivenUp && this.#isWaitedFor) this.#bringUp(0);
+        return;
+      }
       // A port that does not cross was closed at its other end: that thread ends, or its plugin closes what is not its own.
       // The next thread opens the lane.
       if (code === "unserialisable") {

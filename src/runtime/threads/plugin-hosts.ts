@@ -22,6 +22,11 @@ const LONGEST_PAUSE_MS = 2_000;
 const MANY_OFFENDERS = 8;
 /** A plugin that nobody has called after this time has no thread; of many plugins most have none from the start. */
 const WARM_MS = 10_000;
+/**
+ * Behind a spare that took over, the next is loaded so much later: its session is on trial in quarantine by then, and two
+ * threads that start at once take both of two cores from everybody else.
+ */
+const SPARE_AFTER_MS = 1_000;
 const SHARD = "shard ";
 const FIRST_SHARD = `${SHARD}0`;
 
@@ -68,7 +73,7 @@ export class PluginHosts {
   constructor(parts: GroupParts) {
     this.#parts = parts;
     this.#manifests = parts.manifests ?? [];
-    this.#spare = new SpareThread(parts.spares, () => this.#load());
+    this.#spare = new SpareThread(parts, () => this.#load());
   }
 
   get manifests(): readonly PluginManifest[] {
@@ -226,6 +231,8 @@ export class PluginHosts {
       watchdog,
       sessionWorkers,
       blockedMs: Math.max(...entries.map(({ blockedMs }) => blockedMs)),
+      // Who is on trial there is often refused afterwards.
+      onDemand: key === QUARANTINE,
       takeThread: () => this.#takeThread(key),
       onDeath: (death) => this.#died(death),
       onFailedStart: (error) => this.#counted({ at: clock.now(), lanes: [] }, error),
@@ -335,9 +342,10 @@ export class PluginHosts {
 
   async #takeThread(key: string): Promise<LoadedThread> {
     if (key === QUARANTINE) return this.#load({ background: true });
-    const loaded = (await this.#spare.take()) ?? (await this.#load());
+    const spare = await this.#spare.take();
+    const loaded = spare ?? (await this.#load());
     // What died once may die again.
-    if (this.#hasLost) this.#spare.make();
+    if (this.#hasLost) this.#spare.make(spare === undefined ? 0 : SPARE_AFTER_MS);
     return loaded;
   }
 

@@ -5,7 +5,7 @@ import type { LoadedThread } from "../../../src/runtime/threads/loaded-threads.j
 import { PluginHost } from "../../../src/runtime/threads/plugin-host.js";
 import type { SessionWorker } from "../../../src/runtime/threads/session-worker.js";
 import type { Watchdog } from "../../../src/runtime/watch/watchdog.js";
-import { newStage } from "../../../src/wire/index.js";
+import { newStage, workerLost } from "../../../src/wire/index.js";
 import { ManualClock } from "../../support/manual-clock.js";
 
 interface Attached {
@@ -15,7 +15,7 @@ interface Attached {
 }
 
 /** A host with a thread, and a session worker that keeps the lanes it is given; neither is a thread here. */
-function host() {
+function host({ onDemand = false } = {}) {
   const lanes: number[] = [];
   const failures: Error[] = [];
   const restarts: string[] = [];
@@ -54,6 +54,7 @@ function host() {
     watchdog: { watch: () => () => undefined } as unknown as Watchdog,
     blockedMs: 250,
     sessionWorkers: () => [worker],
+    onDemand,
     takeThread: async () => newThread(),
     onDeath: () => 0,
     onFailedStart: () => "given up",
@@ -133,4 +134,26 @@ test("a thread that ends before its session worker has said that it has the lane
   await settled();
   await settled();
   expect([lanes.length, restarts.length]).toEqual([3, 2]);
+});
+
+test("a host that starts threads on demand starts none when its thread dies, and the next when a session worker waits for it", async () => {
+  const { made, worker, lanes, restarts, settled } = host({ onDemand: true });
+  made.call(worker, -1);
+  await settled();
+  await made.end("blocked");
+  await settled();
+  expect([lanes.length, restarts.length]).toEqual([1, 0]);
+  made.call(worker, lanes[0] as number);
+  await settled();
+  expect([lanes.length, restarts.length]).toEqual([2, 1]);
+});
+
+test("a host that starts threads on demand replaces one that dies while a session worker waits for its lane", async () => {
+  const { made, worker, lanes, restarts, failures, settled } = host({ onDemand: true });
+  failures.push(workerLost("The plugin"));
+  made.call(worker, -1);
+  await made.end("blocked");
+  await settled();
+  await settled();
+  expect([lanes.length, restarts.length]).toEqual([1, 1]);
 });
