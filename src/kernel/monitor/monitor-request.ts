@@ -73,6 +73,8 @@ const TOOL: FieldsOf<ToolWords> = { tool: true, args: true, everyMs: true };
 const UNTIL: FieldsOf<NonNullable<MonitorWords["until"]>> = { lines: true, pattern: true, deadlineMs: true };
 
 const MAX_ID = 64;
+/** As of the task it is. */
+const ID = /^[^#\s]+$/;
 const MAX_LABEL = 200;
 const MAX_PATTERN = 500;
 const MAX_PATH = 4 * 1024;
@@ -82,8 +84,8 @@ const LEAST_EVERY_MS = 100;
 
 /** The plugin's own name for a monitor. */
 export function checkMonitorId(id: unknown): string {
-  if (typeof id === "string" && id !== "" && id.length <= MAX_ID && isStorableName(id)) return id;
-  throw invalidMonitor(`its id is a text of 1 to ${MAX_ID} characters without control characters`);
+  if (typeof id === "string" && id.length <= MAX_ID && ID.test(id) && isStorableName(id)) return id;
+  throw invalidMonitor(`its id is a text of 1 to ${MAX_ID} characters without spaces and #`);
 }
 
 /** A request, checked and completed. Throws `invalid_monitor` or, of a command, `invalid_process`. */

@@ -1,6 +1,7 @@
 import { TroupeError } from "../errors.js";
 import type { Json } from "../json.js";
 import type { ProcessSpec } from "../process/index.js";
+import type { TaskCompletion } from "../task/index.js";
 import type { RowOrder } from "../writes/index.js";
 
 /**
@@ -271,6 +272,25 @@ export function deliversItself({ spec, pending, end }: StoredMonitor): boolean {
 /** Two plugins may use the same id. */
 export function monitorKey(owner: string, id: string): string {
   return `${owner}/${id}`;
+}
+
+const TASK = "monitor:";
+
+/** The id of the task that a monitor is in its session's list. */
+export function monitorTaskId(key: string): string {
+  return TASK + key;
+}
+
+/** Which monitor a task is; undefined: none of ours. */
+export function monitorOfTask(taskId: string): string | undefined {
+  return taskId.startsWith(TASK) ? taskId.slice(TASK.length) : undefined;
+}
+
+/** How the task of a monitor ends. */
+export function taskEndOf({ reason, exitCode, error }: MonitorEnd): Pick<TaskCompletion, "state" | "result" | "error"> {
+  if (reason === "failed") return { state: "failed", ...(error !== undefined && { error }) };
+  if (reason === "stopped" || reason === "session_closed") return { state: "cancelled" };
+  return { state: "completed", result: { reason, ...(exitCode !== undefined && { exitCode }) } };
 }
 
 /** What the session reads of a monitor's updates. */

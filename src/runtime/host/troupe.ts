@@ -109,8 +109,8 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
     this.#turns = new Turns(runtime);
     this.#observers = new Observers(runtime);
     this.#inspections = new Inspections(runtime);
-    this.#outside = new Outside(runtime);
     this.#tasks = new Tasks(runtime);
+    this.#outside = new Outside(runtime, this.#tasks);
     const services = new TaskServices(runtime, this.#tasks);
     this.#relay = new Relay(runtime, this.#turns, {
       onChildActivity: (line, happened) => this.#observers.childActivity(line, happened),

@@ -29,8 +29,12 @@ export class MonitorRows {
     this.#runtime = runtime;
   }
 
-  async one(sessionId: string, owner: string, id: string): Promise<MonitorRow | undefined> {
-    const row = await this.#store.ask("row", { table: MONITORS, session: sessionId, key: monitorKey(owner, id) });
+  one(sessionId: string, owner: string, id: string): Promise<MonitorRow | undefined> {
+    return this.at(sessionId, monitorKey(owner, id));
+  }
+
+  async at(sessionId: string, key: string): Promise<MonitorRow | undefined> {
+    const row = await this.#store.ask("row", { table: MONITORS, session: sessionId, key });
     return row && { sessionId, stored: decode<StoredMonitor>(row.value), version: row.version };
   }
 

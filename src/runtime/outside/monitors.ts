@@ -1,24 +1,29 @@
-import { Serial } from "../../async/index.js";
+import { ignore, Serial } from "../../async/index.js";
 import {
   beginMonitor,
   checkMonitor,
   checkMonitorId,
   type Json,
   MOST_ENDED,
+  type MonitorEnd,
   type MonitorSnapshot,
   type MonitorSpec,
   type MonitorUpdateBatch,
   monitorKey,
+  monitorOfTask,
   monitorStatus,
+  monitorTaskId,
   monitorUnknown,
   type StoredMonitor,
   sameJson,
   TroupeError,
   takenFrom,
+  taskEndOf,
 } from "../../kernel/index.js";
 import type { OutsideAsk } from "../../session/index.js";
 import { grantedPaths } from "../../wire/index.js";
 import type { Runtime } from "../places/index.js";
+import type { Tasks } from "../tasks/index.js";
 import { changeOf, type MonitorRow, MonitorRows } from "./monitor-rows.js";
 import { checkEnvironment, checkGranted, type PermissionsOf } from "./process-services.js";
 import type { ProcessWorker } from "./process-worker.js";
@@ -27,11 +32,19 @@ import { RunningMonitor } from "./running-monitor.js";
 const MOST_OF_SESSION = 16;
 const MOST_RUNNING = 256;
 
+interface MonitorsParts {
+  readonly runtime: Runtime;
+  readonly worker: ProcessWorker;
+  readonly tasks: Tasks;
+  readonly permissionsOf: PermissionsOf;
+}
+
 /** Answers what plugins ask of `context.host` about monitors, and has those of the store go on. */
 export class Monitors {
   readonly #runtime: Runtime;
   readonly #worker: ProcessWorker;
   readonly #permissionsOf: PermissionsOf;
+  readonly #tasks: Tasks;
   readonly #rows: MonitorRows;
   /** By session and key. */
   readonly #running = new Map<string, RunningMonitor>();
@@ -40,11 +53,18 @@ export class Monitors {
   #takingUp: Promise<void> | undefined;
   #closed = false;
 
-  constructor(runtime: Runtime, worker: ProcessWorker, permissionsOf: PermissionsOf) {
+  constructor({ runtime, worker, tasks, permissionsOf }: MonitorsParts) {
     this.#runtime = runtime;
+    this.#tasks = tasks;
     this.#worker = worker;
     this.#permissionsOf = permissionsOf;
     this.#rows = new MonitorRows(runtime);
+    tasks.setKind("monitor", {
+      cancel: async ({ sessionId, id }) => {
+        await this.#running.get(nameOfTask(sessionId, id))?.stop({ reason: "stopped" });
+      },
+      takeUp: ({ sessionId, id }) => this.#takeUpTask(sessionId, id),
+    });
   }
 
   /** `open`: there are some in the store that go on. */
@@ -88,6 +108,26 @@ export class Monitors {
     }
   }
 
+  /** A task that the store had going on: of a monitor that has ended, its process was killed in between. */
+  async #takeUpTask(sessionId: string, taskId: string): Promise<void> {
+    const key = monitorOfTask(taskId);
+    const row = key === undefined ? undefined : await this.#rows.at(sessionId, key);
+    if (row === undefined) await this.#tasks.complete(sessionId, null, taskId, "cancelled");
+    else if (row.stored.end !== null) this.#tellEnd(sessionId, row.stored);
+  }
+
+  /** The task of a monitor ends as it has. */
+  #tellEnd(sessionId: string, { owner, id, end }: StoredMonitor): void {
+    const told = this.#tasks.complete(
+      sessionId,
+      null,
+      monitorTaskId(monitorKey(owner, id)),
+      taskEndOf(end as MonitorEnd),
+    );
+    // Its session is gone, or the runtime ends: then the next one does it.
+    told.catch(ignore);
+  }
+
   async #start(sessionId: string, owner: string, request: unknown): Promise<void> {
     const { id, spec } = checkMonitor(request);
     this.#check(owner, spec);
@@ -100,10 +140,13 @@ export class Monitors {
       this.#checkRoom(sessionId);
       const before = (await this.#rows.one(sessionId, owner, id))?.stored;
       const stored = beginMonitor({ id, owner, spec, now: this.#runtime.options.clock.wallNow(), before });
+      const task = { kind: "monitor", id: monitorTaskId(monitorKey(owner, id)), label: spec.label } as const;
       await this.#rows.put(sessionId, stored);
       try {
+        await this.#tasks.register(sessionId, null, task);
         await this.#run(sessionId, stored).begin(stored);
       } catch (error) {
+        await this.#tasks.unregister(sessionId, null, task.id);
         if (before === undefined) await this.#rows.remove(sessionId, [stored]);
         else await this.#rows.put(sessionId, before);
         throw error;
@@ -151,6 +194,7 @@ export class Monitors {
       runtime: this.#runtime,
       worker: this.#worker,
       rows: this.#rows,
+      onEnd: (ended) => this.#tellEnd(sessionId, ended),
       check: ({ owner, spec }) => this.#check(owner, spec),
     });
     this.#running.set(name, running);
@@ -193,6 +237,10 @@ export class Monitors {
       if (acts.size === 0) this.#acts.delete(name);
     }
   }
+}
+
+function nameOfTask(sessionId: string, taskId: string): string {
+  return `${sessionId}\n${monitorOfTask(taskId)}`;
 }
 
 function nameOf(sessionId: string, { owner, id }: Pick<StoredMonitor, "owner" | "id">): string {

@@ -1,6 +1,7 @@
 import { HOST_METHODS, type ProcessMethod } from "../../plugin/index.js";
 import type { OutsideAsk } from "../../session/index.js";
 import type { Runtime } from "../places/index.js";
+import type { Tasks } from "../tasks/index.js";
 import { Monitors } from "./monitors.js";
 import { type PermissionsOf, ProcessServices } from "./process-services.js";
 import { ProcessWorker } from "./process-worker.js";
@@ -11,12 +12,13 @@ export class Outside {
   readonly #processes: ProcessServices;
   readonly #monitors: Monitors;
 
-  constructor(runtime: Runtime) {
+  constructor(runtime: Runtime, tasks: Tasks) {
     const permissionsOf: PermissionsOf = (pluginId) => runtime.crew.permissionsOf(pluginId);
     this.#worker = new ProcessWorker(runtime.options.clock);
     this.#processes = new ProcessServices(this.#worker, permissionsOf);
-    this.#monitors = new Monitors(runtime, this.#worker, permissionsOf);
-    runtime.onLeft.push((sessionId) => this.#left(sessionId));
+    this.#monitors = new Monitors({ runtime, worker: this.#worker, tasks, permissionsOf });
+    // Before its tasks are cancelled: monitors end because their session does.
+    runtime.onLeft.unshift((sessionId) => this.#left(sessionId));
   }
 
   /** `monitors`: some in the store go on. */

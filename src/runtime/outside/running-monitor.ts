@@ -25,6 +25,8 @@ interface RunningParts {
   readonly runtime: Runtime;
   readonly worker: ProcessWorker;
   readonly rows: MonitorRows;
+  /** Its end is stored. */
+  readonly onEnd: (stored: StoredMonitor) => void;
   /** Throws when its plugin may not have it watched. Gives the paths it may read; null: all. */
   readonly check: (stored: StoredMonitor) => readonly string[] | null;
 }
@@ -225,6 +227,7 @@ export class RunningMonitor {
         const stored = await this.#parts.rows.change(this.#name, plan);
         if (stored === undefined) return;
         if (news.end?.error !== undefined) this.#say(news.end.error, true);
+        if (stored.end !== null) this.#parts.onEnd(stored);
         this.#deliverSoon();
         return;
       } catch (thrown) {

@@ -1,4 +1,12 @@
-import { awake, isEnded, type RowChange, type StoredTask, taskConflict } from "../../kernel/index.js";
+import {
+  awake,
+  invalidTask,
+  isEnded,
+  monitorOfTask,
+  type RowChange,
+  type StoredTask,
+  taskConflict,
+} from "../../kernel/index.js";
 import { TASK_STEPS, TASKS } from "../../store/index.js";
 import { changeOf, type KnownTask, type TaskBook } from "./task-book.js";
 
@@ -26,6 +34,9 @@ async function moveAll(book: TaskBook, { from, to, ids }: Move): Promise<readonl
   for (const id of new Set(ids)) {
     const task = await book.find(from, id);
     if (task === undefined) continue;
+    // What it tells is its session's, wherever its task would be.
+    if (monitorOfTask(id) !== undefined && task.stored.owner === null)
+      throw invalidTask(`${JSON.stringify(id)} is a monitor, and stays with its session`);
     const there = await book.find(to, id);
     if (there !== undefined && !isEnded(there.stored)) throw taskConflict(to, id);
     const after: KnownTask = { id, sessionId: to, stored: runElsewhere(task.stored), version: there?.version ?? 0 };

@@ -405,3 +405,53 @@ test("a monitor that delivers wakes its parked session with each update once, an
   expect(texts).toEqual(['Monitor "The log":\none\ntwo', 'Monitor "The log":\nthree']);
   expect(await s.take()).toEqual([]);
 });
+
+describe("a monitor in its session's list of tasks", () => {
+  const label = "The log";
+  const id = "monitor:test.watches/log";
+
+  test("is a task of kind monitor, and cancelling that ends it with everything its command started", async () => {
+    const troupe = await startTroupe({ plugins: PLUGINS });
+    const s = await Watching.in(troupe, "s");
+    await s.start({ id: "log", label, argv: ["sh", "-c", "sleep 1000 & echo $$ $!; wait"], ...QUICK });
+    const pids =
+      linesOf(await s.takeUntil("it runs", ({ text }) => text !== ""))[0]
+        ?.split(" ")
+        .map(Number) ?? [];
+    const [listed] = await s.ask(["listBackgroundTasks"]);
+    expect(listed?.value).toMatchObject([{ id, kind: "monitor", state: "running", label, owner: null }]);
+    expect(await s.ask(["transferAsyncHandles", (await s.session.fork()).id, [id]])).toMatchObject([
+      { error: "invalid_task" },
+    ]);
+    expect(pids.map(isAlive)).toEqual([true, true]);
+    expect(await s.ask(["cancelBackgroundTask", id])).toMatchObject([{ value: { id, state: "cancelled" } }]);
+    expect(pids.map(isAlive)).toEqual([false, false]);
+    expect((await s.status("log"))?.end).toEqual({ reason: "stopped" });
+  });
+
+  test("ends with it: as completed, failed or cancelled", async () => {
+    const troupe = await startTroupe({ plugins: PLUGINS });
+    const s = await Watching.in(troupe, "s");
+    await s.start({ id: "done", argv: ["sh", "-c", "exit 3"], ...QUICK });
+    await s.start({ id: "broken", tool: "nothing_such", everyMs: 100, ...QUICK });
+    await s.start({ id: "stopped", argv: ["sleep", "1000"], ...QUICK });
+    await s.stop("stopped");
+    const ends = async () =>
+      (await s.session.tasks()).map(({ state, result, error }) => [state, result, error?.code ?? null]);
+    await until("all have ended", async () => (await ends()).every(([state]) => state !== "running"));
+    expect(await ends()).toEqual([
+      ["completed", { reason: "exit", exitCode: 3 }, null],
+      ["failed", null, "monitor_tool_failed"],
+      ["cancelled", null, null],
+    ]);
+  });
+
+  test("that does not start leaves nothing there", async () => {
+    const troupe = await startTroupe({ plugins: PLUGINS });
+    const s = await Watching.in(troupe, "s");
+    expect(await s.ask(["startMonitor", { id: "log", argv: ["/no/such/program"] }])).toMatchObject([
+      { error: "process_not_started" },
+    ]);
+    expect(await s.session.tasks()).toEqual([]);
+  });
+});
