@@ -99,10 +99,24 @@ const within = Object.entries(SUB_ROOMS).flatMap(([name, subs]) =>
   })),
 );
 
+/** Parts behind a subpath of their own: they use what everybody can import, and nothing imports them. */
+const OPTIONAL = ["subagents"];
+
+const optional = OPTIONAL.flatMap((name) => [
+  only(`${name}-imports-what-everybody-can`, room(name), ["^src/index\\.ts$", "^src/plugin/index\\.ts$"]),
+  {
+    name: `nothing-imports-${name}`,
+    severity: "error",
+    from: { path: "^(?:src|workers)/", pathNot: room(name) },
+    to: { path: room(name) },
+  },
+]);
+
 module.exports = {
   forbidden: [
     { name: "no-cycles", severity: "error", from: {}, to: { circular: true } },
     ...between,
+    ...optional,
     ...within,
     {
       name: "rooms-have-one-door",

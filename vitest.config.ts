@@ -22,6 +22,7 @@ export default defineConfig({
       { find: /^troupe$/, replacement: wrapped ? here("./test/fixtures/parked/troupe.mjs") : door("index") },
       { find: /^troupe\/plugin$/, replacement: door("plugin") },
       { find: /^troupe\/model$/, replacement: door("model") },
+      { find: /^troupe\/subagents$/, replacement: door("subagents") },
       { find: /^troupe\/testing$/, replacement: door("testing") },
     ],
   },

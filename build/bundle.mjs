@@ -29,6 +29,7 @@ const library = await rolldown({
     index: "src/index.ts",
     plugin: "src/plugin/authors.ts",
     model: "src/model/authors.ts",
+    subagents: "src/subagents/index.ts",
     testing: "src/testing/index.ts",
     "workers/session": "workers/session.ts",
     "workers/plugin": "workers/plugin.ts",

@@ -72,4 +72,28 @@ export const BACKGROUND = {
     cause: "A task's job threw something that has no code of its own.",
     cure: "The message is what the job threw.",
   },
+  subagent_unknown: {
+    cause: "The model named an agent, or a kind of agents, that there is not.",
+    cure: "None is needed: the model reads which there are. Kinds are the plugin's option `agents`.",
+  },
+  subagent_exists: {
+    cause: "The model spawned an agent under the name of one that it has.",
+    cure: "None is needed: the model asks that one, or chooses another name.",
+  },
+  subagent_limit: {
+    cause: "A session and its agents have as many agents as they may have.",
+    cure: "The model closes one that it needs no more; or raise the plugin's `maxAgents`.",
+  },
+  subagent_depth: {
+    cause: "An agent wanted an agent of its own where agents may not be deeper.",
+    cure: "The model does it itself; or raise the plugin's `maxDepth`.",
+  },
+  subagent_busy: {
+    cause: "An agent was asked something, or closed, while it was at work.",
+    cure: "The model waits for its answer, or closes the agent.",
+  },
+  subagent_stopped: {
+    cause: "The turn of an agent did not end with an answer.",
+    cure: "The message says why; the turn is in the agent's session.",
+  },
 } as const satisfies CodeTable;

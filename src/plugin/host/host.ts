@@ -10,6 +10,7 @@ import type {
   ModelResponse,
   SessionConfig,
   SessionCreateRequest,
+  SubagentContext,
   ToolAvailability,
   ToolSpec,
   ToolState,
@@ -38,6 +39,8 @@ import type { TaskHost } from "./tasks.js";
 export interface SessionView {
   readonly sessionId: string;
   readonly parentSessionId: string | null;
+  /** Set in a session that works for another one. */
+  readonly subagent?: SubagentContext;
   readonly config: SessionConfig;
   readonly revision: number;
   readonly turnIndex: number;
@@ -111,6 +114,11 @@ export interface TurnRequestInput {
   readonly text: string;
   /** Names the turn for the session that starts it; must be new among its running ones. */
   readonly turnId?: string;
+  /**
+   * The caller's own name for it, for good: asked again under it, also by another process, it is the same turn, which runs
+   * once and has one result. Of a session's turns the last 32 are known so. Another text is a `turn_key_conflict`.
+   */
+  readonly key?: string;
 }
 
 /** One turn at a time and session; a turn stays registered until it has been awaited or has ended. */

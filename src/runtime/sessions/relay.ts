@@ -1,5 +1,5 @@
 import { ignore, loopTurn } from "../../async/index.js";
-import { type Activity, admitInput, checkSessionId, checkTurnInput } from "../../kernel/index.js";
+import { type Activity, admitInput, checkSessionId, checkTurnInput, definedOnly } from "../../kernel/index.js";
 import type { PayerAnswer, RelayAnswers, RelayCall, UsageNote } from "../../session/index.js";
 import { type Residence, type Runtime, underWay } from "../places/index.js";
 import { ChildTurns, type Turns } from "../turns/index.js";
@@ -120,7 +120,7 @@ export class Relay {
       });
       this.forget(sessionId);
     },
-    startTurn: async ({ from, sessionId, text, turnId, streams, limited }) => {
+    startTurn: async ({ from, sessionId, text, turnId, key, streams, limited }) => {
       this.#runtime.checkOpen();
       // What a program asks for is refused at the call; only a host's turn is recorded.
       const input = checkTurnInput(text);
@@ -131,8 +131,10 @@ export class Relay {
         sessionId,
         turnId,
         streams,
+        key,
         limited,
-        start: (isLimited) => this.#turns.ask(sessionId, input, isLimited ? { limited: true } : {}),
+        start: (isLimited) =>
+          this.#turns.ask(sessionId, input, definedOnly({ key, limited: isLimited ? true : undefined })),
         onActivity: this.#childListener(sessionId),
         onUsage: (model, usage) => this.#bill([from, { source, model, usage }]),
         onCallEnded: (call) => this.#bill([from, undefined, call]),

@@ -9,8 +9,8 @@ export type TellingRuntime = Pick<Runtime, "ask" | "events"> & { readonly option
 
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 300_000;
-/** The session will never have it. */
-const FINAL: readonly string[] = ["session_deleted", "tenant_mismatch", "task_unknown"];
+/** The session will never have it, or a hook of its plugins does not let it in. */
+const FINAL: readonly string[] = ["session_deleted", "tenant_mismatch", "task_unknown", "input_refused"];
 /** The runtime ends: what is untold is told at the next start. */
 const ENDING: readonly string[] = ["closed", "store_lost", "store_closed"];
 

@@ -31,6 +31,7 @@ interface ChildTurnRef {
 
 interface ChildTurn extends ChildTurnRef {
   readonly sessionId: string;
+  readonly key: string | undefined;
   readonly turn: Turn;
   /** Who started it has a budget, or runs for a session that has one. */
   readonly limited: boolean;
@@ -53,6 +54,8 @@ interface ChildTurnStart {
   readonly from: string;
   readonly sessionId: string;
   readonly turnId: string | undefined;
+  /** Whoever starts it under the key again means the same turn. */
+  readonly key?: string | undefined;
   /** Keep its events for somebody to read. */
   readonly streams: boolean;
   /** Who starts it has a budget. */
@@ -77,6 +80,7 @@ export class ChildTurns {
   start({
     from,
     sessionId,
+    key,
     turnId = `${sessionId}#${this.#next++}`,
     streams,
     limited: hasBudget,
@@ -87,6 +91,9 @@ export class ChildTurns {
   }: ChildTurnStart): string {
     for (const other of this.#turns.values()) {
       if (other.ended) continue;
+      // Asked for again, by a call that was lost with its worker.
+      if (key !== undefined && other.key === key && other.from === from && other.sessionId === sessionId)
+        return other.turnId;
       if (other.from === from && other.turnId === turnId)
         throw new TroupeError("turn_exists", `There is a turn ${turnId} already.`, { details: { turnId } });
       if (other.sessionId === sessionId) {
@@ -100,6 +107,7 @@ export class ChildTurns {
       from,
       turnId,
       sessionId,
+      key,
       turn,
       limited,
       calls: new Set(),
@@ -180,7 +188,7 @@ export class ChildTurns {
     child: ChildTurn,
     { onActivity, onUsage, onCallEnded }: Required<Pick<ChildTurnStart, "onActivity" | "onUsage" | "onCallEnded">>,
   ): Promise<void> {
-    const bill = new Bill(onUsage);
+    const bill = new Bill(onUsage, { isNamed: child.key !== undefined });
     try {
       for await (const activity of child.turn) {
         bill.saw(activity);
@@ -218,13 +226,19 @@ class Bill {
   readonly #tell: OnUsage;
   /** For the turn's own model calls. */
   #told: Ledger = [];
+  /** The turn runs while it is followed; the result of one that ended before, known by its key, is paid for. */
+  #runs: boolean;
 
-  constructor(tell: OnUsage) {
+  constructor(tell: OnUsage, { isNamed }: { readonly isNamed: boolean }) {
+    this.#runs = !isNamed;
     this.#tell = tell;
   }
 
   saw(activity: Activity): void {
     switch (activity.type) {
+      case "turn_started":
+        this.#runs = true;
+        return;
       case "model_call_finished":
       case "model_call_failed": {
         const { usage, record } = activity;
@@ -239,6 +253,7 @@ class Bill {
         this.#tell(activity.model, activity.usage);
         return;
       case "turn_finished":
+        if (!this.#runs) return;
         for (const { model, usage } of ledgerSince(ledgerOfCalls(activity.result.modelCallRecords), this.#told))
           this.#tell(model, usage);
         return;

@@ -165,7 +165,15 @@ interface RelayCalls {
   /** `streams`: somebody will read its events. `limited`: who starts it has a budget, which pays. */
   startTurn: Exchange<
     { readonly turnId: string; readonly sessionId: string },
-    { from: string; sessionId: string; text: string; turnId: string | undefined; streams: boolean; limited: boolean }
+    {
+      from: string;
+      sessionId: string;
+      text: string;
+      turnId: string | undefined;
+      key: string | undefined;
+      streams: boolean;
+      limited: boolean;
+    }
   >;
   /** Of a turn the session itself started; `turn_unknown` for any other, and for one that was awaited before. */
   awaitTurn: Exchange<TurnResult, StartedTurn>;

@@ -247,13 +247,13 @@ async function startTurn(
   { streams }: { readonly streams: boolean },
 ): Promise<{ readonly turnId: string }> {
   const sessionId = (await visibleSession(session, args[0])) as string;
-  const { text, turnId } = turnInput(args[1]);
+  const { text, turnId, key } = turnInput(args[1]);
   if (sessionId === session.id)
     throw turnRunning(sessionId, "cannot start a turn within its own call", { retryable: false });
   // What the other session spends is this one's to pay.
   session.spending.check();
   const limited = session.spending.budget !== null;
-  return session.services.relay("startTurn", { from: session.id, sessionId, text, turnId, streams, limited });
+  return session.services.relay("startTurn", { from: session.id, sessionId, text, turnId, key, streams, limited });
 }
 
 /** Waits for a turn only this call knows of: when the call is given up, nobody else can stop it. */
@@ -273,13 +273,17 @@ function startedTurn({ id: from }: Session, { method, args: [turnId] }: OwnReque
   throw invalidHostCall(method, "say which turn");
 }
 
+const MAX_TURN_KEY = 256;
+
 function turnInput(input: unknown): TurnRequestInput {
   if (typeof input === "string") return { text: input };
-  const { text, turnId } = (input ?? {}) as Partial<Record<keyof TurnRequestInput, unknown>>;
+  const { text, turnId, key } = (input ?? {}) as Partial<Record<keyof TurnRequestInput, unknown>>;
   if (typeof text !== "string") throw invalidHostCall("startTurn", "a turn needs a text");
   if (turnId !== undefined && (typeof turnId !== "string" || turnId.trim() === ""))
     throw invalidHostCall("startTurn", "a turn id must not be blank");
-  return { text, ...(turnId !== undefined && { turnId }) };
+  if (key !== undefined && (typeof key !== "string" || key === "" || key.length > MAX_TURN_KEY))
+    throw invalidHostCall("startTurn", `a turn's key is a text of 1 to ${MAX_TURN_KEY} characters`);
+  return { text, ...(turnId !== undefined && { turnId }), ...(key !== undefined && { key }) };
 }
 
 async function complete(session: Session, request: OwnRequest): Promise<unknown> {

@@ -319,7 +319,8 @@ export class SessionActor extends LifeActor {
     };
     if (!session.hooks.replacesInput) return take(delivery);
     return this.#intakeOf(session, async (signal) => {
-      const replaced = await withReplacedText(session, delivery, { arrival: "enqueue", signal });
+      const arrival = delivery.steers === true ? "steer" : "enqueue";
+      const replaced = await withReplacedText(session, delivery, { arrival, signal });
       this.checkTaking();
       return take(replaced);
     });

@@ -1,4 +1,10 @@
-import { type Authority, PromptCache, type ToolSpec, type ToolState } from "../../kernel/index.js";
+import {
+  type Authority,
+  PromptCache,
+  type SubagentContext,
+  type ToolSpec,
+  type ToolState,
+} from "../../kernel/index.js";
 import type { Preamble, ProtocolTurnOptions, TurnFacts } from "../../plugin/index.js";
 import type { RegisteredTool, SessionTools, ToolAbsence, ToolLookup } from "../../tools/index.js";
 import { decode, encode } from "../../wire/index.js";
@@ -172,6 +178,11 @@ export class SessionCatalog {
   #pluginRevisions(): string {
     const { hooks, protocol } = this.#session;
     return hooks.has(CONTRIBUTOR) || protocol.driver.readsState !== false ? hooks.revisionsNow() : "";
+  }
+
+  /** What is known of the session when it works for another one. */
+  get subagent(): SubagentContext | undefined {
+    return this.#session.authority.subagent;
   }
 
   get surface(): Surface {

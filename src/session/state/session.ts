@@ -272,6 +272,7 @@ export class Session {
 /** The session as plugins see it: small, and with what the running turn has added. */
 export async function viewOf(session: Session): Promise<SessionView> {
   const { id, settings, past, stored, life, spending, tools, hooks } = session;
+  const { subagent } = session.catalog;
   const messageCount = await past.count();
   const { head, revision, turnIndex, frameId, leaf } = stored;
   const turn = life.unstoredTurn?.state;
@@ -281,6 +282,7 @@ export async function viewOf(session: Session): Promise<SessionView> {
   return {
     sessionId: id,
     parentSessionId: head?.parent?.sessionId ?? null,
+    ...(subagent !== undefined && { subagent }),
     config: settings.config,
     revision,
     turnIndex,
