@@ -43,6 +43,7 @@ export function storedTasks({ clock = new ManualClock(), backend = openMemory({ 
   const tasks = new Tasks(runtime);
   return {
     tasks,
+    runtime,
     clock,
     backend,
     told,

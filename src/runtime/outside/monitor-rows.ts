@@ -17,15 +17,19 @@ export interface MonitorRow {
   readonly version: number;
 }
 
+export interface StoreOf {
+  readonly store: Pick<Runtime["store"], "ask">;
+}
+
 const PAGE = 256;
 /** More than a session can have. */
 const MOST = 1_000;
 
 /** The monitors in the store. Whoever changes one reads it first: of two at once, one reads it again. */
 export class MonitorRows {
-  readonly #runtime: Runtime;
+  readonly #runtime: StoreOf;
 
-  constructor(runtime: Runtime) {
+  constructor(runtime: StoreOf) {
     this.#runtime = runtime;
   }
 

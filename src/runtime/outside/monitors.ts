@@ -22,27 +22,25 @@ import {
 } from "../../kernel/index.js";
 import type { OutsideAsk } from "../../session/index.js";
 import { grantedPaths } from "../../wire/index.js";
-import type { Runtime } from "../places/index.js";
 import type { Tasks } from "../tasks/index.js";
 import { changeOf, type MonitorRow, MonitorRows } from "./monitor-rows.js";
 import { checkEnvironment, checkGranted, type PermissionsOf } from "./process-services.js";
-import type { ProcessWorker } from "./process-worker.js";
-import { RunningMonitor } from "./running-monitor.js";
+import { type MonitorsRuntime, type MonitorsWorker, RunningMonitor } from "./running-monitor.js";
 
 const MOST_OF_SESSION = 16;
 const MOST_RUNNING = 256;
 
 interface MonitorsParts {
-  readonly runtime: Runtime;
-  readonly worker: ProcessWorker;
+  readonly runtime: MonitorsRuntime;
+  readonly worker: MonitorsWorker;
   readonly tasks: Tasks;
   readonly permissionsOf: PermissionsOf;
 }
 
 /** Answers what plugins ask of `context.host` about monitors, and has those of the store go on. */
 export class Monitors {
-  readonly #runtime: Runtime;
-  readonly #worker: ProcessWorker;
+  readonly #runtime: MonitorsRuntime;
+  readonly #worker: MonitorsWorker;
   readonly #permissionsOf: PermissionsOf;
   readonly #tasks: Tasks;
   readonly #rows: MonitorRows;

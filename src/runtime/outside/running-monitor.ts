@@ -18,12 +18,18 @@ import {
 } from "../../kernel/index.js";
 import { eventError } from "../../trace/index.js";
 import type { Runtime } from "../places/index.js";
-import { changeOf, isConflict, type MonitorRows } from "./monitor-rows.js";
+import { changeOf, isConflict, type MonitorRows, type StoreOf } from "./monitor-rows.js";
 import type { ProcessWorker } from "./process-worker.js";
 
+/** What monitors need of a runtime. */
+export type MonitorsRuntime = StoreOf &
+  Pick<Runtime, "ask" | "events"> & { readonly options: { readonly clock: Clock } };
+
+export type MonitorsWorker = Pick<ProcessWorker, "ask" | "askIfThere">;
+
 interface RunningParts {
-  readonly runtime: Runtime;
-  readonly worker: ProcessWorker;
+  readonly runtime: MonitorsRuntime;
+  readonly worker: MonitorsWorker;
   readonly rows: MonitorRows;
   /** Its end is stored. */
   readonly onEnd: (stored: StoredMonitor) => void;
@@ -42,7 +48,7 @@ const LONGEST_LOOK_MS = 5_000;
 const MOST_FAILURES = 5;
 
 /** The runtime ends: what is open goes on at its next start. */
-const ENDING: readonly string[] = ["closed", "store_lost"];
+const ENDING: readonly string[] = ["closed", "store_lost", "store_closed"];
 /** The session will never have it. */
 const FINAL: readonly string[] = ["session_deleted", "tenant_mismatch"];
 
@@ -60,8 +66,8 @@ export class RunningMonitor {
   readonly #stop = new AbortController();
   #stopWith: MonitorEnd | undefined;
   #closed = false;
-  /** Its session was closed. */
-  #left = false;
+  /** Aborts when its session is to be told of nothing any more: that was closed, or the runtime is. */
+  readonly #quiet = new AbortController();
   /** Of the watch that goes on. */
   #watchId = "";
   #delivering: Promise<void> | undefined;
@@ -105,13 +111,14 @@ export class RunningMonitor {
 
   /** Its session is closed: it ends, and wakes it no more. */
   leave(): Promise<void> {
-    this.#left = true;
+    this.#quiet.abort();
     return this.stop({ reason: "session_closed" });
   }
 
   /** The runtime closes: it goes on with the next one. Resolves when nothing of it is on its way any more. */
   async close(): Promise<void> {
     this.#closed = true;
+    this.#quiet.abort();
     this.#stop.abort();
     await this.#delivering;
   }
@@ -242,7 +249,7 @@ export class RunningMonitor {
   }
 
   #deliverSoon(): void {
-    if (this.#delivering !== undefined || this.#closed || this.#left) return;
+    if (this.#delivering !== undefined || this.#quiet.signal.aborted) return;
     this.#delivering = this.#deliver()
       .catch(ignore)
       .finally(() => {
@@ -253,7 +260,8 @@ export class RunningMonitor {
   /** Has the session take what waits, each in one write with the monitor's row. */
   async #deliver(): Promise<void> {
     const { runtime, rows } = this.#parts;
-    for (let pauseMs = FIRST_LOOK_MS; !this.#closed && !this.#left; ) {
+    const { signal } = this.#quiet;
+    for (let pauseMs = FIRST_LOOK_MS; !signal.aborted; ) {
       const row = await rows.one(this.sessionId, this.owner, this.id);
       if (row === undefined || !deliversItself(row.stored)) return;
       const { stored } = row;
@@ -273,7 +281,7 @@ export class RunningMonitor {
       if (outcome === "never") return;
       if (outcome === "taken") pauseMs = FIRST_LOOK_MS;
       if (outcome === "taken" || outcome === "changed") continue;
-      await sleep(this.#clock, pauseMs);
+      await sleep(this.#clock, pauseMs, { signal }).catch(ignore);
       pauseMs = Math.min(LONGEST_LOOK_MS, pauseMs * 2);
     }
   }
@@ -283,8 +291,10 @@ export class RunningMonitor {
     if (this.#isEnding(error)) return "never";
     if (isConflict(error)) return "changed";
     const isFinal = FINAL.includes(error.code);
-    this.#say(error, isFinal);
+    // One that goes on ends with it, and that is said then.
+    if (!isFinal || this.#stop.signal.aborted) this.#say(error, isFinal);
     if (!isFinal) return "later";
+    this.#quiet.abort();
     this.stop({ reason: "failed", error: { code: error.code, message: error.message } }).catch(ignore);
     return "never";
   }

@@ -455,3 +455,62 @@ describe("a monitor in its session's list of tasks", () => {
     expect(await s.session.tasks()).toEqual([]);
   });
 });
+
+test("a tool that is run without a model has the hooks around it that every call has", async () => {
+  const inputSchema = { type: "object", properties: { of: { type: "string" } } } as const;
+  const gauge = { description: "Says", inputSchema, execute: ({ of }: { of: string }) => `secret ${of}` };
+  const troupe = await startTroupe({ plugins: [...PLUGINS, { module: plugin("guards-gauge") }], tools: { gauge } });
+  const s = await Watching.in(troupe, "s");
+  const poll = (id: string) => s.start({ id, tool: "gauge", args: { of: id }, everyMs: 100, ...QUICK });
+  await poll("plain");
+  const updates = await s.takeUntil("it was run", ({ text }) => text !== "");
+  expect(linesOf(updates)).toEqual(["[hidden] plain as the hook has it"]);
+  await poll("denied");
+  await poll("asked");
+  await until(
+    "both have ended",
+    async () => (await s.status("denied"))?.end != null && (await s.status("asked"))?.end != null,
+  );
+  expect([(await s.status("denied"))?.end, (await s.status("asked"))?.end]).toMatchObject([
+    { error: { code: "monitor_tool_failed", message: expect.stringContaining("The gauge is closed.") } },
+    { error: { code: "monitor_tool_failed", message: expect.stringContaining("has to be approved") } },
+  ]);
+});
+
+test("updates that a turn's tool has taken are not lost with its worker: taken again they are the same", async () => {
+  const path = await tempFolder();
+  const file = join(path, "app.log");
+  await writeFile(file, "");
+  const take = (calls: object) => ({ toolCalls: [{ tool: "watches_ask", args: { calls } as never }] });
+  const troupe = await startTroupe({
+    store: { path: join(path, "store") },
+    journal: true,
+    sessionWorkers: 1,
+    plugins: PLUGINS,
+    tools: {
+      gate: { description: "Waits", inputSchema: { type: "object" }, execute: () => opened },
+    },
+    model: scriptedModel([
+      take([["takeMonitorUpdates"]]),
+      { toolCalls: [{ tool: "gate", args: {} }] },
+      { text: "done" },
+    ]),
+  });
+  const s = await Watching.in(troupe, "s");
+  await s.start({ id: "log", file, ...QUICK });
+  await appendFile(file, "one\n");
+  await until("it waits to be taken", async () => (await s.status("log"))?.waiting === 1);
+  const turn = s.session.turn("go");
+  for await (const { type, ...rest } of turn)
+    if (type === "tool_call_started" && "toolName" in rest && rest.toolName === "gate") break;
+  await troupe.kill({ sessionWorker: 0 });
+  open("now");
+  expect((await turn).text).toBe("done");
+  const [results] = (await s.session.messages()).filter(({ role }) => role === "tool");
+  expect(JSON.stringify(results)).toContain("one");
+  expect(await s.take()).toEqual([]);
+});
+let open: (value: string) => void = () => undefined;
+const opened = new Promise<string>((resolve) => {
+  open = resolve;
+});
