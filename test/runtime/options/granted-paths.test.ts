@@ -53,6 +53,11 @@ test("a path is folded into one that contains it, not into one whose name it beg
   expect(read.filter((path) => !path.endsWith("/*"))).toEqual(kept);
 });
 
+test("a path that a later one with a star contains is folded into that one", () => {
+  const { read } = grantedBeneath("/granted/", { read: ["/granted/f", "/granted/f*"] });
+  expect(read).toEqual(["/granted/f*"]);
+});
+
 test.each(["Bun", "Deno"])("on %s a plugin starts only when it is trusted or has every permission", (name) => {
   const permissions = new ThreadPermissions({ engine: { name, flags: undefined } });
   const guest = { name: "the plugin acme", modules: [import.meta.url] };

@@ -5,7 +5,7 @@ import { newStage, setEndedBy } from "../../../../src/wire/index.js";
 import { ManualClock } from "../../../support/manual-clock.js";
 
 /** A `capture` of one session's plugin, lost so often; `inTime`: its first deadline is not over. */
-async function lost(times: number, { inTime = true } = {}) {
+async function lost(times: number, { inTime = true, fate = "begun" } = {}) {
   const stage = newStage();
   setEndedBy(stage, "heap");
   const placed = { slot: { number: 1, sessionId: "s1" }, member: 0 } as Placed;
@@ -25,7 +25,7 @@ async function lost(times: number, { inTime = true } = {}) {
   const payload = [1, 1];
   const errors: Error[] = [];
   for (let n = 0; n < times; n++) {
-    const orphan = { method: "capture", payload, options: {}, fate: "begun", placed, expiresAt: undefined };
+    const orphan = { method: "capture", payload, options: {}, fate, placed, expiresAt: undefined };
     calls.again({ ...orphan, resolve: () => undefined, reject: (error) => errors.push(error) } as OrphanOf, stage);
     await new Promise(setImmediate);
   }
@@ -53,4 +53,11 @@ test("a call whose thread was lost a third time fails with the plugin, the call 
 test("a call whose deadline is over when its thread is lost fails with the plugin and what ended the thread", async () => {
   const { errors } = await lost(1, { inTime: false });
   expect(errors).toMatchObject([{ code: "worker_lost", details: { pluginId: "acme.notes", reason: "heap", made: 1 } }]);
+});
+
+test("a call that was never begun is sent eight times more, and fails when its thread is lost once more", async () => {
+  expect(await lost(8, { fate: "unstarted" })).toEqual({ made: 8, errors: [] });
+  const { made, errors } = await lost(9, { fate: "unstarted" });
+  expect([made, errors.length]).toEqual([8, 1]);
+  expect(errors).toMatchObject([{ code: "worker_lost", details: { made: 9 } }]);
 });
