@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { plugin, registers, startTroupe } from "../../support/runtime.js";
+import { plugin, registers, startTroupe, until } from "../../support/runtime.js";
 
 const NOTES = new URL("../../../dist/examples/plugins/notes.js", import.meta.url);
 
@@ -45,4 +45,15 @@ test("a lazy plugin whose thread died after its first call is replaced", async (
   await troupe.kill({ plugin: "example.notes" });
   await session.command("notes.add", { text: "bread" });
   expect((await troupe.stats()).plugins).toMatchObject([{ restarts: 1 }]);
+});
+
+test("a plugin that nobody has called within ten seconds has no thread any more, and its first call starts one, which is no restart", async () => {
+  const troupe = await startTroupe({ plugins: [{ module: NOTES }] });
+  const thread = async () => (await troupe.stats()).plugins[0]?.threadId;
+  expect(await thread()).toBeGreaterThan(0);
+  await until("its thread has ended", async () => (await thread()) === -1);
+  const session = await troupe.session("a");
+  await session.command("notes.add", { text: "milk" });
+  expect(await thread()).toBeGreaterThan(0);
+  expect((await troupe.stats()).plugins).toMatchObject([{ restarts: 0 }]);
 });

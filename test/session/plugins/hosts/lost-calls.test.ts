@@ -4,8 +4,8 @@ import { LostCalls } from "../../../../src/session/plugins/hosts/lost-calls.js";
 import { newStage, setEndedBy } from "../../../../src/wire/index.js";
 import { ManualClock } from "../../../support/manual-clock.js";
 
-/** A `capture` of one session's plugin, lost so often; `inTime`: its first deadline is not over. */
-async function lost(times: number, { inTime = true, fate = "begun" } = {}) {
+/** A call (a `capture`, unless said) of one session's plugin, lost so often; `inTime`: its first deadline is not over. */
+async function lost(times: number, { inTime = true, fate = "begun", method = "capture" } = {}) {
   const stage = newStage();
   setEndedBy(stage, "heap");
   const placed = { slot: { number: 1, sessionId: "s1" }, member: 0 } as Placed;
@@ -25,7 +25,7 @@ async function lost(times: number, { inTime = true, fate = "begun" } = {}) {
   const payload = [1, 1];
   const errors: Error[] = [];
   for (let n = 0; n < times; n++) {
-    const orphan = { method: "capture", payload, options: {}, fate, placed, expiresAt: undefined };
+    const orphan = { method, payload, options: {}, fate, placed, expiresAt: undefined };
     calls.again({ ...orphan, resolve: () => undefined, reject: (error) => errors.push(error) } as OrphanOf, stage);
     await new Promise(setImmediate);
   }
@@ -60,4 +60,24 @@ test("a call that was never begun is sent eight times more, and fails when its t
   const { made, errors } = await lost(9, { fate: "unstarted" });
   expect([made, errors.length]).toEqual([8, 1]);
   expect(errors).toMatchObject([{ code: "worker_lost", details: { made: 9 } }]);
+});
+
+test.each(["tool", "operation"])(
+  "a %s that had begun on a thread that was lost is not run again, and says that it may have done its work",
+  async (method) => {
+    const { made, errors } = await lost(1, { method });
+    expect(made).toBe(0);
+    expect(errors).toMatchObject([
+      {
+        code: "worker_lost",
+        retryable: false,
+        message: `Plugin acme.notes lost its thread while this ${method} was under way. It is not run again, because it may have done its work.`,
+        details: { method },
+      },
+    ]);
+  },
+);
+
+test.each(["tool", "operation"])("a %s that had not begun is run on the next thread", async (method) => {
+  expect(await lost(1, { method, fate: "unstarted" })).toEqual({ made: 1, errors: [] });
 });
