@@ -386,7 +386,8 @@ describe("what cannot be done is refused with a status and a code:", () => {
     expect(await desk.tenant("").send("GET", "/chats")).toMatchObject({ status: 401, body: { code: "no_tenant" } });
   });
 
-  test("another question under the key of an earlier one", async () => {
+  // The program replaces what is asked, so that nothing but memory knows what it was: not in a suite that parks all.
+  test.skipIf(NODE_ARGS.length > 0)("another question under the key of an earlier one", async () => {
     const keyed = desk.tenant("keyed");
     const first = await keyed.ask("a", "Hello", "k");
     await keyed.idle("a");

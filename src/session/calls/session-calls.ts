@@ -83,11 +83,16 @@ export interface OpeningOptions {
   readonly plugins?: readonly string[];
 }
 
+/** Issues of hooks that the next turn tells, each by what it is of. */
+export type UntoldIssues = readonly (readonly [string, TurnIssue])[];
+
 /** What a parked session leaves in memory, because no store has it and its plugins were told it. */
 export interface ParkedNotes extends OpeningOptions {
   readonly promptTokens?: number;
   /** Sessions its plugins made. */
   readonly created?: readonly string[];
+  /** What its hooks failed at since its last turn, which the next turn tells. */
+  readonly untold?: UntoldIssues;
   /** It was parked when it was handed over. */
   readonly wasParked?: boolean;
 }

@@ -215,9 +215,11 @@ export function materialize({ protocol, stored }: Session, authority: Authority)
 
 export async function announceRestored(session: Session, fresh: boolean): Promise<void> {
   const facts = { sessionId: session.id, turnIndex: session.stored.turnIndex, fresh };
-  const [issue] = await session.hooks.announce("session_restored", facts);
+  const causes: unknown[] = [];
+  const [issue] = await session.hooks.announce("session_restored", facts, (error) => causes.push(error));
   if (issue === undefined) return;
   throw new TroupeError("session_restore_failed", `Session ${session.id} could not be opened: ${issue.message}`, {
+    cause: causes[0],
     details: { pluginId: issue.pluginId },
   });
 }

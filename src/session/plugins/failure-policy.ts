@@ -4,7 +4,7 @@ import { type HookKind, hookNameOf } from "../../plugin/index.js";
 
 import type { EventSink } from "../../trace/index.js";
 
-import type { FailurePolicies } from "../calls/index.js";
+import type { FailurePolicies, UntoldIssues } from "../calls/index.js";
 import { BREAKER, Breaker } from "./breaker.js";
 
 interface PluginPolicyOptions {
@@ -166,6 +166,17 @@ export class HookFailures {
     this.#noted?.pending.clear();
     this.#ending = undefined;
     return issues.length === 0 && ending === undefined ? undefined : { issues, ending };
+  }
+
+  /** What is still to be told, for when the session is parked; undefined when there is nothing. */
+  get untold(): UntoldIssues | undefined {
+    const pending = this.#noted?.pending;
+    return pending === undefined || pending.size === 0 ? undefined : [...pending];
+  }
+
+  /** The session is back, and has this to tell. */
+  restore(untold: UntoldIssues): void {
+    for (const [key, issue] of untold) this.#note(key, issue);
   }
 
   /** One issue for each plugin and kind in a turn, however often the hook is asked. */

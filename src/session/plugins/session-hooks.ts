@@ -173,7 +173,11 @@ export class SessionHooks {
   }
 
   /** Lifecycle events: all hooks at once, all awaited; a failure is an issue of the turn, and its end only by policy. */
-  async announce<K extends LifecycleKind>(kind: K, facts: HookFacts[K]): Promise<TurnIssue[]> {
+  async announce<K extends LifecycleKind>(
+    kind: K,
+    facts: HookFacts[K],
+    onFailed: (error: unknown) => void = ignore,
+  ): Promise<TurnIssue[]> {
     const registered = this.#table.registered(kind);
     if (registered.length === 0) return [];
     const settled = await Promise.allSettled(registered.map(async (hook) => this.#calls.call(hook, facts, {})));
@@ -185,6 +189,7 @@ export class SessionHooks {
       if (verdict === "skip") return [];
       if (verdict === undefined) {
         const message = `${hookNameOf(kind)}: ${messageOf(result.reason)}`;
+        onFailed(result.reason);
         return [{ kind: "plugin", code: "lifecycle_hook_failed", message, pluginId }];
       }
       // The turn has its outcome by then: all that is left to end it is to refuse it.

@@ -222,7 +222,9 @@ export function parkedNotesOf(session: Session): ParkedNotes {
   const hasOptions = pluginOptions !== NO_PLUGIN_OPTIONS;
   // A session that is stored says itself whose it is.
   const identity = stored.head === undefined ? stored.identity : {};
-  const isPlain = !hasOptions && session.past.promptTokens === null && session.created.size === 0;
+  const { untold } = session.hooks.failures;
+  const isPlain =
+    !hasOptions && session.past.promptTokens === null && session.created.size === 0 && untold === undefined;
   if (isPlain && Object.keys(identity).length === 0) return NOTHING_LEFT;
   return {
     ...NOTHING_LEFT,
@@ -230,10 +232,12 @@ export function parkedNotesOf(session: Session): ParkedNotes {
     ...(hasOptions && { pluginOptions }),
     ...(session.past.promptTokens !== null && { promptTokens: session.past.promptTokens }),
     ...(session.created.size > 0 && { created: [...session.created] }),
+    ...(untold !== undefined && { untold }),
   };
 }
 
-export function restoreParkedNotes(session: Session, { promptTokens, created = [] }: ParkedNotes): void {
+export function restoreParkedNotes(session: Session, { promptTokens, created = [], untold = [] }: ParkedNotes): void {
   session.past.promptTokens = promptTokens ?? null;
   for (const sessionId of created) session.created.add(sessionId);
+  session.hooks.failures.restore(untold);
 }

@@ -14,7 +14,7 @@ import {
 } from "troupe";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
-import { fixture, refusalOf, startTroupe, tempFolder, until } from "../../support/runtime.js";
+import { fixture, RESIDENT, refusalOf, startTroupe, tempFolder, until } from "../../support/runtime.js";
 
 const pay = (...amounts: (number | string)[]) => [
   { toolCalls: amounts.map((amount) => ({ tool: "pay", args: { amount } })) },
@@ -55,8 +55,8 @@ async function activitiesOf(turn: Turn): Promise<Activity[]> {
 }
 
 describe.each(stores)("a tool that needs a yes, %s,", (_, store) => {
-  const started = async (given: ReturnType<typeof payments>, turns = [pay(5)]) =>
-    startTroupe({ ...(await store()), model: scriptedModel({ turns }), tools: given.tools });
+  const started = async (given: ReturnType<typeof payments>, turns = [pay(5)], more: TroupeOptions = {}) =>
+    startTroupe({ ...(await store()), ...more, model: scriptedModel({ turns }), tools: given.tools });
 
   test("runs behind the yes, and not before", async () => {
     const given = payments();
@@ -99,7 +99,8 @@ describe.each(stores)("a tool that needs a yes, %s,", (_, store) => {
 
   test("is answered once: who comes second is told so", async () => {
     const given = payments();
-    const troupe = await started(given);
+    // Who answered a call of a turn that is over is known as long as the session stays in memory.
+    const troupe = await started(given, [pay(5)], RESIDENT);
     const turn = (await troupe.session("s")).turn("Pay.");
     const { key } = await waiting(troupe);
     const answers = await Promise.all([troupe.approve(key), troupe.deny(key, { reason: "No." }), troupe.approve(key)]);

@@ -1,11 +1,20 @@
-import { createTroupe, type PluginEntry, type Troupe, type TroupeError } from "troupe";
+import { createTroupe, type PluginEntry, type Troupe, type TroupeError, type TroupeOptions } from "troupe";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { EMPTY_OBJECT, firstToolValue, fixture, plugin, refusalOf, tempFolder, until } from "../../support/runtime.js";
+import {
+  EMPTY_OBJECT,
+  firstToolValue,
+  fixture,
+  plugin,
+  RESIDENT,
+  refusalOf,
+  tempFolder,
+  until,
+} from "../../support/runtime.js";
 
 const ID = "test.given-up";
 
 /** A runtime whose plugin died and could not be loaded again, with a session that had it. */
-async function givenUp(entry: Partial<PluginEntry>) {
+async function givenUp(entry: Partial<PluginEntry>, more: TroupeOptions = {}) {
   const marker = `${await tempFolder()}/loaded`;
   const troupe: Troupe = await createTroupe({
     sessionWorkers: 1,
@@ -13,6 +22,7 @@ async function givenUp(entry: Partial<PluginEntry>) {
     tools: { dig: { description: "d", inputSchema: EMPTY_OBJECT, execute: () => "dug" } },
     model: fixture("models/obeys.mjs"),
     drainMs: 500,
+    ...more,
   });
   onTestFinished(() => troupe.close());
   const session = await troupe.session("s");
@@ -60,8 +70,15 @@ describe("an optional plugin that was given up", () => {
 
 describe("a required plugin that was given up", () => {
   test("fails the turns of its sessions with plugin_unavailable as their cause", async () => {
-    const { session } = await givenUp({});
+    const { session } = await givenUp({}, RESIDENT);
     const error = await refusalOf(session.turn("say done"));
     expect([error.code, (error.cause as TroupeError).code]).toEqual(["plugin_prepare_turn", CODE]);
+  });
+
+  test("refuses to open a session again that was parked, with plugin_unavailable as the cause", async () => {
+    const { session } = await givenUp({}, RESIDENT);
+    await session.park();
+    const error = await refusalOf(session.turn("say done"));
+    expect([error.code, (error.cause as TroupeError).code]).toEqual(["session_restore_failed", CODE]);
   });
 });

@@ -73,6 +73,21 @@ describe("a session that ends or blocks the thread of a plugin it shares", () =>
   });
 });
 
+test("a plugin that eight sessions fail stays for the others when more sessions than those did well by it, though these are parked by now", async () => {
+  const troupe = await startTroupe({ parkAfterMs: 0, maxResident: 1, sessionWorkers: 1, plugins: [OFFENDS] });
+  for (const good of await opened(
+    troupe,
+    Array.from({ length: 10 }, (_, n) => `good-${n}`),
+  ))
+    await good.turn("hi");
+  for (const bad of await opened(
+    troupe,
+    Array.from({ length: 9 }, (_, n) => `bad-${n}`),
+  ))
+    expect(((await refusalOf(bad.turn("exit"))).cause as { code: string }).code).toBe("worker_lost");
+  expect((await (await troupe.session("good-0")).turn("hi")).outcome.type).toBe("finished");
+});
+
 describe("a plugin host", () => {
   test("has every count right after its busy host was blocked, for forty sessions in the middle of their turns", async () => {
     const gate = deferred();

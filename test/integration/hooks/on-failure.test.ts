@@ -1,7 +1,23 @@
-import { createTroupe, type OnFailure, type PluginEntry, type Session, type Troupe, type TurnResult } from "troupe";
+import {
+  createTroupe,
+  type OnFailure,
+  type PluginEntry,
+  type Session,
+  type Troupe,
+  type TroupeOptions,
+  type TurnResult,
+} from "troupe";
 import { HOOK_KINDS, type HookName } from "troupe/plugin";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { EMPTY_OBJECT, firstToolValue, fixture, refusalOf, registers, remembering } from "../../support/runtime.js";
+import {
+  EMPTY_OBJECT,
+  firstToolValue,
+  fixture,
+  RESIDENT,
+  refusalOf,
+  registers,
+  remembering,
+} from "../../support/runtime.js";
 
 const ID = "test.first";
 const NAMES = Object.keys(HOOK_KINDS) as HookName[];
@@ -20,7 +36,7 @@ const INPUT = "call dig\nwhole done";
 const STREAMED = "call dig\nsay do|ne";
 
 /** A runtime whose one plugin has this policy, and sessions of it with one hook that throws "boom". */
-function troupeWith(onFailure: OnFailure | undefined) {
+function troupeWith(onFailure: OnFailure | undefined, more: TroupeOptions = {}) {
   let troupe: Troupe;
   beforeAll(async () => {
     troupe = await createTroupe({
@@ -29,6 +45,7 @@ function troupeWith(onFailure: OnFailure | undefined) {
       tools: { dig: { description: "d", inputSchema: EMPTY_OBJECT, execute: () => "dug" } },
       model: fixture("models/obeys.mjs"),
       drainMs: 500,
+      ...more,
     });
   });
   afterAll(() => troupe.close());
@@ -62,18 +79,15 @@ describe("the policy skip", () => {
     expect(issuesOf(result)).toEqual([["invalid_hook_answer", ID]]);
   });
 
-  test("a sessionRestored hook that fails does not keep its session from being opened, and the first turn says so", async () => {
-    const session = await failing("sessionRestored");
-    expect(issuesOf(await session.turn(INPUT))).toEqual([["hook_failed", ID]]);
-    expect(issuesOf(await session.turn(INPUT))).toEqual([]);
-  });
-
   test("a compactor that fails is passed over for the next one", async () => {
     const initialNodes = [{ kind: "message", message: { role: "user", text: "In short." } }];
     const session = await failing("contextCompactor", { name: "contextCompactor", gives: { initialNodes } });
     await session.turn(INPUT);
     expect(await session.compact()).toBe(true);
+    // Not forgotten with what the session has in memory.
+    await session.park();
     expect(issuesOf(await session.turn(INPUT))).toEqual([["hook_failed", ID]]);
+    expect(issuesOf(await session.turn(INPUT))).toEqual([]);
   });
 
   test("a config mutator that fails is an issue of the change", async () => {
@@ -165,6 +179,16 @@ describe("the policy fail_turn", () => {
   test("a compactor that fails refuses the compaction", async () => {
     const session = await failing("contextCompactor");
     expect((await refusalOf(session.compact())).code).toBe("plugin_compact");
+  });
+});
+
+describe("the policy skip, for a session that stays in memory", () => {
+  const { failing } = troupeWith("skip", RESIDENT);
+
+  test("a sessionRestored hook that fails does not keep its session from being opened, and the first turn says so", async () => {
+    const session = await failing("sessionRestored");
+    expect(issuesOf(await session.turn(INPUT))).toEqual([["hook_failed", ID]]);
+    expect(issuesOf(await session.turn(INPUT))).toEqual([]);
   });
 });
 

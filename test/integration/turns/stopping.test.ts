@@ -68,7 +68,7 @@ describe("session.cancel", () => {
     await session.enqueue("say a|<hang>");
     await shown;
     expect(await session.cancel("Enough.")).toBe("cancelled");
-    await until("the session is idle", async () => (await session.info()).state === "idle");
+    await until("nothing of the session runs", async () => (await session.view()).running === null);
     expect(await session.inputs()).toEqual([]);
     expect(await textsOf(session)).toEqual(["user say a|<hang>", "assistant a …"]);
   });
@@ -85,7 +85,7 @@ describe("session.cancel", () => {
     await session.command("ledger.ask", { inputs: ["say a|<hang>"] });
     await shown;
     expect(await session.cancel("Enough.")).toBe("cancelled");
-    await until("the session is idle", async () => (await session.info()).state === "idle");
+    await until("nothing of the session runs", async () => (await session.view()).running === null);
     expect(await session.inputs()).toEqual([]);
     expect((await session.turnResult("t1")).outcome).toEqual(stopped("Enough."));
     expect(await textsOf(session)).toEqual(["user say a|<hang>", "assistant a …"]);

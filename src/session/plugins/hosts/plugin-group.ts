@@ -18,6 +18,7 @@ import { AskedServices } from "./asked-services.js";
 import { Assignment, isSharedByWorkers, QUARANTINE } from "./assignment.js";
 import { threadsLinger } from "./held-thread.js";
 import { HostLink, type OrphanOf, type Placed, type RunName, slotsIn } from "./host-link.js";
+import { LeftSessions } from "./left-sessions.js";
 import { LostCalls } from "./lost-calls.js";
 import { readRunAnswer } from "./read-run.js";
 import { tellOffences } from "./tell-offence.js";
@@ -52,6 +53,7 @@ export class PluginGroup {
   readonly #links: PluginLink[] = [];
   /** The slots of live sessions, by number: a call that must be made again names only that. */
   readonly #placed = new Map<number, Placed>();
+  readonly #left = new LeftSessions();
   readonly #services: AskedServices;
   readonly #lostCalls: LostCalls;
   /** Captures that fetch a slot's state for its next host. */
@@ -223,6 +225,7 @@ export class PluginGroup {
     this.close(slot);
     const host = this.#placed.get(slot.number)?.host;
     this.#placed.delete(slot.number);
+    this.#left.add(slot.sessionId);
     if (host === undefined || this.#parts.isolation !== "session") return;
     for (const other of this.#placed.values()) if (other.host === host) return;
     this.#hosts.delete(host.key);
@@ -382,11 +385,10 @@ export class PluginGroup {
     lane: number,
     { offender, released = false }: { readonly offender?: string | undefined; readonly released?: boolean },
   ): void {
-    const sessions = new Set<string>();
-    for (const { slot } of this.#placed.values())
-      if (!this.#assignment.hasOffended(slot.sessionId)) sessions.add(slot.sessionId);
+    const here = [...this.#placed.values()].map(({ slot }) => slot.sessionId);
+    const innocent = this.#left.and(here).filter((session) => !this.#assignment.hasOffended(session)).length;
     const { offenders } = this.#assignment;
     const { number: group, down } = this.#parts;
-    down({ group, key: host.key, lane, offender, offenders, innocent: sessions.size, released });
+    down({ group, key: host.key, lane, offender, offenders, innocent, released });
   }
 }
