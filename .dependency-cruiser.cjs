@@ -61,7 +61,7 @@ const SUB_ROOMS = {
     "host",
   ],
   store: ["records", "folder", "transfer", "memory", "lmdb", "upkeep", "thread"],
-  tools: ["tool-code", "dispatch", "catalog", "pool"],
+  tools: ["tool-code", "jobs", "dispatch", "catalog", "pool"],
   wire: ["confine"],
   plugin: ["schema", "host", "tool", "kinds", "definition"],
   model: ["transport", "boundary", "calling", "ai-sdk", "scripted"],

@@ -105,6 +105,7 @@ export {
   requireApproval,
   retryTool,
   type SessionView,
+  startedTask,
   switchFrame,
   type ToolApproval,
   type ToolContentItem,

@@ -4,6 +4,7 @@
  * them from anywhere else.
  */
 export { abortWith, onAbort, untilAborted } from "./abortable.js";
+export { Alarm } from "./alarm.js";
 export { type Clock, pinnedClock, systemClock, type Timer } from "./clock.js";
 export { type Deferred, deferred, ignore } from "./deferred.js";
 export { nodeCrypto } from "./node-crypto.js";

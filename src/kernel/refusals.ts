@@ -10,6 +10,16 @@ export const invalidSchedule = refusal("invalid_schedule", "The schedule cannot 
 
 export const invalidAgent = refusal("invalid_agent", "The agent cannot be used");
 export const invalidTask = refusal("invalid_task", "The task cannot be used");
+
+/** `known`: the jobs the plugin has. */
+export function taskJobUnknown(pluginId: string, job: string, known: readonly string[]): TroupeError {
+  const message =
+    known.length === 0
+      ? `Plugin ${pluginId} has no jobs, and so no ${JSON.stringify(job)}.`
+      : `Plugin ${pluginId} has no job ${JSON.stringify(job)}. It has: ${known.join(", ")}.`;
+  return new TroupeError("task_job_unknown", message, { details: { pluginId, job } });
+}
+
 export const invalidTrigger = refusal("invalid_trigger", "The trigger cannot be used");
 export const invalidProcess = refusal("invalid_process", "The process cannot be asked for");
 export const invalidMonitor = refusal("invalid_monitor", "The monitor cannot be used");

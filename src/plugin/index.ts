@@ -10,6 +10,7 @@ export * from "./host/shared.js";
 export * from "./host/snapshot.js";
 export * from "./host/tasks.js";
 export * from "./kinds/hooks.js";
+export * from "./kinds/jobs.js";
 export * from "./kinds/operations.js";
 export * from "./kinds/protocol.js";
 export { isCostlySchema } from "./schema/costly-schema.js";

@@ -17,7 +17,16 @@ export {
   type ToolHomeRef,
   ToolRegistry,
 } from "./dispatch/registry.js";
-export { ToolLimits } from "./dispatch/slots.js";
+export { Slots, ToolLimits } from "./dispatch/slots.js";
+export {
+  checkSpawn,
+  type JobAnswer,
+  type JobAsk,
+  type JobCall,
+  type JobProgress,
+  SLEEP,
+  serveJobs,
+} from "./jobs/index.js";
 export { ToolPool } from "./pool/pool.js";
 export { SchemaChecks } from "./pool/schema-checks.js";
 export { type PoolTool, ToolPools } from "./pool/tool-pools.js";

@@ -51,6 +51,7 @@ test("troupe/plugin has what an author of plugins uses, and nothing of the runti
     "shortCircuitTool",
     "snapshotFingerprint",
     "snapshotIsCurrent",
+    "startedTask",
     "switchFrame",
     "toolContent",
     "toolError",

@@ -1,4 +1,4 @@
-import type { RowChange, RowName, TaskRecord } from "../../src/kernel/index.js";
+import { pluginUnknown, type RowChange, type RowName, type TaskRecord } from "../../src/kernel/index.js";
 import type { Runtime } from "../../src/runtime/places/index.js";
 import { Tasks, type TasksRuntime } from "../../src/runtime/tasks/index.js";
 import type { ArgumentOf } from "../../src/session/index.js";
@@ -27,11 +27,20 @@ export function storedTasks({ clock = new ManualClock(), backend = openMemory({ 
       return change(changes);
     },
   };
-  const runtime: TasksRuntime = {
+  const kept = {
+    ask: (async (method: string, argument: never) => store[method]?.(argument)) as Runtime["store"]["ask"],
+  };
+  const runtime: TasksRuntime & { readonly store: typeof kept } = {
     options: { clock },
-    store: { ask: (async (method: string, argument: never) => store[method]?.(argument)) as Runtime["store"]["ask"] },
+    store: kept,
     events: { emit: (event) => void events.push(event as TroupeEvent) } as Runtime["events"],
     onLeft: [],
+    crew: {
+      store: kept,
+      jobsOf: (pluginId) => {
+        throw pluginUnknown(pluginId);
+      },
+    },
     async ask(_, { sessionId, rows, text, steers = false }: ArgumentOf<"deliverInput">) {
       await onDeliver(() => {
         change([rows.taken]);

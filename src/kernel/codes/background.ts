@@ -68,6 +68,11 @@ export const BACKGROUND = {
     cause: "A task was lost with its thread or process again and again without finishing a step.",
     cure: "Look for what ends the thread (an endless loop, memory); divide the work into smaller steps.",
   },
+  task_changed: {
+    cause:
+      "A task was taken up again, and its job came to another step than the one that is stored there: its code was changed, or what stands between its steps is not the same in every run.",
+    cure: "Make what decides on steps a step of its own (the time, chance, what was read). Ask for the task anew.",
+  },
   task_failed: {
     cause: "A task's job threw something that has no code of its own.",
     cure: "The message is what the job threw.",

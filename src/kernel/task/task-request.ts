@@ -2,7 +2,15 @@ import { isStorableName } from "../ids.js";
 import { isRecord, type Json } from "../json.js";
 import { type FieldsOf, unknownField } from "../known-names.js";
 import { invalidTask } from "../refusals.js";
-import type { TaskDelivery, TaskEnd, TaskKind, TaskSpec, TaskVisibility } from "./task.js";
+import {
+  MAX_STEPS,
+  type StoredStep,
+  type TaskDelivery,
+  type TaskEnd,
+  type TaskKind,
+  type TaskSpec,
+  type TaskVisibility,
+} from "./task.js";
 
 /** What every task can be asked for with. */
 interface TaskWords {
@@ -156,6 +164,34 @@ export function checkTaskValue(what: string, value: unknown, limit = MAX_TASK_VA
   if (text.length > limit) throw invalidTask(`${what} has ${text.length} characters as JSON; ${limit} are allowed`);
   return JSON.parse(text) as Json;
 }
+
+/** What a run says of a step it has finished. */
+export function checkStep(nth: unknown, given: unknown): readonly [nth: number, step: StoredStep] {
+  if (!Number.isSafeInteger(nth) || !isBetween(nth as number, 1, MAX_STEPS))
+    throw invalidTask(`it has up to ${MAX_STEPS} steps`);
+  const { name, outcome } = isRecord(given) ? given : {};
+  if (typeof name !== "string" || name === "" || name.length > MAX_NAME || !isRecord(outcome))
+    throw invalidTask(`a step has a name of up to ${MAX_NAME} characters and an outcome`);
+  const { kind, value, code, message } = outcome;
+  if (kind === "value")
+    return [
+      nth as number,
+      { name, outcome: { kind, value: checkTaskValue(`the outcome of its step ${name}`, value) } },
+    ];
+  if (kind === "error" && typeof code === "string" && typeof message === "string")
+    return [nth as number, { name, outcome: { kind, code, message: message.slice(0, MAX_TASK_VALUE) } }];
+  throw invalidTask("the outcome of a step is a value or an error");
+}
+
+/** The time a run wants to sleep until. */
+export function checkWake(until: unknown): number {
+  if (Number.isSafeInteger(until) && isBetween(until as number, Number.MIN_SAFE_INTEGER, LAST_TIME))
+    return Math.max(until as number, 0);
+  throw invalidTask("it sleeps until a date, or whole milliseconds since 1970");
+}
+
+/** Of the dates there are. */
+const LAST_TIME = 8_640_000_000_000_000;
 
 function words(request: Readonly<Record<string, unknown>>): Pick<TaskSpec, "label" | "key" | "deliver" | "visibility"> {
   const { label = "", key = null, deliver = "none", visibility = "session" } = request;

@@ -147,6 +147,11 @@ export function runAgain(stored: StoredTask): StoredTask | undefined {
   return { ...stored, state: "running", wake: null, run: stored.run + 1, losses };
 }
 
+/** The runtime is closed, and nobody lost the run: what takes it up counts a loss that this makes up for. */
+export function putDown(stored: StoredTask): StoredTask {
+  return { ...stored, losses: stored.losses - 1 };
+}
+
 /** A run finished a step: what loses it later is counted anew. */
 export function stepped(stored: StoredTask): StoredTask {
   return { ...stored, losses: 0 };
@@ -224,6 +229,24 @@ export function stepKey(taskId: string, nth: number): string {
 /** The keys of the rows of a task's input and steps begin with this. */
 export function stepPrefix(taskId: string): string {
   return taskId + BEHIND_ID;
+}
+
+/** What came of a step, as its row has it: answered so in every run from then on. */
+export interface StoredStep {
+  readonly name: string;
+  readonly outcome:
+    | { readonly kind: "value"; readonly value: Json }
+    | { readonly kind: "error"; readonly code: string; readonly message: string }
+    /** It slept. */
+    | { readonly kind: "slept"; readonly until: number };
+}
+
+/** A task has no more steps. */
+export const MAX_STEPS = 10_000;
+
+/** The step a row is of; 0: it is the input's. */
+export function stepOf(taskId: string, key: string): number {
+  return Number.parseInt(key.slice(stepPrefix(taskId).length), 36);
 }
 
 /** What the session is told of a task's end. */

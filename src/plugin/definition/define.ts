@@ -1,6 +1,6 @@
 import type { Authority, Json, SubagentContext } from "../../kernel/index.js";
 import type { Extension, Extensions, SharedDefinition } from "../host/index.js";
-import type { Action, Command, HookEntry, HookName, Hooks, Protocol, Query, TriggerSpec } from "../kinds/index.js";
+import type { Action, Command, HookEntry, HookName, Hooks, Job, Protocol, Query, TriggerSpec } from "../kinds/index.js";
 import type { InferSchema, PluginOptions, Schema } from "../schema/index.js";
 import type { PluginTool } from "../tool/index.js";
 
@@ -83,6 +83,7 @@ export interface PluginDefinition<
   A extends Schemas = Schemas,
   Id extends string = string,
   Shared = unknown,
+  W extends Schemas = Schemas,
 > {
   /** Unique among the plugins of a runtime: `acme.budget`. */
   readonly id: Id;
@@ -108,6 +109,8 @@ export interface PluginDefinition<
   readonly commands?: { readonly [K in keyof C]: Command<C[K], State, InferSchema<O>, Shared> };
   readonly tasks?: { readonly [K in keyof J]: Command<J[K], State, InferSchema<O>, Shared> };
   readonly actions?: { readonly [K in keyof A]: Action<A[K], State, InferSchema<O>, Shared> };
+  /** Work that goes on beside turns, begun by `host.spawnManagedTask({ job, input })`. Names are the plugin's own. */
+  readonly jobs?: { readonly [K in keyof W]: Job<W[K], InferSchema<O>> };
   readonly triggers?: readonly (Omit<TriggerSpec, "payloadSchema"> & { readonly payloadSchema?: Schema })[];
   /** For other plugins of the runtime, which know them by id; the same for every session. */
   readonly extensions?: readonly Extension[] | ((options: InferSchema<O>) => readonly Extension[]);
@@ -174,9 +177,10 @@ export function definePlugin<
   Operations,
   Registers,
   Shared,
+  const W extends Schemas,
 >(
-  definition: PluginDefinition<State, O, T, Q, C, J, A, Id, Shared> & AsWritten<Operations> & Registering<Registers>,
-): Plugin<PluginDefinition<State, O, T, Q, C, J, A, Id, Shared>, Operations, Registers> {
+  definition: PluginDefinition<State, O, T, Q, C, J, A, Id, Shared, W> & AsWritten<Operations> & Registering<Registers>,
+): Plugin<PluginDefinition<State, O, T, Q, C, J, A, Id, Shared, W>, Operations, Registers> {
   // The same object: the type says more of its operations than the compiler can see here.
   return definition as never;
 }

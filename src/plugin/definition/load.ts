@@ -1,7 +1,14 @@
 import { type FieldsOf, pluginOptionsInvalid, TroupeError, unknownField } from "../../kernel/index.js";
 import type { Extension, SharedDefinition } from "../host/index.js";
-import { type Contributions, NO_CONTRIBUTIONS, type Protocol } from "../kinds/index.js";
-import { isStandardSchema, type Parsed, parseWith, type Schema, schemaIssues } from "../schema/index.js";
+import {
+  type Contributions,
+  type Job,
+  type JobSpec,
+  type LoadedJob,
+  NO_CONTRIBUTIONS,
+  type Protocol,
+} from "../kinds/index.js";
+import { isStandardSchema, jsonSchemaOf, type Parsed, parseWith, type Schema, schemaIssues } from "../schema/index.js";
 import { ContributionSet, pluginInvalid } from "./contributions.js";
 import type { PluginDefinition, Register } from "./define.js";
 
@@ -22,6 +29,8 @@ export interface PluginManifest {
   readonly secretOptions?: readonly string[];
   /** It has state that sessions share. */
   readonly shared?: true;
+  /** Work of it that goes on beside turns. */
+  readonly jobs?: readonly JobSpec[];
 }
 
 /** A plugin that was checked and given its options; makes one instance per session. */
@@ -34,6 +43,7 @@ export interface LoadedPlugin {
   readonly migrate: ((state: unknown, fromVersion: string) => unknown) | undefined;
   readonly initialState: ((init: { sessionId: string; options: unknown }) => unknown) | undefined;
   readonly shared: SharedDefinition<unknown, Schema> | undefined;
+  readonly jobs: ReadonlyMap<string, LoadedJob>;
 }
 
 const ID = /^[A-Za-z0-9][A-Za-z0-9._\-/@]{0,127}$/;
@@ -52,6 +62,7 @@ const PLUGIN_FIELDS: FieldsOf<PluginDefinition<unknown, Schema>> = {
   commands: true,
   tasks: true,
   actions: true,
+  jobs: true,
   triggers: true,
   extensions: true,
   protocol: true,
@@ -82,6 +93,11 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
     throw pluginInvalid(source, `the secretOptions of plugin ${id} are not a list of names`);
   const shared = sharedOf(definition.shared, id, source);
   const contributed = declared(definition, id, source);
+  const jobs = new Map(
+    fieldsOf(definition, "jobs", id, source).map(([name, job]) => [name, jobOf(name, job, id, source)]),
+  );
+  if (jobs.size > 0 && definition.protocol !== undefined)
+    throw pluginInvalid(source, `plugin ${id} has jobs and a protocol. Put the jobs into a plugin of their own`);
   const checkedOptions = await optionsOf(definition.options, options, id);
   return {
     manifest: {
@@ -94,6 +110,7 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
       extensions: extensionsOf(definition.extensions, checkedOptions, id, source),
       ...(secretOptions.length > 0 && { secretOptions }),
       ...(shared && { shared: true as const }),
+      ...(jobs.size > 0 && { jobs: [...jobs.values()].map(({ spec }) => spec) }),
     },
     options: checkedOptions,
     contributed,
@@ -102,6 +119,7 @@ export async function loadPlugin(exported: unknown, options: unknown, source: st
     migrate: migrate as LoadedPlugin["migrate"],
     initialState: state as LoadedPlugin["initialState"],
     shared,
+    jobs,
   };
 }
 
@@ -144,6 +162,24 @@ function fieldsOf(
   if (typeof given !== "object" || given === null)
     throw pluginInvalid(source, `the ${field} of plugin ${id} are not an object`);
   return Object.entries(given).filter(([, value]) => value !== undefined);
+}
+
+const JOB_FIELDS: FieldsOf<Job> = { input: true, pool: true, run: true };
+
+function jobOf(name: string, given: unknown, id: string, source: string): LoadedJob {
+  const { input, pool, run } = Object(given) as Partial<Job>;
+  const what = `job ${name} of plugin ${id}`;
+  if (input === undefined || typeof run !== "function")
+    throw pluginInvalid(source, `${what} needs an input schema and a run function`);
+  const unknown = unknownField(Object(given), JOB_FIELDS, what);
+  if (unknown !== undefined) throw pluginInvalid(source, unknown);
+  if (pool !== undefined && typeof pool !== "boolean")
+    throw pluginInvalid(source, `the pool of ${what} is true or false`);
+  if (!isStandardSchema(input)) jsonSchemaOf(input, what);
+  // Called as the method it is written as.
+  const job = given as Job;
+  const spec = { name, ...(pool === true && { pool }) };
+  return { spec, input, run: (parsed, context) => job.run(parsed as never, context) };
 }
 
 const SHARED_FIELDS: FieldsOf<SharedDefinition<unknown>> = { key: true, state: true, schema: true, migrate: true };

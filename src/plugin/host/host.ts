@@ -316,3 +316,6 @@ async function* turnEvents(turnId: string, call: HostCall): AsyncGenerator<Activ
 
 /** Not a method of any interface: whoever may start turns may read their events. */
 export const TURN_EVENTS = "turnEvents" as HostMethod;
+
+/** What a tool's answer says of a task, in the name of its call: how the session is to hear of its end. */
+export const TASK_DELIVER = "taskDeliver" as HostMethod;

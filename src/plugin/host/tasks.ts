@@ -54,4 +54,29 @@ export interface TaskHost {
 
 /** Not methods of any interface: what the run of a job says of itself, in the name of its call alone. */
 export const TASK_STEP = "taskStep";
-export const TASK_PROGRESS = "taskProgress";
+export const TASK_SLEEP = "taskSleep";
+
+/** How many arguments each service has beside the session, and whether it changes something. */
+export const TASK_SERVICES: {
+  readonly [M in Exclude<keyof TaskHost, "injectTurnInput">]: readonly [count: number, changes: boolean];
+} = {
+  spawnHiddenTask: [1, true],
+  awaitHiddenTasks: [0, true],
+  spawnManagedTask: [1, true],
+  cancelManagedTask: [1, true],
+  registerBackgroundTask: [1, true],
+  unregisterBackgroundTask: [1, true],
+  completeBackgroundTask: [2, true],
+  transitionBackgroundTaskLiveState: [2, true],
+  listBackgroundTasks: [0, false],
+  cancelBackgroundTask: [1, true],
+  cancelAllBackgroundTasks: [0, true],
+  validateAsyncHandlesVisible: [1, false],
+  transferAsyncHandles: [2, true],
+  cancelUnreferencedAsyncHandles: [1, true],
+};
+
+/** Undefined for what is no service about tasks. */
+export function taskService(method: string): readonly [count: number, changes: boolean] | undefined {
+  return Object.hasOwn(TASK_SERVICES, method) ? TASK_SERVICES[method as keyof typeof TASK_SERVICES] : undefined;
+}

@@ -11,6 +11,8 @@ import {
   messageOf,
   problemWithContent,
   refusal,
+  type TaskDelivery,
+  type TaskRecord,
   type ToolContentPart,
   type ToolControl,
   TroupeError,
@@ -26,8 +28,15 @@ export type SpecialAnswer =
   | { readonly kind: "pending"; readonly pending: PendingTool }
   | { readonly kind: "control"; readonly value: Json; readonly control: ToolControl }
   | ContentAnswer
+  | { readonly kind: "started"; readonly value: Json; readonly started: StartedTask }
   /** A value of the tool's that would read as one of the others. */
   | { readonly kind: "value"; readonly value: Json };
+
+/** Work that goes on behind a call's answer. */
+export interface StartedTask {
+  readonly taskId: string;
+  readonly deliver: TaskDelivery;
+}
 
 /** A result of parts. Files are bytes, which JSON cannot say: see {@link contentMadeHere}. */
 export interface ContentAnswer {
@@ -264,6 +273,29 @@ export function switchFrame({ frameId, task, initialNodes = [] }: FrameStart): J
   const nodes = nodesOf(initialNodes);
   const control: ToolControl = { kind: "switch_agent_frame", frameId, task, initialNodes: nodes };
   return special({ kind: "control", value: { frameId, task }, control });
+}
+
+/**
+ * What a tool returns when what it was asked for goes on as a task: the model reads that it does, goes on, and is told of
+ * the end, once: in the running turn or else the next (`steer`, the default), or by a turn of its own (`turn`). With
+ * `none` it is not told, and asks with `await_task`. What is awaited is not told again.
+ *
+ * @example
+ * execute: async ({ folder }, { host }) =>
+ *   startedTask(await host.spawnManagedTask({ job: "index", input: { folder }, label: `Index ${folder}` }))
+ */
+export function startedTask(
+  task: Pick<TaskRecord, "id" | "state"> & { readonly label?: string },
+  { deliver = "steer" }: { readonly deliver?: TaskDelivery } = {},
+): Json {
+  if (typeof task?.id !== "string" || task.id === "")
+    throw toolAnswerInvalid("startedTask needs a task, as host.spawnManagedTask gives it");
+  if (!["none", "turn", "steer"].includes(deliver))
+    throw toolAnswerInvalid('the deliver of startedTask is "steer", "turn" or "none"');
+  const { id, state, label = "" } = task;
+  const told = deliver === "none" ? "Ask for its end with await_task." : "You are told when it has ended.";
+  const value = { task: id, ...(label !== "" && { label }), state, note: `It goes on in the background. ${told}` };
+  return special({ kind: "started", value, started: { taskId: id, deliver } });
 }
 
 /** The answer as it leaves the thread of its tool: only what was made here stays special. `plain` is the same as data. */

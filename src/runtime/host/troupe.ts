@@ -33,7 +33,7 @@ import { Outside } from "../outside/index.js";
 import { Runtime } from "../places/index.js";
 import { Schedules, type TroupeSchedules, wakeMe } from "../schedules/index.js";
 import { type HandleParts, handleOf, Relay, type Session } from "../sessions/index.js";
-import { TaskServices, Tasks } from "../tasks/index.js";
+import { TaskServices, Tasks, taskTools } from "../tasks/index.js";
 import { type TriggerOptions, type TriggerReceipt, Triggers } from "../triggers/index.js";
 import { type CancelOptions, cancellationOf, HOST_CANCELLED, Turns } from "../turns/index.js";
 import { type DeleteOptions, deleteSession, exportSession, importSession, Moving } from "../upkeep/index.js";
@@ -109,7 +109,7 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
     this.#turns = new Turns(runtime);
     this.#observers = new Observers(runtime);
     this.#inspections = new Inspections(runtime);
-    this.#tasks = new Tasks(runtime);
+    this.#tasks = new Tasks(runtime, (...asked) => services.asked(...asked));
     this.#outside = new Outside(runtime, this.#tasks);
     const services = new TaskServices(runtime, this.#tasks);
     this.#relay = new Relay(runtime, this.#turns, {
@@ -119,7 +119,10 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
     this.#moving = new Moving(runtime, this.#observers);
     this.#schedules = new Schedules({ runtime, open: (id, opening) => this.#open(id, opening, "free") });
     this.#triggers = new Triggers(runtime);
-    options.builtIns.bodies = { wake_me: (args, context) => wakeMe(this.#schedules, clock, args, context) };
+    options.builtIns.bodies = {
+      wake_me: (args, context) => wakeMe(this.#schedules, clock, args, context),
+      ...taskTools(this.#tasks, services),
+    };
     this.#statistics = new Statistics(runtime.crew);
     this.#handleParts = {
       runtime,

@@ -1,6 +1,6 @@
 /** What a host asks for, checked and completed. */
 export * from "./agent-entry.js";
-export type { BuiltInBodies, BuiltInTool, WakeArgs } from "./built-in-tools.js";
+export type { BuiltInBodies, BuiltInTool, TaskArgs, WakeArgs } from "./built-in-tools.js";
 export * from "./options.js";
 export * from "./permissions.js";
 export * from "./plugin-entry.js";

@@ -1,4 +1,5 @@
 import {
+  checkDelivery,
   checkTaskId,
   checkTaskIds,
   isEndedState,
@@ -6,9 +7,10 @@ import {
   taskUnknown,
   unknownMethod,
 } from "../../kernel/index.js";
-import { HOST_METHODS, type HostMethod } from "../../plugin/index.js";
+import { type HostMethod, TASK_DELIVER, taskService } from "../../plugin/index.js";
 import type { OutsideAsk } from "../../session/index.js";
 import type { Runtime } from "../places/index.js";
+import type { TaskRun } from "./job-threads.js";
 import type { Tasks } from "./tasks.js";
 
 /** A chain of forks longer than this is not followed. */
@@ -21,22 +23,34 @@ type TaskService = (ask: OutsideAsk) => Promise<unknown>;
  * checked where the call was made.
  */
 export class TaskServices {
-  readonly #runtime: Pick<Runtime, "store">;
+  readonly #runtime: Pick<Runtime, "store" | "ask">;
   readonly #tasks: Tasks;
 
-  constructor(runtime: Pick<Runtime, "store">, tasks: Tasks) {
+  constructor(runtime: Pick<Runtime, "store" | "ask">, tasks: Tasks) {
     this.#runtime = runtime;
     this.#tasks = tasks;
   }
 
   static has(method: HostMethod): boolean {
-    return HOST_METHODS[method] === "task";
+    return method === TASK_DELIVER || taskService(method) !== undefined;
+  }
+
+  /** What the run of a job asks for. Only what is about the own session's tasks need not be asked there. */
+  asked({ sessionId, plugin, signal }: TaskRun, method: string, args: readonly unknown[]): Promise<unknown> {
+    const asked = method as HostMethod;
+    const [count] = taskService(method) ?? [-1];
+    if (args.length === count && asked !== "transferAsyncHandles")
+      return this.answer({ sessionId, pluginId: plugin, method: asked, args, asked: undefined });
+    return this.#runtime.ask("jobCall", { sessionId, pluginId: plugin, method: asked, args }, { signal });
   }
 
   answer(ask: OutsideAsk): Promise<unknown> {
-    const service = this.#services[ask.method];
+    const { sessionId, method, args } = ask;
+    // Said by a tool's answer, and by no plugin.
+    if (method === TASK_DELIVER) return this.#tasks.deliver(sessionId, args[0] as string, checkDelivery(args[1]));
+    const service = this.#services[method];
     if (service !== undefined) return service(ask);
-    throw unknownMethod("The tasks", ask.method);
+    throw unknownMethod("The tasks", method);
   }
 
   /** A session's own tasks, and those of the sessions it was made from that are for it too. */
@@ -67,6 +81,10 @@ export class TaskServices {
   }
 
   readonly #services: { readonly [M in HostMethod]?: TaskService } = {
+    spawnManagedTask: ({ sessionId, pluginId, args: [request], asked }) =>
+      this.#tasks.spawn(sessionId, pluginId, "managed", request as never, asked),
+    spawnHiddenTask: ({ sessionId, pluginId, args: [request], asked }) =>
+      this.#tasks.spawn(sessionId, pluginId, "hidden", request as never, asked),
     registerBackgroundTask: ({ sessionId, pluginId, args: [registration], asked }) =>
       this.#tasks.register(sessionId, pluginId, registration as never, asked),
     unregisterBackgroundTask: ({ sessionId, pluginId, args: [id] }) =>

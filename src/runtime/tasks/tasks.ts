@@ -7,6 +7,7 @@ import {
   checkLiveState,
   checkTaskId,
   checkTaskRegistration,
+  checkTaskRequest,
   checkTaskValue,
   deliveredBy,
   endTask,
@@ -27,26 +28,31 @@ import {
   type TaskError,
   type TaskRecord,
   type TaskRegistration,
+  type TaskRequest,
   type TaskSpec,
   TroupeError,
   type TroupeErrorCode,
   taskConflict,
   taskIdOf,
+  unknownMethod,
 } from "../../kernel/index.js";
 import { type LeftWork, TASK_STEPS, TASKS } from "../../store/index.js";
 import { eventError } from "../../trace/index.js";
 import { decode, encode } from "../../wire/index.js";
 import type { Runtime } from "../places/index.js";
-import { type KnownTask, nameOf, readTask, TaskBook } from "./task-book.js";
+import { Jobs, type JobsRuntime } from "./jobs.js";
+import { changeOf, type KnownTask, nameOf, readTask, TaskBook } from "./task-book.js";
 import type { KeptKind, TaskKeeper } from "./task-kinds.js";
 import { TaskTelling, type TellingRuntime } from "./task-telling.js";
 import { moveTasks } from "./task-transfer.js";
 
 /** What tasks need of a runtime. */
-export interface TasksRuntime extends TellingRuntime {
+export interface TasksRuntime extends TellingRuntime, JobsRuntime {
   readonly onLeft: Runtime["onLeft"];
-  readonly store: Pick<Runtime["store"], "ask">;
 }
+
+/** What the run of a job asks its host for. */
+type JobAsked = ConstructorParameters<typeof Jobs>[0]["asked"];
 
 /** In whose name something is asked of a task: a plugin's, or the runtime's and the host's own. */
 export type By = string | null;
@@ -68,6 +74,7 @@ export class Tasks {
   readonly #clock: Clock;
   readonly #book: TaskBook;
   readonly #telling: TaskTelling;
+  readonly #jobs: Jobs;
   readonly #keepers = new Map<KeptKind, TaskKeeper>();
   /** Who waits for the end of a task. */
   readonly #waiting = new Map<string, Set<Deferred<TaskRecord>>>();
@@ -76,12 +83,27 @@ export class Tasks {
   #takingUp: Promise<void> | undefined;
   #closed = false;
 
-  constructor(runtime: TasksRuntime) {
+  constructor(
+    runtime: TasksRuntime,
+    asked: JobAsked = async (_, method) => Promise.reject(unknownMethod("A job", method)),
+  ) {
     this.#runtime = runtime;
     this.#clock = runtime.options.clock;
-    this.#book = new TaskBook(() => runtime.store);
+    this.#book = new TaskBook(() => runtime.crew.store);
     this.#telling = new TaskTelling(runtime, this.#book);
+    this.#jobs = new Jobs({
+      runtime,
+      book: this.#book,
+      asked,
+      end: ({ sessionId, id }, end) => this.#end(sessionId, id, end),
+      onFailure: (task, error) => this.#fails(task, error),
+    });
     runtime.onLeft.push((sessionId) => this.#left(sessionId));
+  }
+
+  /** Also while the runtime closes: what a run has come to is still stored then. */
+  get #store(): Pick<Runtime["store"], "ask"> {
+    return this.#runtime.crew.store;
   }
 
   /** What the tasks of a kind are ended and taken up by. Before the runtime starts. */
@@ -92,6 +114,7 @@ export class Tasks {
   /** What the store had when it was opened. */
   start({ tasks, firstTaskWake }: Pick<LeftWork, "tasks" | "firstTaskWake">): void {
     this.#any = tasks || firstTaskWake !== null;
+    this.#jobs.start(firstTaskWake);
     if (tasks) this.#takingUp = this.#takeUp().catch(ignore);
   }
 
@@ -104,9 +127,28 @@ export class Tasks {
    */
   async register(sessionId: string, by: By, registration: TaskRegistration, asked?: string): Promise<TaskRecord> {
     const { spec, id: given } = checkTaskRegistration(registration, { owner: by });
+    if (spec.onCancel !== null) this.#jobs.check(ownerOf(by), spec.onCancel);
     const id = given ?? this.#idOf(spec, asked);
     const isRepeated = given === undefined && spec.key === null;
     const { task } = await this.#begin(sessionId, id, spec, isRepeated);
+    return viewOf(task);
+  }
+
+  /**
+   * Runs a job of a plugin beside the session's turns. Under a key with the same job and input it is the task that is
+   * there, also when that has ended.
+   */
+  async spawn(
+    sessionId: string,
+    plugin: string,
+    kind: "managed" | "hidden",
+    request: TaskRequest,
+    asked?: string,
+  ): Promise<TaskRecord> {
+    const spec = checkTaskRequest(request, { kind, owner: plugin });
+    this.#jobs.check(plugin, request.job);
+    const { task, isNew } = await this.#begin(sessionId, this.#idOf(spec, asked), spec, true);
+    if (isNew) this.#jobs.begin(task);
     return viewOf(task);
   }
 
@@ -117,7 +159,7 @@ export class Tasks {
       state === "failed" ? { code: error?.code ?? "task_failed", message: error?.message ?? "it failed" } : null;
     const task = await this.#book.alone(sessionId, async () => {
       checkOwner(await this.#book.get(sessionId, checkTaskId(id)), by);
-      return this.end(sessionId, id, { state, result: result ?? null, error: failure });
+      return this.#end(sessionId, id, { state, result: result ?? null, error: failure });
     });
     return viewOf(task);
   }
@@ -171,7 +213,7 @@ export class Tasks {
   async cancel(sessionId: string, id: string): Promise<TaskRecord> {
     const { before, task } = await this.#book.alone(sessionId, async () => ({
       before: await this.#book.get(sessionId, checkTaskId(id)),
-      task: await this.end(sessionId, id, { state: "cancelled" }),
+      task: await this.#cancelled(sessionId, id),
     }));
     if (!isEnded(before.stored)) await this.#stopWork(task);
     return viewOf(task);
@@ -208,7 +250,11 @@ export class Tasks {
 
   /** They are the other session's from now on, all or none. Those that are not there are left out. */
   async move(from: string, to: string, ids: readonly string[]): Promise<void> {
-    await moveTasks(this.#book, { from, to, ids });
+    for (const [before, after] of await moveTasks(this.#book, { from, to, ids })) {
+      if (after.stored.job === null || isEnded(after.stored)) continue;
+      this.#jobs.stop(before);
+      if (after.stored.wake === null) this.#jobs.begin(after);
+    }
   }
 
   /** How its session is told of its end, from now on; of one that has ended it is told now. */
@@ -258,31 +304,39 @@ export class Tasks {
   /** Nothing is told or taken up any more. What is stored goes on at the next start. */
   async close(): Promise<void> {
     this.#closed = true;
-    await Promise.all([this.#takingUp, this.#telling.close()]);
+    await this.#takingUp;
+    await Promise.all([this.#telling.close(), this.#jobs.close()]);
   }
 
   /** Within `alone`: what came of a task. */
-  async end(
-    sessionId: string,
-    id: string,
-    end: { readonly state: TaskEnd; readonly result?: Json; readonly error?: TaskError | null },
-  ): Promise<KnownTask> {
+  async #end(sessionId: string, id: string, end: EndOfTask, also: readonly RowChange[] = []): Promise<KnownTask> {
     const known = await this.#book.get(sessionId, id);
     const steps = known.stored.job === null ? [] : await this.#stepsBehindInput(known);
     const { task, changed } = await this.#book.change(
       sessionId,
       id,
       (stored) => this.#ended({ ...known, stored }, end),
-      () => steps,
+      () => [...steps, ...also],
     );
     if (changed) this.#settle(task);
     return task;
   }
 
-  #ended(
-    known: KnownTask,
-    end: { readonly state: TaskEnd; readonly result?: Json; readonly error?: TaskError | null },
-  ) {
+  /** Within `alone`. Its owner's job that is told of it is stored in the same write. */
+  async #cancelled(sessionId: string, id: string): Promise<KnownTask> {
+    const { stored } = await this.#book.get(sessionId, id);
+    const { owner, onCancel, label, key } = stored;
+    if (isEnded(stored) || owner === null || onCancel === null) return this.#end(sessionId, id, { state: "cancelled" });
+    const input = { taskId: id, label, key };
+    const spec = checkTaskRequest({ job: onCancel, input }, { kind: "hidden", owner });
+    const now = this.#clock.wallNow();
+    const told = { id: this.#clock.uuid(), sessionId, stored: beginTask(spec, now), version: 0 };
+    const task = await this.#end(sessionId, id, { state: "cancelled" }, [changeOf(told), inputRow(told, input)]);
+    this.#jobs.begin({ ...told, version: 1 });
+    return task;
+  }
+
+  #ended(known: KnownTask, end: EndOfTask): StoredTask {
     const awaited = this.#waiting.has(nameOf(known));
     return endTask(known.stored, { ...end, now: this.#clock.wallNow(), awaited });
   }
@@ -290,6 +344,7 @@ export class Tasks {
   /** Whoever waits for it hears of the end, which is stored; the session is told when nobody did. */
   #settle(task: KnownTask): void {
     this.#book.letGo(task);
+    if (task.stored.job !== null && task.stored.state === "cancelled") this.#jobs.stop(task);
     for (const waiter of this.#waiting.get(nameOf(task)) ?? []) waiter.resolve(viewOf(task));
     if (task.stored.untold) this.#telling.tell(task.sessionId, task.id);
   }
@@ -338,10 +393,8 @@ export class Tasks {
       await this.#makeRoom(sessionId);
       this.#any = true;
       const left = there === undefined ? [] : await this.#book.stepsOf(there);
-      const key = stepKey(id, 0);
-      const input: RowChange[] =
-        spec.job === null ? [] : [{ table: TASK_STEPS, session: sessionId, key, value: encode(spec.input) }];
-      const also = [...left.filter((row) => row.key !== key || input.length === 0), ...input];
+      const input = spec.job === null ? [] : [inputRow({ sessionId, id }, spec.input)];
+      const also = [...left.filter(({ key }) => key !== input[0]?.key), ...input];
       const stored = beginTask(spec, this.#clock.wallNow());
       const task = await this.#book.put({ id, sessionId, stored }, { over: there?.version ?? 0, also });
       return { task, isNew: true };
@@ -356,7 +409,7 @@ export class Tasks {
   /** What a task's job was asked with. */
   async #input(sessionId: string, id: string): Promise<Json> {
     const name = { table: TASK_STEPS, session: sessionId, key: stepKey(id, 0) };
-    const row = await this.#runtime.store.ask("row", name);
+    const row = await this.#store.ask("row", name);
     return row === undefined ? null : decode<Json>(row.value);
   }
 
@@ -380,14 +433,14 @@ export class Tasks {
     for (const old of ended.slice(0, Math.max(ended.length - MOST_ENDED + 1, 0))) await this.#book.remove(old);
     const until = this.#clock.wallNow() - REMEMBERED_MS;
     const range = { table: TASKS, owner: TASK_ORDER.ended, until, limit: FORGOTTEN_AT_ONCE };
-    for (const row of await this.#runtime.store.ask("rowsInOrder", range)) await this.#book.remove(readTask(row));
+    for (const row of await this.#store.ask("rowsInOrder", range)) await this.#book.remove(readTask(row));
   }
 
   /** What was open when the store was closed: ends that are untold are told, and work that somebody does is taken up. */
   async #takeUp(): Promise<void> {
     for (let after: Parameters<typeof readTask>[0] | undefined; !this.#closed; ) {
       const range = { table: TASKS, owner: TASK_ORDER.open, limit: PAGE, ...(after !== undefined && { after }) };
-      const rows = await this.#runtime.store.ask("rowsInOrder", range);
+      const rows = await this.#store.ask("rowsInOrder", range);
       for (const row of rows) await this.#takeUpOne(readTask(row));
       if (rows.length < PAGE) return;
       after = rows.at(-1);
@@ -401,6 +454,7 @@ export class Tasks {
       this.#telling.tell(sessionId, id);
       return;
     }
+    if (stored.job !== null) return this.#jobs.takeUp(task);
     if (stored.kind !== "monitor" && stored.kind !== "subagent") return;
     try {
       await this.#keepers.get(stored.kind)?.takeUp?.(viewOf(task));
@@ -408,6 +462,22 @@ export class Tasks {
       this.#fails(task, error);
     }
   }
+}
+
+interface EndOfTask {
+  readonly state: TaskEnd;
+  readonly result?: Json;
+  readonly error?: TaskError | null;
+}
+
+function inputRow({ sessionId, id }: Pick<KnownTask, "sessionId" | "id">, input: Json): RowChange {
+  return { table: TASK_STEPS, session: sessionId, key: stepKey(id, 0), value: encode(input) };
+}
+
+/** Only a plugin has jobs. */
+function ownerOf(by: By): string {
+  if (by !== null) return by;
+  throw invalidTask("its onCancel is a job of a plugin, and no plugin asks for it");
 }
 
 export function viewOf({ id, sessionId, stored }: KnownTask): TaskRecord {

@@ -6,6 +6,7 @@ import { type EventSink, eventError } from "../../trace/index.js";
 import { endedBy, endedByCall, memberOf, type ThreadRights } from "../../wire/index.js";
 import type { ResolvedPlugin, ThreadPermissions } from "../options/index.js";
 import type { Watchdog } from "../watch/index.js";
+import { JobHost } from "./job-host.js";
 import { type LoadedThread, loadThread, rightsOf, SpareThread } from "./loaded-threads.js";
 import { hostLost, idsOf, tellDeath } from "./plugin-events.js";
 import { type Death, PluginHost } from "./plugin-host.js";
@@ -65,6 +66,7 @@ export class PluginHosts {
   /** Threads that took the place of one that died, also of hosts that nobody needs any more. */
   restarts = 0;
   readonly #spare: SpareThread;
+  #jobs: JobHost | undefined;
   /** A thread of it has died, and not because somebody asked for it. */
   #hasLost = false;
   #failed: TroupeError | undefined;
@@ -100,7 +102,8 @@ export class PluginHosts {
   }
 
   get messages(): number {
-    return [...this.#hosts.values()].reduce((sum, { current }) => sum + (current?.thread.messages ?? 0), 0);
+    const threads = [...this.#hosts.values()].map(({ current }) => current?.thread);
+    return [...threads, this.#jobs?.thread].reduce((sum, thread) => sum + (thread?.messages ?? 0), 0);
   }
 
   get setup(): GroupSetup {
@@ -139,6 +142,20 @@ export class PluginHosts {
         if (!host.isCalled) void host.retire();
       })
       .unref();
+  }
+
+  /** Where its jobs run. */
+  get jobs(): JobHost {
+    if (this.#failed !== undefined) throw this.#failed;
+    const { clock, watchdog, entries } = this.#parts;
+    this.#jobs ??= new JobHost({
+      clock,
+      watchdog,
+      name: `The jobs of ${this.#ids}`,
+      blockedMs: Math.max(...entries.map(({ blockedMs }) => blockedMs)),
+      load: () => this.#load({ what: "Jobs" }),
+    });
+    return this.#jobs;
   }
 
   /** Its plugins were loaded on another thread, which told what they are. */
@@ -193,7 +210,8 @@ export class PluginHosts {
   async kill(one?: number): Promise<void> {
     const running = [...this.#hosts.values()].filter(({ current }) => current !== undefined);
     const chosen = one === undefined ? running : running.filter((_, n) => n === one % running.length);
-    await Promise.all(chosen.map((host) => host.end("asked")));
+    const ended = chosen.map((host) => host.end("asked"));
+    await Promise.all(one === undefined ? [...ended, this.#jobs?.end("asked")] : ended);
   }
 
   /** Brings back plugins that were given up, with nothing held against them. */
@@ -208,7 +226,11 @@ export class PluginHosts {
 
   async close(): Promise<void> {
     this.#closed = true;
-    await Promise.all([this.#spare.close(), ...[...this.#hosts.values()].map((host) => host.close())]);
+    await Promise.all([
+      this.#spare.close(),
+      this.#jobs?.close(),
+      ...[...this.#hosts.values()].map((host) => host.close()),
+    ]);
   }
 
   /** A session worker that starts is told what the others know. */
@@ -350,10 +372,10 @@ export class PluginHosts {
   }
 
   /** Starts a thread and loads the plugins there. */
-  async #load({ background = false } = {}): Promise<LoadedThread> {
+  async #load({ background = false, what: kind = "Plugin host" } = {}): Promise<LoadedThread> {
     const { clock, entries, number } = this.#parts;
     const what = this.#parts.name ?? this.#manifests[0]?.id ?? entries[0]?.module;
-    const name = `Plugin host ${number} (${what})`;
+    const name = `${kind} ${number} (${what})`;
     const { manifests, ...loaded } = await loadThread({ clock, name, entries, rights: this.rights(), background });
     this.#manifests = manifests;
     return loaded;

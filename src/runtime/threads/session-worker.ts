@@ -1,6 +1,7 @@
 import { MessageChannel, type MessagePort } from "node:worker_threads";
 import { deferred, ignore, persist } from "../../async/index.js";
 import { asTroupeError, runtimeClosed, TroupeError } from "../../kernel/index.js";
+import type { JobSpec } from "../../plugin/index.js";
 import {
   type ActivityNote,
   type AgentsSetup,
@@ -112,6 +113,8 @@ export class SessionWorker {
   #laneClosed: Promise<void> = Promise.resolve();
   /** Ids of the inline plugins, in their order: only the session workers load them. */
   inlinePlugins: readonly string[] = [];
+  /** The jobs of those that have some. */
+  inlineJobs: ReadonlyMap<string, readonly JobSpec[]> = new Map();
 
   constructor(parts: SessionWorkerParts) {
     this.index = parts.index;
@@ -179,6 +182,7 @@ export class SessionWorker {
         { transfer: [storePort, workerPort], deadlineMs: options.configureMs },
       );
       this.inlinePlugins = configured.inline.map((manifest) => manifest.id);
+      this.inlineJobs = new Map(configured.inline.map(({ id, jobs = [] }) => [id, jobs]));
       for (const schema of configured.usableSchemas) usableSchemas.add(schema);
       this.#configured = thread;
       this.#watch(thread, lane, configured.tid);

@@ -1,13 +1,15 @@
 import { availableParallelism } from "node:os";
 import { ignore } from "../../async/index.js";
 import { pluginUnknown, runtimeClosed, TroupeError } from "../../kernel/index.js";
-import type { PluginManifest } from "../../plugin/index.js";
+import type { JobSpec, PluginManifest } from "../../plugin/index.js";
 import type { PluginSetup } from "../../session/index.js";
+import type { ThreadRights } from "../../wire/index.js";
 import type { ResolvedOptions, ResolvedPlugin } from "../options/index.js";
 import { MemoryAlarm, Watchdog } from "../watch/index.js";
 import { AgentRegistry } from "./agent-registry.js";
 import { holdInspectorSignal } from "./inspector-signal.js";
-import { bundlesOf, describeTogether } from "./loaded-threads.js";
+import { JobHost } from "./job-host.js";
+import { bundlesOf, describeTogether, loadThread } from "./loaded-threads.js";
 import { PluginHosts } from "./plugin-hosts.js";
 import { type CrewEvents, SessionWorker } from "./session-worker.js";
 import { StoreWorker } from "./store-worker.js";
@@ -29,6 +31,8 @@ export class Crew {
   readonly #members = new Map<number, { readonly group: number; readonly member: number }>();
   /** Plugins that were put into groups of their own, which session workers that start meanwhile may not know. */
   readonly #splits: { readonly plugin: number; readonly group: number }[] = [];
+  /** By the plugin's place in the options. */
+  readonly #inlineJobs = new Map<number, JobHost>();
   readonly #usableSchemas = new Set<string>();
   readonly #watchdog: Watchdog;
   readonly agents: AgentRegistry;
@@ -236,6 +240,39 @@ export class Crew {
     throw pluginUnknown(`isolated plugin ${pluginId}`, this.#isolatedIds());
   }
 
+  /** Where the jobs of a plugin run, and what a pool thread needs to run one. */
+  jobsOf(pluginId: string): JobPlace {
+    const index = this.plugins().findIndex(({ id }) => id === pluginId);
+    const entry = this.#options.plugins[index];
+    if (entry === undefined)
+      throw pluginUnknown(
+        `plugin ${pluginId}`,
+        this.plugins().map(({ id }) => id),
+      );
+    const place = this.#members.get(index);
+    if (place === undefined) {
+      const rights = { execArgv: [], env: { ...process.env } as ThreadRights["env"], denials: undefined };
+      const host = this.#inlineJobs.get(index) ?? this.#inlineHost(pluginId, entry, rights);
+      this.#inlineJobs.set(index, host);
+      return { host: () => host, member: 0, entry, rights, jobs: this.worker(0).inlineJobs.get(pluginId) ?? [] };
+    }
+    const hosts = this.#groups[place.group] as PluginHosts;
+    const { jobs = [] } = hosts.manifests[place.member] ?? {};
+    return { host: () => hosts.jobs, member: place.member, entry, rights: hosts.rights(), jobs };
+  }
+
+  /** A plugin whose hooks run in the session workers has a thread for its jobs, which may do what those may. */
+  #inlineHost(pluginId: string, entry: ResolvedPlugin, rights: ThreadRights): JobHost {
+    const { clock } = this.#options;
+    return new JobHost({
+      clock,
+      watchdog: this.#watchdog,
+      name: `The jobs of ${pluginId}`,
+      blockedMs: entry.blockedMs,
+      load: () => loadThread({ clock, name: `Jobs (${pluginId})`, entries: [entry], rights }),
+    });
+  }
+
   /** What the entry of a plugin lets it do, by the id its module says. */
   permissionsOf(pluginId: string): ResolvedPlugin["permissions"] {
     const index = this.plugins().findIndex(({ id }) => id === pluginId);
@@ -268,7 +305,7 @@ export class Crew {
 
   async close({ drainMs }: { readonly drainMs: number }): Promise<void> {
     await Promise.all(this.#everyone().map((worker) => worker.close({ drainMs })));
-    await Promise.all(this.#groups.map((group) => group.close()));
+    await Promise.all([...this.#groups, ...this.#inlineJobs.values()].map((threads) => threads.close()));
     this.#giveBackSignal();
     await this.#store?.close();
   }
@@ -312,6 +349,17 @@ export class Crew {
       },
     );
   }
+}
+
+/** Where the jobs of a plugin run. */
+export interface JobPlace {
+  /** Throws when the plugin was given up. */
+  readonly host: () => JobHost;
+  /** The plugin's place among those of the host's thread. */
+  readonly member: number;
+  readonly entry: ResolvedPlugin;
+  readonly rights: ThreadRights;
+  readonly jobs: readonly JobSpec[];
 }
 
 /** A plugin, and the threads that run it. */

@@ -13,7 +13,7 @@ const LOOK_MS = 1;
 export const NO_DEADLINE_MS = 2 ** 31 - 1;
 
 export interface ThreadOptions {
-  readonly kind: Parameters<typeof workerEntry>[0];
+  readonly kind: Exclude<Parameters<typeof workerEntry>[0], "tool">;
   /** Names the thread in errors: "Session worker 1". */
   readonly name: string;
   readonly clock: Clock;

@@ -10,7 +10,7 @@ let troupe: string | undefined;
  * The built file a thread of this kind starts with, looked up from the root of Troupe's package: the code that asks
  * stands in whichever file the build put it. A program whose bundler took Troupe into its own files has no such entry.
  */
-export function workerEntry(kind: "session" | "plugin" | "store" | "processes"): URL {
+export function workerEntry(kind: "session" | "plugin" | "store" | "processes" | "tool"): URL {
   // A bundler that writes CommonJS leaves no `import.meta.url`.
   const root = troupe ?? (import.meta.url === undefined ? "" : packageRoot(fileURLToPath(import.meta.url)));
   const entry = `${root}/dist/lib/workers/${kind}.${kind === "store" || kind === "processes" ? "cjs" : "js"}`;

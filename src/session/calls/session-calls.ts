@@ -269,6 +269,8 @@ export const SESSION_CALLS = {
   admitChild: lane<PayerAnswer, { call: string; waits: boolean }>(),
   /** A host service about one of this worker's sessions, asked by another session. */
   hostCall: lane<unknown, { pluginId: string; method: HostMethod; args: readonly unknown[] }>(),
+  /** A host service asked for by the run of a job that belongs to this session. */
+  jobCall: lane<unknown, { pluginId: string; method: HostMethod; args: readonly unknown[] }>(),
   /** Lets an input wait for the running turn, or for the next. */
   addInput: lane<
     PendingInput,

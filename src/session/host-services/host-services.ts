@@ -51,7 +51,6 @@ export async function callHost(session: Session, request: OwnRequest): Promise<u
   }
   const serve = async () => {
     if (Object.hasOwn(ABOUT_SESSION, method)) return aboutSession(session, request);
-    if (method === "spawnHiddenTask" || method === "spawnManagedTask") throw unavailable(method, "jobs");
     if (owner === "task" || owner === "monitor") return outside(session, await withSession(session, request));
     if (OUTSIDE.includes(owner)) return outside(session, request);
     const service = HERE[method];

@@ -1,25 +1,11 @@
-import type { HostMethod } from "../../plugin/index.js";
+import { type HostMethod, taskService } from "../../plugin/index.js";
 import type { HostRequest } from "../plugins/index.js";
 import { type ParentSession, visibleSession } from "./immediate-directives.js";
 
 type TaskRequest = Omit<HostRequest, "sessionId">;
 
-/** The services about tasks and monitors, with how many arguments each has beside the session, and whether it changes something. */
-const SERVICES: { readonly [M in HostMethod]?: readonly [count: number, changes: boolean] } = {
-  spawnHiddenTask: [1, true],
-  awaitHiddenTasks: [0, true],
-  spawnManagedTask: [1, true],
-  cancelManagedTask: [1, true],
-  registerBackgroundTask: [1, true],
-  unregisterBackgroundTask: [1, true],
-  completeBackgroundTask: [2, true],
-  transitionBackgroundTaskLiveState: [2, true],
-  listBackgroundTasks: [0, false],
-  cancelBackgroundTask: [1, true],
-  cancelAllBackgroundTasks: [0, true],
-  validateAsyncHandlesVisible: [1, false],
-  transferAsyncHandles: [2, true],
-  cancelUnreferencedAsyncHandles: [1, true],
+/** The services about monitors, with how many arguments each has beside the session, and whether it changes something. */
+const MONITOR_SERVICES: { readonly [M in HostMethod]?: readonly [count: number, changes: boolean] } = {
   monitorSnapshot: [0, false],
   takeMonitorUpdates: [0, true],
   startMonitor: [1, true],
@@ -28,7 +14,11 @@ const SERVICES: { readonly [M in HostMethod]?: readonly [count: number, changes:
 
 /** Does it change something that goes on beside the session's turns, or take it? */
 export function changesBeside(method: HostMethod): boolean {
-  return method === "injectTurnInput" || SERVICES[method]?.[1] === true;
+  return method === "injectTurnInput" || serviceBeside(method)?.[1] === true;
+}
+
+function serviceBeside(method: HostMethod): readonly [count: number, changes: boolean] | undefined {
+  return taskService(method) ?? MONITOR_SERVICES[method];
 }
 
 /** A service with the session it is about apart from its arguments: the own one, unless one is named in front. */
@@ -36,7 +26,7 @@ export async function withSession<R extends TaskRequest>(
   session: ParentSession,
   request: R,
 ): Promise<R & { readonly sessionId: string }> {
-  const [count] = SERVICES[request.method] as readonly [number, boolean];
+  const [count] = serviceBeside(request.method) as readonly [number, boolean];
   const [named, ...behind] = request.args.length > count ? request.args : [undefined, ...request.args];
   const sessionId = (await visibleSession(session, named ?? session.id)) as string;
   if (request.method !== "transferAsyncHandles") return { ...request, sessionId, args: behind };

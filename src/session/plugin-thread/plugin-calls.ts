@@ -1,3 +1,4 @@
+import type { MessagePort } from "node:worker_threads";
 import { type Authority, type Json, type ToolCall, turnIdOf } from "../../kernel/index.js";
 import type {
   Contributions,
@@ -40,6 +41,8 @@ export type PluginHostService = {
       readonly alone: boolean;
     },
   ): Promise<void>;
+  /** Opens the lane on which the main thread orders runs of jobs. */
+  attachJobs(lane: { readonly port: MessagePort }): Promise<void>;
   /** Answers when the thread's event loop turns. */
   ping(argument: undefined): void;
 };

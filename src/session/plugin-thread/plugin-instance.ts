@@ -31,7 +31,7 @@ import {
   unknownOperation,
   validateArgs,
 } from "../../plugin/index.js";
-import { askHere, type NoteSink, runHere } from "../../tools/index.js";
+import { askHere, checkSpawn, type NoteSink, runHere } from "../../tools/index.js";
 import { decode, encodeState } from "../../wire/index.js";
 import type { Captured, HookRef, InstanceInit, ToolFacts } from "./plugin-calls.js";
 import { runOperation } from "./plugin-operations.js";
@@ -383,9 +383,10 @@ class Context {
 
   get host(): object {
     const { waiting, granted, host } = this.#call;
-    this.#host ??= hostFacade(granted, (method, args) =>
-      host({ granted, waiting, method, args, signal: waiting.signal }),
-    );
+    this.#host ??= hostFacade(granted, async (method, args) => {
+      if (this.#plugin.jobs.size > 0) await checkSpawn(this.#plugin, method, args);
+      return host({ granted, waiting, method, args, signal: waiting.signal });
+    });
     return this.#host;
   }
 

@@ -66,13 +66,25 @@ export function servePlugins(control: MessagePort, clock: Clock, measures: OwnMe
       return { manifests: loaded.map(({ manifest }) => manifest), tid };
     },
     async attach(lane) {
-      if (host === undefined) throw new TroupeError("plugin_not_loaded", "This thread has no plugin yet.");
+      if (host === undefined) throw notLoaded();
       const { openHookLane } = await import("./hook-lane.js");
       openHookLane(lane, { ...host, clock, lastWords, floating });
+    },
+    async attachJobs({ port }) {
+      if (host === undefined) throw notLoaded();
+      const [{ serveJobs }, { tooLarge }] = await Promise.all([
+        import("../../tools/index.js"),
+        import("./answer-size.js"),
+      ]);
+      serveJobs(port, { ...host, clock, refusalOf: (what) => tooLarge(what, "What a job says") });
     },
     ping() {
       host?.limits.look();
     },
   };
   serve(control, service satisfies Service);
+}
+
+function notLoaded(): TroupeError {
+  return new TroupeError("plugin_not_loaded", "This thread has no plugin yet.");
 }

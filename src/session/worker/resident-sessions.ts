@@ -12,6 +12,7 @@ import {
   sessionExists,
   type TroupeError,
 } from "../../kernel/index.js";
+import { OPERATION_HOSTS } from "../../plugin/index.js";
 import type { NoteTaker, ToolNote } from "../../tools/index.js";
 import { encode } from "../../wire/index.js";
 import type {
@@ -362,6 +363,14 @@ export class ResidentSessions {
     });
     this.#sessions.add(actor);
     return actor;
+  }
+
+  /** A host service, asked by a job that runs beside the session's turns. */
+  callForJob({ sessionId, ...call }: ArgumentOf<"jobCall">, given: AbortSignal): Promise<unknown> {
+    const granted = OPERATION_HOSTS.task;
+    return this.use(sessionId, (session) =>
+      this.#parts.underWay.stoppable(sessionId, (signal) => callHost(session, { ...call, granted, signal }), given),
+    );
   }
 
   /** A host service, asked by a plugin of a session. */

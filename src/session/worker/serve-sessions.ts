@@ -162,6 +162,7 @@ export function serveSessions(parentPort: MessagePort, parts: WorkerParts): void
     admitChild: ({ sessionId, call, waits }) =>
       sessions().use(sessionId, ({ spending }) => spending.children.admit(call, { waits })),
     hostCall: ({ sessionId, ...call }) => sessions().use(sessionId, (session) => serveHostCall(session, call)),
+    jobCall: (call, signal: AbortSignal) => sessions().callForJob(call, signal),
     addInput: ({ sessionId, ...input }) => sessions().hold(sessionId, (actor) => actor.addInput(input)),
     deliverInput: ({ sessionId, ...input }) => sessions().hold(sessionId, (actor) => actor.deliverInput(input)),
     runTool: (request, signal: AbortSignal) => sessions().runTool(request, signal),

@@ -18,6 +18,7 @@ import {
   type PendingTool,
   readAnswer,
   readContent,
+  type StartedTask,
   toolAnswerInvalid,
   validateArgs,
 } from "../../plugin/index.js";
@@ -97,6 +98,8 @@ export interface ToolExecution {
   readonly output: ToolOutput;
   /** The tool answered that the answer comes later; `output` is not it. */
   readonly pending?: PendingTool;
+  /** What it was asked for goes on as a task. */
+  readonly started?: StartedTask;
   /** False when the call was refused before it got to its tool: no such tool, wrong arguments, a turn that is over. */
   readonly ran: boolean;
 }
@@ -236,6 +239,8 @@ function executionOf(output: ToolOutput): ToolExecution {
       return { output, pending: answer.pending, ran: true };
     case "control":
       return { output: { status: "success", value: answer.value, control: answer.control }, ran: true };
+    case "started":
+      return { output: { status: "success", value: answer.value }, started: answer.started, ran: true };
     case "value":
     case "content":
       return { output: { status: "success", value: answer.value }, ran: true };

@@ -13,6 +13,7 @@ export interface PoolThreadData {
 /** What the pool asks of one of its threads. */
 export type PoolTask =
   | CheckTask
+  | JobTask
   | {
       readonly kind: "describe";
       readonly module: string;
@@ -35,6 +36,16 @@ export type PoolTask =
       /** With the first task of a thread: where its tools say how far they are. */
       readonly notes?: MessagePort;
     };
+
+/** A plugin's module to be loaded for one run of a job, which is ordered on the port. The task is over when that closes. */
+export interface JobTask {
+  readonly kind: "job";
+  readonly module: string;
+  readonly options: unknown;
+  readonly port: MessagePort;
+  readonly stop: Int32Array;
+  readonly notes?: MessagePort;
+}
 
 /** Arguments to be checked by a schema: the answer is why they do not fit, or nothing. */
 export interface CheckTask {

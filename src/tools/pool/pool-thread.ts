@@ -1,13 +1,22 @@
 import type { MessagePort } from "node:worker_threads";
 import type { Clock } from "../../async/index.js";
 import { completionKeyOf, messageOf, toolOptionsInvalid } from "../../kernel/index.js";
-import { checkTool, compileSchema, parseAny, type ToolDefinition, validateArgs } from "../../plugin/index.js";
+import {
+  checkTool,
+  compileSchema,
+  loadPlugin,
+  parseAny,
+  type ToolDefinition,
+  validateArgs,
+} from "../../plugin/index.js";
 import { encodeError, importDefault, moduleInvalid, postTo } from "../../wire/index.js";
+import { serveJobs } from "../jobs/index.js";
 import { askHere, type CallContext, describeTool, type NoteSink, packNote, runHere } from "../tool-code/index.js";
 import {
   BEGUN_CELL,
   CHECK_CELL,
   type CheckTask,
+  type JobTask,
   type PoolAnswer,
   type PoolTask,
   type PoolThreadData,
@@ -47,7 +56,10 @@ export function poolThread(data: PoolThreadData, clock: Clock): (task: PoolTask)
       return answerTo({ thrown: denied });
     }
     if (!begins(task.stop)) return answerTo({ thrown: new Error("It was taken back.") });
-    const outcome = await outcomeOf(() => perform(task, { loaded, notes, onLoaded: () => thread.hasLoaded() }));
+    const onLoaded = () => thread.hasLoaded();
+    const outcome = await outcomeOf(() =>
+      task.kind === "job" ? serveJob(task, clock, onLoaded) : perform(task, { loaded, notes, onLoaded }),
+    );
     const { isSpent, failure } = thread.leave();
     if (task.kind === "run") release(task.stop);
     const answer = answerTo(failure === undefined ? outcome : { thrown: failure });
@@ -78,7 +90,17 @@ interface ThreadParts {
   readonly onLoaded: () => void;
 }
 
-async function perform(task: Exclude<PoolTask, CheckTask>, { loaded, notes, onLoaded }: ThreadParts): Promise<unknown> {
+/** The plugin is made anew for each run: what one has left in it is none of the next one's. */
+async function serveJob({ module, options, port }: JobTask, clock: Clock, onLoaded: () => void): Promise<void> {
+  const plugin = await loadPlugin(await importDefault(module, "plugin"), options, module);
+  onLoaded();
+  await new Promise<void>((resolve) => serveJobs(port, { plugins: [plugin], clock, onLost: resolve }));
+}
+
+async function perform(
+  task: Exclude<PoolTask, CheckTask | JobTask>,
+  { loaded, notes, onLoaded }: ThreadParts,
+): Promise<unknown> {
   const definition = loaded.get(task.module) ?? (await load(task.module));
   loaded.set(task.module, definition);
   onLoaded();

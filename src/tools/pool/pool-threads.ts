@@ -113,7 +113,7 @@ export class PoolThreads {
   async run(task: PoolTask, signal: AbortSignal): Promise<PoolAnswer> {
     this.#inFlight++;
     try {
-      const answer = this.#piscina.run(task, { signal });
+      const answer = this.#piscina.run(task, { signal, ...(task.kind === "job" && { transferList: [task.port] }) });
       for (const thread of this.#piscina.threads) this.#watch(thread);
       return await answer;
     } catch (cause) {

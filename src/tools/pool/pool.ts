@@ -4,7 +4,7 @@ import { aborted, type Json, TroupeError, toolUnavailable } from "../../kernel/i
 import { type Deadline, Deadlines, decodeError, type ThreadRights } from "../../wire/index.js";
 import { type HomeContext, type RegisteredTool, Slots, type ToolHome } from "../dispatch/index.js";
 import type { NoteTaker, ToolDescription } from "../tool-code/index.js";
-import { BEGUN_CELL, type CheckTask, type PoolAnswer, type PoolTask, STOP_CELL } from "./pool-calls.js";
+import { BEGUN_CELL, type CheckTask, type JobTask, type PoolAnswer, type PoolTask, STOP_CELL } from "./pool-calls.js";
 import { PoolThreads } from "./pool-threads.js";
 
 export interface ToolPoolOptions {
@@ -101,6 +101,11 @@ export class ToolPool implements ToolHome {
     return this.#submit(task, { signal, graceMs });
   }
 
+  /** Gives a run of a plugin's job a thread; resolves when the port is closed. */
+  async job(task: Omit<JobTask, "kind" | "stop" | "notes">, ending: Ending): Promise<void> {
+    await this.#submit({ kind: "job", ...task, stop: newCells() }, ending);
+  }
+
   /** Why arguments do not fit a schema; undefined when they do. */
   async check(task: CheckTask, ending: Ending): Promise<string | undefined> {
     return (await this.#submit(task, ending)) as string | undefined; // the pool thread's answer to "check"
@@ -141,6 +146,8 @@ export class ToolPool implements ToolHome {
       // What a call before it left behind held or ended the thread: the next one has this call.
       if (
         task.kind !== "check" &&
+        // Its port has gone to the thread that did not begin it.
+        task.kind !== "job" &&
         again < MOST_AGAIN &&
         this.#closing === undefined &&
         takeBack(task) &&

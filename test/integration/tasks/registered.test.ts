@@ -48,7 +48,9 @@ test("an end can be said into the turn that runs", async () => {
     ["registerBackgroundTask", { key: "k", deliver: "steer" }],
     ["completeBackgroundTask", TASK, "completed"],
   ];
-  const turn = session.turn(told({ call: "ask_host", args: { calls } }, { call: "gate" }, { say: "done" }));
+  // In one batch: nothing is told into the turn before the gate opens.
+  const batch = [{ call: "ask_host", args: { calls } }, { call: "gate" }];
+  const turn = session.turn(told({ calls: batch }, { say: "done" }));
   await until("the end waits for the turn", async () => (await session.inputs()).length === 1);
   goOn("open");
   await turn;

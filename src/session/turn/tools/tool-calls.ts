@@ -1,4 +1,5 @@
 import {
+  asTroupeError,
   delayBeforeRetry,
   exhaustedRetries,
   foldTurnDirectives,
@@ -14,6 +15,7 @@ import {
   toolFailure,
   toolIdOf,
 } from "../../../kernel/index.js";
+import { TASK_DELIVER } from "../../../plugin/index.js";
 import { executeTool, type RegisteredTool, type ToolExecution, type ToolNote } from "../../../tools/index.js";
 import type { Turn } from "../turn.js";
 import { duringCall } from "../turn-deadline.js";
@@ -219,7 +221,23 @@ class BatchRun {
     const executed = ended.pending === undefined ? ended : { ...ended, since: session.services.clock.wallNow() };
     if (events !== undefined && tool !== undefined)
       tellToolFailed(events, { sessionId, call, executed, thrown: failures.at(-1), home: tool.home });
-    return this.#kept(executed);
+    return executed.started === undefined ? this.#kept(executed) : this.#startedTask(executed, executed.started);
+  }
+
+  /** The session is told of the end of a task as its tool says: stored before the model reads that the task goes on. */
+  async #startedTask(
+    { started: _, ...executed }: Executed,
+    { taskId, deliver }: NonNullable<Executed["started"]>,
+  ): Promise<Executed> {
+    const { session, facts } = this.#turn;
+    const asked = { sessionId: facts.sessionId, pluginId: "", args: [taskId, deliver], asked: undefined };
+    try {
+      await session.services.relay("outside", { ...asked, method: TASK_DELIVER });
+      return executed;
+    } catch (error) {
+      const { code, message } = asTroupeError(error, "task_unknown");
+      return { ...executed, output: toolFailure("execution", code, message) };
+    }
   }
 
   /** Waits until the tool may run once more. */
