@@ -440,6 +440,7 @@ export {
   checkPayload,
   checkSubscription,
   checkTriggerKey,
+  checkTriggerOptions,
   inputOfEvent,
   type StoredSubscription,
   type SubscribeRequest,

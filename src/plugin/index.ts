@@ -5,10 +5,12 @@ export { definePlugin, type Plugin, type PluginDefinition } from "./definition/d
 export { type LoadedPlugin, loadPlugin, type PluginManifest, parseAny, pluginLoadTimeout } from "./definition/load.js";
 export * from "./host/directives.js";
 export * from "./host/host.js";
-export type { MonitorHost, ProcessActs, ProcessMethod, ProcessReads } from "./host/outside.js";
+export type { ProcessMethod, TriggerMethod } from "./host/nested.js";
+export type { MonitorHost, ProcessActs, ProcessReads } from "./host/outside.js";
 export * from "./host/shared.js";
 export * from "./host/snapshot.js";
 export * from "./host/tasks.js";
+export * from "./host/triggers.js";
 export * from "./kinds/hooks.js";
 export * from "./kinds/jobs.js";
 export * from "./kinds/operations.js";

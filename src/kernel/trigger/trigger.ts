@@ -1,4 +1,4 @@
-import { isStorableName } from "../ids.js";
+import { checkSessionId, isStorableName } from "../ids.js";
 import { isRecord, type Json, type JsonObject, sameJson } from "../json.js";
 import { type FieldsOf, unknownField } from "../known-names.js";
 import { invalidTrigger } from "../refusals.js";
@@ -32,6 +32,22 @@ export const MAX_PAYLOAD = 256 * 1024;
 export function checkTriggerKey(key: unknown): string {
   if (typeof key === "string" && key !== "" && key.length <= MAX_KEY && isStorableName(key)) return key;
   throw invalidTrigger(`its key is a text of 1 to ${MAX_KEY} characters without control characters`);
+}
+
+/** How an event is sent: under which key, and to which sessions only. */
+export function checkTriggerOptions(options: unknown): {
+  readonly key?: string;
+  readonly sessions?: readonly string[];
+} {
+  if (!isRecord(options)) throw invalidTrigger("an event is sent with { key?, sessions? }");
+  const unknown = unknownField(options, { key: true, sessions: true }, "An event");
+  if (unknown !== undefined) throw invalidTrigger(unknown);
+  const { key, sessions } = options;
+  if (sessions !== undefined && !Array.isArray(sessions)) throw invalidTrigger("sessions is a list of sessions' ids");
+  return {
+    ...(key !== undefined && { key: checkTriggerKey(key) }),
+    ...(sessions !== undefined && { sessions: sessions.map(checkSessionId) }),
+  };
 }
 
 /** A request as it is stored. */

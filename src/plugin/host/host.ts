@@ -17,17 +17,10 @@ import type {
   TurnResult,
   Usage,
 } from "../../kernel/index.js";
-import {
-  isOfProcesses,
-  type MonitorHost,
-  PROCESS_METHODS,
-  type ProcessActs,
-  type ProcessInterface,
-  type ProcessMethod,
-  type ProcessReads,
-  processMethods,
-} from "./outside.js";
+import { isNested, NESTED_METHODS, type NestedInterface, type NestedMethod, nestedFacade } from "./nested.js";
+import type { MonitorHost, ProcessActs, ProcessReads } from "./outside.js";
 import type { TaskHost } from "./tasks.js";
+import type { TriggerActs, TriggerReads } from "./triggers.js";
 
 /**
  * What hooks may ask of the runtime, in ten narrow interfaces. A hook gets those its kind is granted, as `context.host`;
@@ -179,6 +172,8 @@ export interface HostInterfaces {
   monitor: MonitorHost;
   processReads: { readonly processes: ProcessReads };
   processActs: { readonly processes: ProcessActs };
+  triggerReads: { readonly triggers: TriggerReads };
+  triggerActs: { readonly triggers: TriggerActs };
   sessionGraph: SessionGraphHost;
   directCompletion: DirectCompletionHost;
   trace: TraceHost;
@@ -213,14 +208,13 @@ const METHODS = {
   sessionGraph: ["appendSessionNodes"],
   directCompletion: ["directCompletion", "directLlmCompletion"],
   trace: ["emitTraceEvent"],
-} as const satisfies { readonly [I in Exclude<HostInterface, ProcessInterface>]: readonly (keyof HostInterfaces[I])[] };
+} as const satisfies { readonly [I in Exclude<HostInterface, NestedInterface>]: readonly (keyof HostInterfaces[I])[] };
 
-export type HostMethod = (typeof METHODS)[keyof typeof METHODS][number] | ProcessMethod;
+export type HostMethod = (typeof METHODS)[keyof typeof METHODS][number] | NestedMethod;
 
 const NAMES: { readonly [I in HostInterface]: readonly HostMethod[] } = {
   ...METHODS,
-  processReads: Object.values(PROCESS_METHODS.processReads),
-  processActs: Object.values(PROCESS_METHODS.processActs),
+  ...NESTED_METHODS,
 };
 const INTERFACES = Object.keys(NAMES) as HostInterface[];
 
@@ -243,7 +237,7 @@ export const HISTORY_HOST = [
   "directCompletion",
 ] as const;
 export const TASK_HOST = ["task"] as const;
-export const QUERY_HOST = ["sessionSnapshot", "toolCatalog", "processReads"] as const;
+export const QUERY_HOST = ["sessionSnapshot", "toolCatalog", "processReads", "triggerReads"] as const;
 export const PLUGIN_ACTION_HOST: readonly HostInterface[] = INTERFACES;
 export const TOOL_HOOK_HOST = PLUGIN_ACTION_HOST;
 export const RUNTIME_SESSION_HOST = PLUGIN_ACTION_HOST;
@@ -275,19 +269,13 @@ export type HostCall = (method: HostMethod, args: readonly unknown[]) => Promise
  * methods is a courtesy, not the check; that is made by whoever answers.
  */
 export function hostFacade(granted: readonly HostInterface[], call: HostCall): object {
-  const facade: Record<string, unknown> = {};
-  for (const [method, owner] of Object.entries(HOST_METHODS) as [HostMethod, HostInterface][]) {
-    if (granted.includes(owner) && !isOfProcesses(owner))
-      facade[method] = (...args: unknown[]) => unattended(call(method, args));
-  }
-  if (granted.some(isOfProcesses)) {
-    facade.processes = Object.fromEntries(
-      processMethods(granted.filter(isOfProcesses)).map(([name, method]) => [
-        name,
-        (...args: unknown[]) => unattended(call(method, args)),
-      ]),
-    );
-  }
+  const calls =
+    (method: HostMethod) =>
+    (...args: unknown[]) =>
+      unattended(call(method, args));
+  const facade: Record<string, unknown> = nestedFacade(granted, calls);
+  for (const [method, owner] of Object.entries(HOST_METHODS) as [HostMethod, HostInterface][])
+    if (granted.includes(owner) && !isNested(owner)) facade[method] = calls(method);
   if (granted.includes("turn")) {
     facade.startTurnStream = (...args: unknown[]) => unattended(turnStream(args, call));
   }

@@ -68,32 +68,3 @@ export interface MonitorHost {
   stopMonitor(monitorId: string): Promise<MonitorSnapshot>;
   stopMonitor(sessionId: string, monitorId: string): Promise<MonitorSnapshot>;
 }
-
-/** Those under `processes`, and the names they go by elsewhere. */
-export const PROCESS_METHODS = {
-  processReads: { list: "listProcesses", read: "readProcess", wait: "waitForProcess" },
-  processActs: {
-    start: "startProcess",
-    write: "writeToProcess",
-    end: "endProcessInput",
-    signal: "signalProcess",
-    stop: "stopProcess",
-  },
-} as const satisfies {
-  readonly processReads: Record<keyof ProcessReads, string>;
-  readonly processActs: Record<keyof ProcessActs, string>;
-};
-export type ProcessInterface = keyof typeof PROCESS_METHODS;
-type ProcessMethods = typeof PROCESS_METHODS;
-export type ProcessMethod = {
-  [I in ProcessInterface]: ProcessMethods[I][keyof ProcessMethods[I]];
-}[ProcessInterface];
-
-export function isOfProcesses(owner: string): owner is ProcessInterface {
-  return Object.hasOwn(PROCESS_METHODS, owner);
-}
-
-/** What is under `processes`, by the name it has there. */
-export function processMethods(granted: readonly ProcessInterface[]): readonly (readonly [string, ProcessMethod])[] {
-  return granted.flatMap((owner) => Object.entries(PROCESS_METHODS[owner]) as [string, ProcessMethod][]);
-}

@@ -7,7 +7,7 @@ import {
   type TenantSpendingReport,
 } from "../../kernel/index.js";
 import { presentable } from "../../model/index.js";
-import type { OperationSpec } from "../../plugin/index.js";
+import type { OperationSpec, TriggerOptions, TriggerReceipt } from "../../plugin/index.js";
 import type { CancelledTurn, OpeningOptions } from "../../session/index.js";
 import type {
   ExportOptions,
@@ -34,11 +34,12 @@ import { Runtime } from "../places/index.js";
 import { Schedules, type TroupeSchedules, wakeMe } from "../schedules/index.js";
 import { type HandleParts, handleOf, Relay, type Session } from "../sessions/index.js";
 import { TaskServices, Tasks, taskTools } from "../tasks/index.js";
-import { type TriggerOptions, type TriggerReceipt, Triggers } from "../triggers/index.js";
+import { TriggerServices, Triggers } from "../triggers/index.js";
 import { type CancelOptions, cancellationOf, HOST_CANCELLED, Turns } from "../turns/index.js";
 import { type DeleteOptions, deleteSession, exportSession, importSession, Moving } from "../upkeep/index.js";
 import { agentsOf, type TroupeAgents } from "./agents.js";
 import { drained } from "./drain.js";
+import { outsideAnswers } from "./outside-answers.js";
 import { checkOpening, type SessionOptions } from "./session-options.js";
 import { sharedOf, type TroupeShared } from "./shared.js";
 import { TroupeAnswers } from "./troupe-answers.js";
@@ -109,19 +110,20 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
     this.#turns = new Turns(runtime);
     this.#observers = new Observers(runtime);
     this.#inspections = new Inspections(runtime);
-    this.#tasks = new Tasks(runtime, (...asked) => services.asked(...asked));
+    this.#tasks = new Tasks(runtime, (...asked) => tasks.asked(...asked));
     this.#outside = new Outside(runtime, this.#tasks);
-    const services = new TaskServices(runtime, this.#tasks);
+    this.#triggers = new Triggers(runtime);
+    const tasks = new TaskServices(runtime, this.#tasks);
+    const triggers = new TriggerServices(this.#triggers);
     this.#relay = new Relay(runtime, this.#turns, {
       onChildActivity: (line, happened) => this.#observers.childActivity(line, happened),
-      outside: (ask) => (TaskServices.has(ask.method) ? services.answer(ask) : this.#outside.answer(ask)),
+      outside: outsideAnswers({ tasks, triggers, outside: this.#outside }),
     });
     this.#moving = new Moving(runtime, this.#observers);
     this.#schedules = new Schedules({ runtime, open: (id, opening) => this.#open(id, opening, "free") });
-    this.#triggers = new Triggers(runtime);
     options.builtIns.bodies = {
       wake_me: (args, context) => wakeMe(this.#schedules, clock, args, context),
-      ...taskTools(this.#tasks, services),
+      ...taskTools(this.#tasks, tasks),
     };
     this.#statistics = new Statistics(runtime.crew);
     this.#handleParts = {

@@ -18,7 +18,7 @@ import {
 } from "../../kernel/index.js";
 import { eventError } from "../../trace/index.js";
 import type { Runtime } from "../places/index.js";
-import { changeOf, isConflict, type MonitorRows, type StoreOf } from "./monitor-rows.js";
+import { changeOf, isConflict, type MonitorRow, type MonitorRows, type StoreOf } from "./monitor-rows.js";
 import type { ProcessWorker } from "./process-worker.js";
 
 /** What monitors need of a runtime. */
@@ -277,7 +277,7 @@ export class RunningMonitor {
           steers: stored.spec.deliver === "steer",
           rows: { taken: changeOf(row, takenFrom(stored, undefined)), skipped: changeOf(row, stored) },
         })
-        .catch((thrown: unknown) => this.#notDelivered(thrown));
+        .catch((thrown: unknown) => this.#notDelivered(thrown, row));
       if (outcome === "never") return;
       if (outcome === "taken") pauseMs = FIRST_LOOK_MS;
       if (outcome === "taken" || outcome === "changed") continue;
@@ -286,10 +286,20 @@ export class RunningMonitor {
     }
   }
 
-  #notDelivered(thrown: unknown): "changed" | "later" | "never" {
+  async #notDelivered(thrown: unknown, row: MonitorRow): Promise<"changed" | "later" | "never"> {
     const error = asTroupeError(thrown, "turn_failed");
     if (this.#isEnding(error)) return "never";
     if (isConflict(error)) return "changed";
+    if (error.code === "input_refused") {
+      // The session's hooks do not want it: what it would have been told is passed over.
+      this.#say(error, false);
+      await this.#parts.rows.write([changeOf(row, takenFrom(row.stored, undefined))]);
+      return "changed";
+    }
+    return this.#cannotTell(error);
+  }
+
+  #cannotTell(error: TroupeError): "later" | "never" {
     const isFinal = FINAL.includes(error.code);
     // One that goes on ends with it, and that is said then.
     if (!isFinal || this.#stop.signal.aborted) this.#say(error, isFinal);
@@ -328,7 +338,7 @@ export class RunningMonitor {
         // by who waits for its news.
         const error = asTroupeError(thrown, "monitor_failed");
         if (this.#isEnding(error)) return;
-        if (FINAL.includes(error.code)) return void this.#notDelivered(error);
+        if (FINAL.includes(error.code)) return void this.#cannotTell(error);
       }
       await sleep(this.#clock, everyMs, { signal }).catch(ignore);
     }

@@ -15,7 +15,6 @@ import {
   type SessionBudget,
   type SessionConfig,
   type SpendingReport,
-  type StoredSubscription,
   type SubscribeRequest,
   type TaskRecord,
   type ToolOutput,
@@ -23,7 +22,7 @@ import {
   type TurnResult,
   turnUnknown,
 } from "../../kernel/index.js";
-import type { InferSchema, NamedOperation, Schema } from "../../plugin/index.js";
+import type { InferSchema, NamedOperation, Schema, SubscriptionView } from "../../plugin/index.js";
 import type {
   AnswerOf,
   ConfigReceipt,
@@ -83,11 +82,6 @@ export interface AwaitTaskOptions {
   /** The task as it is after so long, in milliseconds. Default: when it has ended. */
   readonly waitMs?: number;
   readonly signal?: AbortSignal | undefined;
-}
-
-/** A session's subscription to a trigger. */
-export interface SubscriptionView extends StoredSubscription {
-  readonly key: string;
 }
 
 /** The handle of a session: the same one for as long as the session is open. */

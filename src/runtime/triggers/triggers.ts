@@ -2,9 +2,9 @@ import { type Clock, ignore, sleep } from "../../async/index.js";
 import {
   asTroupeError,
   checkPayload,
-  checkSessionId,
   checkSubscription,
   checkTriggerKey,
+  checkTriggerOptions,
   inputOfEvent,
   invalidTrigger,
   type Json,
@@ -18,26 +18,12 @@ import {
   unknownName,
   wantsEvent,
 } from "../../kernel/index.js";
+import type { SubscriptionView, TriggerOptions, TriggerReceipt } from "../../plugin/index.js";
 import { OCCURRENCES, SUBSCRIPTIONS } from "../../store/index.js";
 import { eventError } from "../../trace/index.js";
-import { decode, encode } from "../../wire/index.js";
+import { contentHash, decode, encode } from "../../wire/index.js";
 import type { Runtime } from "../places/index.js";
-import type { SessionTriggers, SubscriptionView } from "../sessions/index.js";
-
-/** What came of an event. */
-export interface TriggerReceipt {
-  /** How many subscriptions it matched: so many sessions were told. */
-  readonly matched: number;
-  /** It had come under this key before; nobody was told again. */
-  readonly replayed: boolean;
-}
-
-export interface TriggerOptions {
-  /** The caller's own name for the event: sent twice, it is told once. Remembered for a week. */
-  readonly key?: string;
-  /** Only these sessions, as far as they subscribed. */
-  readonly sessions?: readonly string[];
-}
+import type { SessionTriggers } from "../sessions/index.js";
 
 /** An event as it is stored until every session that wants it has it. */
 interface Occurrence {
@@ -48,6 +34,15 @@ interface Occurrence {
   readonly matched: number;
   /** The last subscription that was looked at. */
   readonly cursor: Pick<Row, "table" | "key" | "session" | "order"> | null;
+}
+
+type TriggeredEvent = Pick<Occurrence, "source" | "payload" | "sessions">;
+
+/** Whose call an event comes by. */
+export interface EmittedBy {
+  readonly sessionId: string;
+  readonly pluginId: string;
+  readonly asked: string | undefined;
 }
 
 /** An event for one session. */
@@ -62,6 +57,8 @@ interface Told {
 }
 
 const PAGE = 256;
+/** Sessions that a plugin's event may be for. */
+const MOST_REACHED = 10_000;
 const OPEN = "open";
 const DONE = "done";
 const REMEMBERED_MS = 7 * 24 * 3_600_000;
@@ -94,13 +91,34 @@ export class Triggers implements SessionTriggers {
   }
 
   async trigger(source: string, payload: unknown, options: TriggerOptions = {}): Promise<TriggerReceipt> {
-    const { key, sessions } = options;
-    if (key !== undefined) checkTriggerKey(key);
-    if (sessions !== undefined && !Array.isArray(sessions)) throw invalidTrigger("sessions is a list of sessions' ids");
-    sessions?.forEach(checkSessionId);
-    const checked = checkPayload(payload);
-    await this.#check(source, checked);
-    return this.#follow(this.#bring({ source, payload: checked, sessions: sessions ?? null }, key));
+    const { key, sessions } = checkTriggerOptions(options);
+    const event = await this.#checked(source, payload, sessions ?? null);
+    return this.#follow(this.#bring(event, key === undefined ? undefined : { key, row: `${source}/${key}` }));
+  }
+
+  /**
+   * An event that a plugin tells of: to its session and those made from it. Resolves when it is stored; one of the sessions
+   * may be waiting for the call itself. A key is the plugin's own in its session; `asked` stands for one where the call may
+   * be made again.
+   */
+  async emit(
+    { sessionId, pluginId, asked }: EmittedBy,
+    source: string,
+    payload: unknown,
+    options: TriggerOptions = {},
+  ): Promise<TriggerReceipt> {
+    const { key, sessions } = checkTriggerOptions(options);
+    const reached = sessions ?? (await this.#store.ask("descendants", { sessionId, limit: MOST_REACHED + 1 }));
+    if (reached.length > MOST_REACHED)
+      throw invalidTrigger(
+        `more than ${MOST_REACHED} sessions were made from this one: name those it is for in sessions`,
+      );
+    const event = await this.#checked(source, payload, sessions ?? [sessionId, ...reached]);
+    const called = key ?? asked;
+    // Of its own: a plugin neither takes the host's keys nor another plugin's.
+    const own = called === undefined ? undefined : contentHash(encode([sessionId, pluginId, key ?? null, called]));
+    const named = own === undefined ? undefined : { key: called as string, row: `${source}/.${own}` };
+    return this.#follow(this.#bring(event, named, { waits: false }));
   }
 
   async subscribe(sessionId: string, source: string, request: SubscribeRequest = {}): Promise<SubscriptionView> {
@@ -155,21 +173,25 @@ export class Triggers implements SessionTriggers {
     throw new TroupeError("trigger_unknown", message, { details: { trigger: source } });
   }
 
-  async #check(source: string, payload: Json): Promise<void> {
+  async #checked(source: string, payload: unknown, sessions: readonly string[] | null): Promise<TriggeredEvent> {
+    const checked = checkPayload(payload);
     await this.#declared(source);
     const { checkTrigger } = await this.#runtime.worker(0).service();
-    const problem = await checkTrigger({ source, payload });
+    const problem = await checkTrigger({ source, payload: checked });
     if (problem !== undefined) throw invalidTrigger(`its payload does not fit ${source}: ${problem}`);
+    return { source, payload: checked, sessions };
   }
 
+  /** `named`: under which key it comes, and the row of that. Unless it waits, the sessions are told behind the answer. */
   async #bring(
-    event: Pick<Occurrence, "source" | "payload" | "sessions">,
-    key: string | undefined,
+    event: TriggeredEvent,
+    named: { readonly key: string; readonly row: string } | undefined,
+    { waits = true } = {},
   ): Promise<TriggerReceipt> {
-    const name = key === undefined ? `.${this.#clock.uuid()}` : `${event.source}/${key}`;
-    if (key !== undefined) {
+    const name = named?.row ?? `.${this.#clock.uuid()}`;
+    if (named !== undefined) {
       const before = await this.#store.ask("row", { table: OCCURRENCES, key: name });
-      if (before !== undefined) return this.#replayed(before, event);
+      if (before !== undefined) return this.#replayed(before, event, named.key);
       await this.#forgetOld();
     }
     const at = this.#clock.wallNow();
@@ -181,19 +203,22 @@ export class Triggers implements SessionTriggers {
       // Sent twice at once: the other one tells.
       const before = await this.#store.ask("row", { table: OCCURRENCES, key: name });
       if (before === undefined) throw error;
-      return this.#replayed(before, event);
+      return this.#replayed(before, event, named?.key);
     }
-    return { matched: await this.#fanOut(name, 1, first), replayed: false };
+    if (waits) return { matched: await this.#fanOut(name, 1, first), replayed: false };
+    const matched = await this.#count(first);
+    void this.#follow(this.#fanOut(name, 1, first)).catch(ignore);
+    return { matched, replayed: false };
   }
 
-  #replayed(row: Row, event: Pick<Occurrence, "source" | "payload">): TriggerReceipt {
+  #replayed(row: Row, event: TriggeredEvent, key: string | undefined): TriggerReceipt {
     const { payload, matched } = decode<Occurrence>(row.value);
     if (sameJson(payload, event.payload)) return { matched, replayed: true };
     throw new TroupeError(
       "trigger_key_conflict",
       `An event of ${event.source} came under this key with another payload.`,
       {
-        details: { trigger: event.source, key: row.key.slice(event.source.length + 1) },
+        details: { trigger: event.source, key },
       },
     );
   }
@@ -209,30 +234,43 @@ export class Triggers implements SessionTriggers {
     }
   }
 
+  async #count(event: Occurrence): Promise<number> {
+    let matched = 0;
+    for await (const _ of this.#wanting(event)) matched++;
+    return matched;
+  }
+
+  /** The subscriptions that want an event, from behind its cursor on. */
+  async *#wanting(event: Occurrence): AsyncGenerator<{ readonly row: Row; readonly subscription: StoredSubscription }> {
+    const asked = event.sessions && new Set(event.sessions);
+    for (let after = event.cursor ?? undefined; !this.#closed; ) {
+      const range = { table: SUBSCRIPTIONS, owner: event.source, until: event.at + 1, limit: PAGE };
+      const rows = await this.#store.ask("rowsInOrder", { ...range, ...(after !== undefined && { after }) });
+      for (const row of rows) {
+        if (asked?.has(row.session ?? "") === false) continue;
+        const subscription = decode<StoredSubscription>(row.value);
+        if (wantsEvent(subscription, event.payload)) yield { row, subscription };
+      }
+      if (rows.length < PAGE) return;
+      after = rows.at(-1);
+    }
+  }
+
   /** Tells every session that wants the event and has not had it; says how many had it in all. */
   async #fanOut(name: string, version: number, from: Occurrence): Promise<number> {
     let event = from;
     let written = version;
-    for (let after = from.cursor ?? undefined; !this.#closed; ) {
-      const range = { table: SUBSCRIPTIONS, owner: event.source, until: event.at + 1, limit: PAGE };
-      const rows = await this.#store.ask("rowsInOrder", { ...range, ...(after !== undefined && { after }) });
-      for (const row of rows) {
-        if (this.#closed) return event.matched;
-        const { session = "", table, key, order } = row;
-        const subscription = decode<StoredSubscription>(row.value);
-        const asked = event.sessions === null || event.sessions.includes(session);
-        if (!asked || !wantsEvent(subscription, event.payload)) continue;
-        const cursor = { table, key, session, ...(order !== undefined && { order }) };
-        const next: Occurrence = { ...event, matched: event.matched + 1, cursor };
-        const taken = changeOf(name, written, next, { at: event.at, owner: OPEN });
-        const text = inputOfEvent(subscription, event.payload);
-        if (await this.#tell(session, { trigger: event.source, name, nth: next.matched, text, taken })) {
-          event = next;
-          written++;
-        }
+    for await (const { row, subscription } of this.#wanting(from)) {
+      if (this.#closed) return event.matched;
+      const { session = "", table, key, order } = row;
+      const cursor = { table, key, session, ...(order !== undefined && { order }) };
+      const next: Occurrence = { ...event, matched: event.matched + 1, cursor };
+      const taken = changeOf(name, written, next, { at: event.at, owner: OPEN });
+      const text = inputOfEvent(subscription, event.payload);
+      if (await this.#tell(session, { trigger: event.source, name, nth: next.matched, text, taken })) {
+        event = next;
+        written++;
       }
-      if (rows.length < PAGE) break;
-      after = rows.at(-1);
     }
     if (this.#closed) return event.matched;
     const kept = !name.startsWith(".");

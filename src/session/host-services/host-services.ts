@@ -21,6 +21,7 @@ import {
   SHARED,
   TURN_EVENTS,
   type TurnRequestInput,
+  triggerSource,
 } from "../../plugin/index.js";
 import { decodeError, type ErrorData, encodeError } from "../../wire/index.js";
 import { unfitAnswer } from "../plugin-thread/index.js";
@@ -52,8 +53,9 @@ export async function callHost(session: Session, request: OwnRequest): Promise<u
   const serve = async () => {
     if (Object.hasOwn(ABOUT_SESSION, method)) return aboutSession(session, request);
     if (owner === "task" || owner === "monitor") return outside(session, await withSession(session, request));
-    if (OUTSIDE.includes(owner)) return outside(session, request);
+    if (method === "emitTrigger") await checkVisible(session, request.args[2]);
     const service = HERE[method];
+    if (service === undefined && OUTSIDE.includes(owner)) return outside(session, request);
     if (service === undefined) throw unavailable(method, "background tasks");
     return service(session, request);
   };
@@ -69,10 +71,11 @@ const CHANGING: readonly HostInterface[] = [
   "sessionGraph",
   "directCompletion",
   "processActs",
+  "triggerActs",
 ];
 
 /** Served by the main thread, for whatever thread is concerned there. */
-const OUTSIDE: readonly HostInterface[] = ["processReads", "processActs"];
+const OUTSIDE: readonly HostInterface[] = ["processReads", "processActs", "triggerReads", "triggerActs"];
 
 async function outside(
   session: Session,
@@ -85,6 +88,12 @@ async function outside(
       ? undefined
       : `${sessionId === session.id ? "" : `${session.id}:`}${turn.turnId}:${asking.name((place) => turn.journal.number(place))}:${asking.asked}`;
   return session.services.relay("outside", { sessionId, pluginId, method, args, asked });
+}
+
+/** An event for certain sessions is for those that the caller may see. */
+async function checkVisible(session: Session, options: unknown): Promise<void> {
+  const { sessions } = (options ?? {}) as { readonly sessions?: unknown };
+  if (Array.isArray(sessions)) for (const id of sessions) await visibleSession(session, id);
 }
 
 /** What came of a service, as the journal has it. */
@@ -210,6 +219,10 @@ async function toolsChanged(session: Session, change: () => number): Promise<num
 /** The services that are done here, whichever session they are about. */
 const HERE: { readonly [M in HostMethod | "turnEvents"]?: Service } = {
   snapshotCurrent: (session) => viewOf(session),
+  listTriggers: ({ services }) =>
+    services.surfaces.common.triggers.all
+      .map((trigger) => ({ source: triggerSource(trigger), ...trigger }))
+      .sort((a, b) => (a.source < b.source ? -1 : 1)),
   createSession: (session, { args, pluginId }) =>
     createSessionFrom(session, (args[0] ?? {}) as SessionCreateRequest, pluginId),
   closeSession: async (session, { args }) => {

@@ -137,6 +137,8 @@ export function storeService({ clock, onClosed }: { readonly clock: Clock; reado
     waiting: (request: PendingRequest) => opened().waiting(request),
     /** The sessions that one was forked from or made by, the nearest first. */
     ancestors: (asked: { readonly sessionId: string; readonly depth: number }) => opened().ancestors(asked),
+    /** Those that were forked from a session, or from one of these: so many at the most. */
+    descendants: (asked: { readonly sessionId: string; readonly limit: number }) => opened().descendants(asked),
     /** Was a session forked from another one, or from one that was? */
     isDescendant: (asked: { readonly sessionId: string; readonly of: string }) => opened().isDescendant(asked),
     prune: ({ progress, ...policy }: Watched<PrunePolicy>, signal: AbortSignal) =>
@@ -274,6 +276,13 @@ export class StoreServer {
 
   async ancestors(asked: { readonly sessionId: string; readonly depth: number }): Promise<readonly string[]> {
     return (await READS.ancestors(this.#backend, [asked.sessionId, asked.depth], this.#pause)) ?? [];
+  }
+
+  async descendants({ sessionId, limit }: { readonly sessionId: string; readonly limit: number }): Promise<string[]> {
+    const found: string[] = [];
+    for (let at = -1; at < found.length && found.length < limit; at++)
+      found.push(...(await this.#backend.children(found[at] ?? sessionId)));
+    return found.slice(0, limit);
   }
 
   async isDescendant({ sessionId, of }: { readonly sessionId: string; readonly of: string }): Promise<boolean> {

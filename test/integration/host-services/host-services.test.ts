@@ -523,7 +523,7 @@ const TASK = [
 ];
 const CATALOG = ["toolCatalog"];
 const HISTORY = [...SNAPSHOT, ...LIFECYCLE, ...TURN, ...TASK, ...GRAPH, ...DIRECT];
-const ALL = [...HISTORY, ...CATALOG, ...TOOL_STATE, ...MONITOR, ...TRACE, "processes"];
+const ALL = [...HISTORY, ...CATALOG, ...TOOL_STATE, ...MONITOR, ...TRACE, "processes", "triggers"];
 
 /** The composites of the seed: what the hooks of each kind are given. */
 const COMPOSITES: Readonly<Record<string, readonly string[]>> = {

@@ -96,6 +96,15 @@ const PROCESS_METHODS = [
   "signalProcess",
   "stopProcess",
 ] as const;
+const TRIGGERS = ["triggers"] as const;
+const OF_TRIGGERS = ["list", "subscriptions", "emit", "subscribe", "unsubscribe"] as const;
+const TRIGGER_METHODS = [
+  "listTriggers",
+  "listSubscriptions",
+  "emitTrigger",
+  "subscribeToTrigger",
+  "unsubscribeFromTrigger",
+] as const;
 const GRAPH = ["appendSessionNodes"] as const;
 const DIRECT = ["directCompletion", "directLlmCompletion"] as const;
 const TRACE = ["emitTraceEvent"] as const;
@@ -113,6 +122,7 @@ const EVERYTHING = [
   ...TASK,
   ...MONITOR,
   ...PROCESSES,
+  ...TRIGGERS,
   ...GRAPH,
   ...DIRECT,
   ...TRACE,
@@ -140,7 +150,7 @@ const HOSTS = {
   session_config_mutator: TASK,
   session_config_changed: TASK,
   context_compactor: HISTORY_HOST,
-} as const satisfies Record<HookKind, readonly (HostMethod | "processes")[]>;
+} as const satisfies Record<HookKind, readonly (HostMethod | "processes" | "triggers")[]>;
 
 /** What the compiler lets the hooks of a kind call. */
 type Callable<K extends HookKind> = keyof HookContext<K, unknown, unknown>["host"];
@@ -153,8 +163,8 @@ describe("the host services of a hook", () => {
 
   it("are known for every kind", () => {
     expect(Object.keys(HOSTS).sort()).toEqual(Object.values(HOOK_KINDS).sort());
-    const flat = EVERYTHING.filter((name) => name !== "processes");
-    expect(Object.keys(HOST_METHODS).sort()).toEqual([...flat, ...PROCESS_METHODS].sort());
+    const flat = EVERYTHING.filter((name) => name !== "processes" && name !== "triggers");
+    expect(Object.keys(HOST_METHODS).sort()).toEqual([...flat, ...PROCESS_METHODS, ...TRIGGER_METHODS].sort());
   });
 
   it("under processes are those that look at them for a query, and all of them for a tool", () => {
@@ -166,6 +176,17 @@ describe("the host services of a hook", () => {
     expect(under(TOOL_HOOK_HOST)).toEqual([...OF_PROCESSES].sort());
     expectTypeOf<keyof QueryHost["processes"]>().toEqualTypeOf<"list" | "read" | "wait">();
     expectTypeOf<keyof ToolHookHost["processes"]>().toEqualTypeOf<(typeof OF_PROCESSES)[number]>();
+  });
+
+  it("under triggers are those that look at them for a query, and all of them for a tool", () => {
+    const under = (granted: typeof QUERY_HOST | typeof TOOL_HOOK_HOST) => {
+      const { triggers } = hostFacade(granted, () => Promise.resolve()) as { readonly triggers: object };
+      return Object.keys(triggers).sort();
+    };
+    expect(under(QUERY_HOST)).toEqual(["list", "subscriptions"]);
+    expect(under(TOOL_HOOK_HOST)).toEqual([...OF_TRIGGERS].sort());
+    expectTypeOf<keyof QueryHost["triggers"]>().toEqualTypeOf<"list" | "subscriptions">();
+    expectTypeOf<keyof ToolHookHost["triggers"]>().toEqualTypeOf<(typeof OF_TRIGGERS)[number]>();
   });
 
   it("compile exactly when they are granted", () => {
@@ -433,7 +454,7 @@ describe("operations", () => {
             expectTypeOf(args).toEqualTypeOf<{ word: string; limit: number }>();
             expectTypeOf(host).toEqualTypeOf<QueryHost>();
             expectTypeOf<keyof typeof host>().toEqualTypeOf<
-              (typeof SNAPSHOT | typeof CATALOG | typeof PROCESSES)[number]
+              (typeof SNAPSHOT | typeof CATALOG | typeof PROCESSES | typeof TRIGGERS)[number]
             >();
             // @ts-expect-error a query reads
             await host.createSession();
@@ -540,7 +561,7 @@ describe("operations", () => {
   it("are given at run time what their types say", () => {
     const methods = (kind: keyof typeof OPERATION_HOSTS) =>
       Object.keys(hostFacade(OPERATION_HOSTS[kind], () => Promise.resolve())).sort();
-    expect(methods("query")).toEqual([...SNAPSHOT, ...CATALOG, ...PROCESSES].sort());
+    expect(methods("query")).toEqual([...SNAPSHOT, ...CATALOG, ...PROCESSES, ...TRIGGERS].sort());
     for (const kind of ["command", "task", "action"] as const) expect(methods(kind)).toEqual([...EVERYTHING].sort());
   });
 });

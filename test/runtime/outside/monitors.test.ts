@@ -133,6 +133,22 @@ test("a session that was deleted is said, and its monitor ends", async () => {
   expect(await snapshot()).toMatchObject({ activeCount: 0, monitors: [{ end: { reason: "failed" } }] });
 });
 
+test("an update that the session's hooks refuse is passed over and said, and the next one is told", async () => {
+  const { start, worker, onDeliver, told, events, clock, snapshot } = storedMonitors();
+  await start(WAKING);
+  onDeliver(async () => {
+    throw new TroupeError("input_refused", "A hook refuses it.");
+  });
+  worker.say(["a"]);
+  await clock.elapse(10_000);
+  expect(events).toMatchObject([{ type: "monitor_failed", final: false, error: { code: "input_refused" } }]);
+  onDeliver(async (write) => write());
+  worker.say(["b"]);
+  await clock.elapse(1_000);
+  expect(told.map(({ text }) => text)).toEqual(['Monitor "m":\nb']);
+  expect((await snapshot()).activeCount).toBe(1);
+});
+
 test("when its thread ends it is started again, later and later while that fails, and the next update says so", async () => {
   const { start, worker, take, clock, snapshot } = storedMonitors();
   await start(COMMAND);
