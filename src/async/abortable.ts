@@ -12,13 +12,15 @@ export function onAbort(signal: AbortSignal | undefined, listener: () => void): 
   }
   // One signal may serve any number of calls: from the eleventh listener on Node would warn of a leak.
   if (!quiet.has(signal)) {
-    process.getBuiltinModule("node:events").setMaxListeners(0, signal);
+    setMaxListeners ??= process.getBuiltinModule("node:events").setMaxListeners;
+    setMaxListeners(0, signal);
     quiet.add(signal);
   }
   signal.addEventListener("abort", listener, { once: true });
   return () => signal.removeEventListener("abort", listener);
 }
 const quiet = new WeakSet<AbortSignal>();
+let setMaxListeners: typeof import("node:events").setMaxListeners | undefined;
 
 /**
  * Aborts the controller with the signal, for the same reason, until the function it returns is called. Not

@@ -112,8 +112,8 @@ export interface StorableTurn extends Pick<TurnState, "messages" | "spent" | "mo
 }
 
 export type TurnEvent =
-  /** `issues`: what went wrong meanwhile without ending the turn. `at`: when the answer came. */
-  | (TurnAnswer & { readonly issues?: readonly TurnIssue[]; readonly at?: number })
+  /** `issues`: what went wrong meanwhile without ending the turn. */
+  | (TurnAnswer & { readonly issues?: readonly TurnIssue[] })
   /** The host or the runtime wants the turn to stop; acted on when the outstanding effect is answered. */
   | ({ readonly type: "cancel" } & Cancellation);
 

@@ -89,12 +89,16 @@ const ANSWERS: Readonly<Record<TurnPhase, readonly TurnEvent["type"][]>> = {
   failed: [],
 };
 
-/** An event that does not answer the outstanding effect changes nothing: late and repeated answers are harmless. */
-export function stepTurn(state: TurnState, event: TurnEvent): TurnStep {
+/**
+ * An event that does not answer the outstanding effect changes nothing: late and repeated answers are harmless. `now`: when
+ * it happened.
+ */
+export function stepTurn(state: TurnState, event: TurnEvent, now?: number): TurnStep {
   const unchanged: TurnStep = { state, effects: [] };
   if (event.type === "cancel") return onCancel(unchanged, event);
   if (!ANSWERS[state.phase].includes(event.type)) return unchanged;
-  const { issues = [], at = state.at } = event;
+  const { issues = [] } = event;
+  const at = now ?? state.at;
   const hasNews = issues.length > 0 || at !== state.at;
   const step = hasNews ? change(unchanged, { issues: [...state.issues, ...issues], at }) : unchanged;
   switch (event.type) {

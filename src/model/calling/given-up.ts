@@ -25,19 +25,35 @@ class GivenUp<T> implements AsyncIterator<T, undefined> {
     this.#letGo = onAbort(signal, () => this.#giveUp());
   }
 
-  async next(): Promise<IteratorResult<T, undefined>> {
-    let result: IteratorResult<T>;
-    try {
-      result = await this.#wait(() => this.#events.next());
-    } catch (error) {
-      // A stream that failed has ended; one that was given up is told to.
-      if (this.#signal.aborted) this.#end().catch(ignore);
-      this.#letGo();
-      throw error;
-    }
-    if (result.done !== true) return result;
-    this.#letGo();
-    return { done: true, value: undefined };
+  /** One promise for each event, and none beside the stream's own: this is the hot path. */
+  next(): Promise<IteratorResult<T, undefined>> {
+    return new Promise((resolve, reject) => {
+      const fails = (error: unknown): void => {
+        this.#letGo();
+        reject(error);
+      };
+      // A stream that was given up is told to end.
+      this.#giveUp = () => {
+        this.#end().catch(ignore);
+        fails(aborted(this.#signal));
+      };
+      if (this.#signal.aborted) {
+        this.#giveUp();
+        return;
+      }
+      try {
+        this.#events.next().then((result) => {
+          if (result.done !== true) {
+            resolve(result);
+            return;
+          }
+          this.#letGo();
+          resolve({ done: true, value: undefined });
+        }, fails);
+      } catch (error) {
+        fails(error);
+      }
+    });
   }
 
   /** Its reader has what it wants. What goes wrong when the stream clears up changes nothing of that. */

@@ -30,6 +30,7 @@ export class SessionHistory {
   /** Which frame's it is: what was being read when another one began is not part of it. */
   #frame = 0;
   #hasAttachments = false;
+  #hasCuts = false;
   /** Tokens the last model call read. */
   promptTokens: number | null = null;
   /** What the last stored turn's requests had beside the history: a fork takes it along, so that it begins as they did. */
@@ -51,6 +52,11 @@ export class SessionHistory {
   /** Something that was read or added has an attachment. */
   get hasAttachments(): boolean {
     return this.#hasAttachments;
+  }
+
+  /** Of something that was read or added it is known that it was cut off: who asks a model says so, and looks for it. */
+  get hasCuts(): boolean {
+    return this.#hasCuts;
   }
 
   /** How many messages there are. Reads them only when nobody has counted them yet. */
@@ -137,7 +143,7 @@ export class SessionHistory {
     }
     this.#read = read;
     this.#before = before;
-    this.#hasAttachments ||= haveAttachments(older);
+    this.#sees(older);
   }
 
   /** These were stored behind the others. */
@@ -145,7 +151,13 @@ export class SessionHistory {
     const conversation = messages.filter(isConversation);
     this.#read.push(...conversation);
     if (this.#known !== undefined) this.#known += conversation.length;
-    this.#hasAttachments ||= haveAttachments(conversation);
+    this.#sees(conversation);
+  }
+
+  /** What of the messages is to be known without looking at all of them again. */
+  #sees(messages: readonly Message[]): void {
+    this.#hasAttachments ||= haveAttachments(messages);
+    this.#hasCuts ||= messages.some(({ interrupted }) => interrupted === true);
   }
 
   /** It goes on behind another node, with so many messages up to it. */
@@ -164,6 +176,7 @@ export class SessionHistory {
     this.#before = null;
     this.#known = 0;
     this.#hasAttachments = false;
+    this.#hasCuts = false;
     this.grow(messages);
   }
 }

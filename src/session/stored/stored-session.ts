@@ -3,6 +3,7 @@ import {
   addLedgers,
   type Commit,
   FIRST_FRAME,
+  fingerprint,
   type Head,
   type Identity,
   isConversation,
@@ -92,6 +93,7 @@ export class StoredSession {
   readonly asked = new RepeatedParts();
   /** One at a time, because each builds on the head before. */
   readonly #writes = new Serial();
+  #cacheKey: { readonly family: string; readonly key: string } | undefined;
 
   constructor(parts: StoredParts) {
     this.#parts = parts;
@@ -116,6 +118,14 @@ export class StoredSession {
   /** See {@link Head.family}. */
   get family(): string {
     return this.#head?.family ?? this.#parts.id;
+  }
+
+  /** What providers keep a family's requests under. */
+  get cacheKey(): string {
+    const { family } = this;
+    if (this.#cacheKey?.family !== family)
+      this.#cacheKey = { family, key: `troupe-${fingerprint(family).toString(36)}` };
+    return this.#cacheKey.key;
   }
 
   get leaf(): string | null {

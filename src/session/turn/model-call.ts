@@ -4,7 +4,6 @@ import {
   type AttemptRecord,
   aborted,
   asTroupeError,
-  fingerprint,
   type ModelCallRecord,
   type ModelRequest,
   type ModelResponse,
@@ -198,7 +197,7 @@ function formed({ session, request }: Turn, response: ModelResponse, read: Read)
 export function cacheOf({ session: { stored }, config, notes }: Turn): Pick<ModelRequest, "cache"> {
   const { cache: policy } = config;
   if (policy === "off") return {};
-  return { cache: { policy, key: `troupe-${fingerprint(stored.family).toString(36)}`, stable: notes.stable } };
+  return { cache: { policy, key: stored.cacheKey, stable: notes.stable } };
 }
 
 /** Streams an answer through the stream hooks, then has the response hooks look at the whole. */

@@ -168,7 +168,10 @@ export class StreamPump {
     this.response.add(event);
     // The metadata is the provider's own: a host is told the text alone.
     if (event.type === "text") this.#options.emit({ type: "text_delta", blockId: event.blockId, text: event.text });
-    else if (event.type === "text_delta" || event.type === "reasoning_delta") this.#options.emit(event);
+    else if (event.type === "text_delta" || event.type === "reasoning_delta") {
+      const { type, blockId, text } = event;
+      this.#options.emit({ type, blockId, text });
+    }
   }
 
   /** What prose that was not streamed becomes. Empty text is not worth a projector's while. */

@@ -115,7 +115,8 @@ export class Turn implements RunningTurn {
   ) {
     const { parts, stopped, unfinished, asked } = beginning;
     this.session = session;
-    this.request = { ...request, emit: (activity) => request.emit({ ...activity, at: this.now() }) };
+    // Whoever tells an activity made it for that: its time is added to it, and not to a copy.
+    this.request = { ...request, emit: (told) => request.emit(Object.assign(told, { at: this.now() })) };
     this.beginning = beginning;
     const { config } = this;
     const { maxSteps = config.maxSteps, options, prompt, calling, limited = false } = request.extras;
@@ -125,7 +126,7 @@ export class Turn implements RunningTurn {
     session.hooks.failures.turnBegins();
     const turnIndex = session.stored.turnIndex + 1;
     this.facts = { sessionId: session.id, turnId: turnIdOf(turnIndex), turnIndex };
-    this.history = toldOfCuts(history);
+    this.history = this.#told(history);
     this.left = unfinished && leftBehind(session.id, unfinished);
     this.inherited = asked === undefined ? session.past.inherited : (asked.inherited ?? []);
     this.codeCalls = codeCallsOf(session, unfinished);
@@ -203,13 +204,12 @@ export class Turn implements RunningTurn {
     const state = signal.aborted
       ? stepTurn(this.state, { type: "cancel", ...(stop?.cancellation ?? { reason: cancelReason(signal) }) }).state
       : this.state;
-    this.#machine = stepTurn(state, this.#withFailures(answer));
+    this.#machine = stepTurn(state, this.#withFailures(answer), this.now());
   }
 
   /** What hooks failed at meanwhile, told with the answer: as issues, or as what the turn cannot go on from. */
-  #withFailures(given: TurnEvent): TurnEvent {
-    if (given.type === "cancel") return given;
-    const answer = { ...given, at: this.now() };
+  #withFailures(answer: TurnEvent): TurnEvent {
+    if (answer.type === "cancel") return answer;
     const failed = this.session.hooks.failures.take();
     if (failed === undefined) return answer;
     const { ending } = failed;
@@ -273,7 +273,7 @@ export class Turn implements RunningTurn {
   /** What the transforms left is this turn's context. No more of the history is read than that. */
   async adopt(prepared: PreparedContext): Promise<void> {
     const part = await this.session.past.from(firstPlace(prepared));
-    this.history = toldOfCuts(contextMessages(prepared, part, this.facts.turnId));
+    this.history = this.#told(contextMessages(prepared, part, this.facts.turnId));
     this.#contributions = prepared.promptContributions;
     const { messages: pieces, tools, includeBaseTools } = prepared;
     this.#context = { pieces, tools, includeBaseTools };
@@ -294,8 +294,13 @@ export class Turn implements RunningTurn {
     const { window } = this.config;
     const from = window === null ? 0 : await past.windowStart(window);
     const { start, messages } = await past.from(from);
-    this.history = toldOfCuts(start === from ? messages : messages.slice(from - start));
+    this.history = this.#told(start === from ? messages : messages.slice(from - start));
     this.#context = { from };
+  }
+
+  /** What the model reads of the history. Where nothing was ever cut off, none of it is looked at. */
+  #told(history: readonly Message[]): readonly Message[] {
+    return this.session.past.hasCuts ? toldOfCuts(history) : history;
   }
 
   /** Takes up what the turn was prepared with: nobody is asked. */

@@ -92,6 +92,20 @@ describe("a history", () => {
     expect(past.known).toBe(2);
   });
 
+  test("knows that something of it was cut off from when that is added or read, until it begins anew", async () => {
+    const cut: Message = { ...said(), role: "assistant", interrupted: true };
+    const { stored } = storedHistory([said(), cut], many(4));
+    const past = new SessionHistory(stored, { leaf: stored.leaf, messageCount: 6 });
+    await past.from(2);
+    expect(past.hasCuts).toBe(false);
+    await past.read();
+    expect(past.hasCuts).toBe(true);
+    past.restart([said()]);
+    expect(past.hasCuts).toBe(false);
+    past.grow([said(), cut]);
+    expect(past.hasCuts).toBe(true);
+  });
+
   test.each([7, 9])("with another number of messages than its head says (%i) is damaged, every time", async (said) => {
     const { stored } = storedHistory(many(4), many(4));
     const past = new SessionHistory(stored, { leaf: stored.leaf, messageCount: said });

@@ -89,3 +89,13 @@ test("the time of a message is twelve bytes of what is stored of a turn, and not
   expect(stored.length - encode(timeless).length).toBe(4 * 12);
   expect(JSON.stringify(timeless)).not.toContain('"at"');
 });
+
+test("a turn looks through none of the messages before it for an answer that was cut off, where none was", async () => {
+  const { turn, session } = await memorySession();
+  for (const input of ["one", "two", "three"]) await turn(input);
+  let looked = 0;
+  for (const message of await session.past.read())
+    Object.defineProperty(message, "interrupted", { get: () => void looked++, enumerable: false });
+  expect((await turn("four")).text).toBe("You said: four");
+  expect(looked).toBe(0);
+});
