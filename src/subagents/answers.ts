@@ -15,7 +15,10 @@ export function answerOf({ name }: Pick<Agent, "name">, { outcome, text }: TurnR
 export function saidOf({ name }: Pick<Agent, "name">, error: unknown): unknown {
   if (!(error instanceof TroupeError)) return error;
   if (error.details.forModel === true) return error;
-  if (error.code === "turn_running" || error.code === "session_busy")
-    return toolError(`Agent ${name} is at work. Wait for its answer, or close it.`, { code: "subagent_busy" });
+  if (error.code === "turn_running" || error.code === "session_busy") return busy({ name });
   return toolError(`Agent ${name} could not be asked: ${error.message}`, { code: error.code });
+}
+
+export function busy({ name }: Pick<Agent, "name">): TroupeError {
+  return toolError(`Agent ${name} is at work. Wait for its answer, or close it.`, { code: "subagent_busy" });
 }

@@ -56,10 +56,9 @@ export function agentNamed(family: Family, parent: string, name: string): Agent 
   throw toolError(`There is no agent ${name}. ${known}`, { code: "subagent_unknown" });
 }
 
-/** An agent and those it spawned, and theirs: the deepest first. */
-export function subtreeOf({ agents }: Family, top: Agent): readonly Agent[] {
-  const below = agents.filter(({ parent }) => parent === top.session);
-  return [...below.flatMap((agent) => subtreeOf({ agents }, agent)), top];
+/** An agent, those it spawned, and theirs: one that is closed has what goes on in those below ended. */
+export function subtreeOf(family: Family, top: Agent): readonly Agent[] {
+  return [top, ...agentsOf(family, top.session).flatMap((agent) => subtreeOf(family, agent))];
 }
 
 /** Why another agent cannot be had; undefined: it can, or is there already because this call has spawned it before. */

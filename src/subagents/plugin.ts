@@ -1,5 +1,12 @@
-import { definePlugin, type PluginToolContext, type SessionView, TroupeError, toolError } from "../plugin/index.js";
-import { answerOf, saidOf } from "./answers.js";
+import {
+  definePlugin,
+  type PluginToolContext,
+  type SessionView,
+  startedTask,
+  TroupeError,
+  toolError,
+} from "../plugin/index.js";
+import { answerOf, busy, saidOf } from "./answers.js";
 import {
   type Agent,
   agentNamed,
@@ -197,17 +204,22 @@ function refused(error: unknown): unknown {
 async function ask({ agent: name, message, wait = true }: AskArgs, context: Context) {
   const { sessionId, shared } = context;
   const agent = agentNamed(await shared.read(), sessionId, name);
+  if ((await taskOf(agent, context)).task !== undefined) throw busy(agent);
   return work(agent, message, { wait, context });
 }
 
 async function work(
   agent: Agent,
   text: string,
-  { wait: _wait, context }: { readonly wait: boolean; readonly context: Context },
+  { wait, context }: { readonly wait: boolean; readonly context: Context },
 ) {
   const { host, callId } = context;
   const key = `agent:${callId}`;
   try {
+    if (!wait) {
+      const { deliver } = withDefaults(context.options);
+      return startedTask(await host.startTurnTask(agent.session, { text, key, label: agent.name }), { deliver });
+    }
     const result = await host.startTurn(agent.session, { text, key });
     return answerOf(agent, result);
   } catch (error) {
@@ -225,7 +237,7 @@ async function list(context: Context) {
   for (const agent of own) {
     const view = await host.snapshotSession(agent.session).catch(() => undefined);
     if (view === undefined) gone.push(agent);
-    else agents.push(described(agent, view));
+    else agents.push({ ...described(agent, view), ...(await taskOf(agent, context)) });
   }
   if (gone.length > 0) await forget(gone, context);
   return {
@@ -240,21 +252,29 @@ function described({ name, kind }: Agent, { running, turnIndex, ledger }: Sessio
   return { name, ...(kind !== undefined && { kind }), state: running ? "working" : "idle", answers: turnIndex, tokens };
 }
 
-async function close(name: string, context: Context) {
-  const { sessionId, shared } = context;
-  const family = await shared.read();
-  const closed = subtreeOf(family, agentNamed(family, sessionId, name));
-  for (const agent of closed) await end(agent, context);
-  await forget(closed, context);
-  return { closed: closed.length };
+/** The task of an agent that is at work and is not waited for. */
+async function taskOf({ name }: Agent, { host, sessionId }: Context): Promise<{ readonly task?: string }> {
+  const all = await host.listBackgroundTasks();
+  const own = all.filter((task) => task.kind === "subagent" && task.sessionId === sessionId && task.label === name);
+  const working = own.find(({ state }) => state === "running" || state === "idle");
+  return working === undefined ? {} : { task: working.id };
 }
 
-async function end({ session }: Agent, { host }: Context): Promise<void> {
+async function close(name: string, context: Context) {
+  const { sessionId, host, shared } = context;
+  const family = await shared.read();
+  const top = agentNamed(family, sessionId, name);
+  const closed = subtreeOf(family, top);
   try {
-    await host.closeSession(session);
+    const { task } = await taskOf(top, context);
+    // Its turn ends with its task, and the tasks of the agents it has with its session.
+    if (task !== undefined) await host.cancelBackgroundTask(task);
+    for (const { session } of closed) await host.closeSession(session);
   } catch (error) {
-    throw refused(error);
+    throw saidOf(top, error);
   }
+  await forget(closed, context);
+  return { closed: closed.length };
 }
 
 async function forget(gone: readonly Agent[], { shared }: Context): Promise<void> {

@@ -52,11 +52,11 @@ export class Elsewhere {
 }
 
 /** Resolves when a session's journal, of a store that another process may have open, has a row with such a key. */
-export async function journaled(path: string, ending: string | RegExp): Promise<void> {
+export async function journaled(path: string, ending: string | RegExp, sessionId = "s"): Promise<void> {
   const isIt = (key: string) => (typeof ending === "string" ? key.endsWith(ending) : ending.test(key));
   const reader = openLmdbReader(path);
   try {
-    await until(`${ending} is written down`, () => reader?.journal("s").some(({ key }) => isIt(key)) ?? false);
+    await until(`${ending} is written down`, () => reader?.journal(sessionId).some(({ key }) => isIt(key)) ?? false);
   } finally {
     reader?.close();
   }

@@ -11,6 +11,8 @@ import type {
   SessionConfig,
   SessionCreateRequest,
   SubagentContext,
+  TaskRecord,
+  TaskRegistration,
   ToolAvailability,
   ToolSpec,
   ToolState,
@@ -114,6 +116,13 @@ export interface TurnRequestInput {
   readonly key?: string;
 }
 
+/** A turn of another session that is to be a task of the own one. */
+export interface TurnTaskInput extends Pick<TaskRegistration, "label" | "deliver" | "visibility"> {
+  readonly text: string;
+  /** The caller's own name for it: asked for again under it, it is the task that is there, also when that has ended. */
+  readonly key?: string;
+}
+
 /** One turn at a time and session; a turn stays registered until it has been awaited or has ended. */
 export interface TurnHost {
   startTurnStream(sessionId: string, input: string | TurnRequestInput): Promise<SessionTurnHandle>;
@@ -121,6 +130,15 @@ export interface TurnHost {
   cancelTurn(turnId: string): Promise<void>;
   /** Starts it and waits for it. When the call that waits is given up, so is the turn. */
   startTurn(sessionId: string, input: string | TurnRequestInput): Promise<TurnResult>;
+  /**
+   * Starts it as a task of the own session, of kind `subagent`, and does not wait. The task ends with the turn, also one
+   * that goes on after a crash, and its result is the turn's answer. Cancelling it cancels the turn and closes the other
+   * session, with whatever goes on for that.
+   *
+   * @example
+   * const { id } = await context.host.startTurnTask(child, { text: "Look into it.", label: "research", deliver: "steer" });
+   */
+  startTurnTask(sessionId: string, input: TurnTaskInput): Promise<TaskRecord>;
 }
 
 export interface SessionGraphHost {
@@ -186,7 +204,7 @@ const METHODS = {
   toolCatalog: ["toolCatalog"],
   toolState: ["toolState", "applyToolState", "setToolsAvailability", "setToolAvailability", "setToolMembership"],
   sessionLifecycle: ["createSession", "takeFirstTurnInput", "closeSession"],
-  turn: ["startTurnStream", "awaitTurn", "cancelTurn", "startTurn"],
+  turn: ["startTurnStream", "awaitTurn", "cancelTurn", "startTurn", "startTurnTask"],
   task: [
     "injectTurnInput",
     "spawnHiddenTask",

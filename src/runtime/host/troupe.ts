@@ -33,7 +33,7 @@ import { Outside } from "../outside/index.js";
 import { Runtime } from "../places/index.js";
 import { Schedules, type TroupeSchedules, wakeMe } from "../schedules/index.js";
 import { type HandleParts, handleOf, Relay, type Session } from "../sessions/index.js";
-import { TaskServices, Tasks, taskTools } from "../tasks/index.js";
+import { AgentTasks, TaskServices, Tasks, taskTools } from "../tasks/index.js";
 import { TriggerServices, Triggers } from "../triggers/index.js";
 import { type CancelOptions, cancellationOf, HOST_CANCELLED, Turns } from "../turns/index.js";
 import { type DeleteOptions, deleteSession, exportSession, importSession, Moving } from "../upkeep/index.js";
@@ -74,6 +74,7 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
   readonly #schedules: Schedules;
   readonly #triggers: Triggers;
   readonly #tasks: Tasks;
+  readonly #agentTasks: AgentTasks;
   readonly #outside: Outside;
   readonly #statistics: Statistics;
   readonly #handleParts: HandleParts;
@@ -117,7 +118,18 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
     const triggers = new TriggerServices(this.#triggers);
     this.#relay = new Relay(runtime, this.#turns, {
       onChildActivity: (line, happened) => this.#observers.childActivity(line, happened),
-      outside: outsideAnswers({ tasks, triggers, outside: this.#outside }),
+      outside: outsideAnswers({
+        tasks,
+        triggers,
+        agents: { answer: (ask) => this.#agentTasks.start(ask) },
+        outside: this.#outside,
+      }),
+    });
+    this.#agentTasks = new AgentTasks({
+      runtime,
+      tasks: this.#tasks,
+      relay: (call) => this.#relay.answer(call),
+      open: (id) => this.#open(id, {}, "free"),
     });
     this.#moving = new Moving(runtime, this.#observers);
     this.#schedules = new Schedules({ runtime, open: (id, opening) => this.#open(id, opening, "free") });
@@ -438,12 +450,13 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
+    this.#agentTasks.stop();
     const intakes = [this.#schedules, this.#triggers, this.#tasks];
     await Promise.all([this.#resuming, this.#outside.stopTelling(), ...intakes.map((each) => each.close())]);
     const drainMs = await drained(this.#runtime, this.#turns);
     this.#observers.close();
     await this.#runtime.crew.close({ drainMs });
-    await this.#outside.close();
+    await Promise.all([this.#agentTasks.ended(), this.#outside.close()]);
     this.#runtime.directory.clear();
     this.#events?.close();
   }

@@ -66,7 +66,12 @@ export class Relay {
   #bill(note: UsageNote): void {
     const [payerId] = note;
     const { directory } = this.#runtime;
-    const bill = async ({ worker }: Residence) => this.#runtime.worker(worker).lane?.note("usage", note);
+    const bill = async ({ worker: index }: Residence) => {
+      const worker = this.#runtime.worker(index);
+      // One that is being replaced is told when it is there again.
+      if (worker.lane !== undefined) worker.lane.note("usage", note);
+      else await worker.ready().then((lane) => lane.note("usage", note), ignore);
+    };
     const payer = directory.find(payerId);
     if (payer?.moving !== undefined && !payer.closing) directory.use(payerId, bill).catch(ignore);
     else if (payer !== undefined) void bill(payer);

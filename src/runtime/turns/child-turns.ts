@@ -22,6 +22,8 @@ import type { Turn } from "./turns.js";
 const KEPT = activitiesUpTo(1_024);
 /** Ended turns whose result or events nobody has fetched yet. */
 const MAX_ENDED = 256;
+/** Turns with a key that are known to be paid for; of one that is not, or of an earlier process, all is billed again. */
+const MAX_PAID = 10_000;
 
 /** A turn as the session that started it knows it: two sessions may use the same id. */
 interface ChildTurnRef {
@@ -39,6 +41,7 @@ interface ChildTurn extends ChildTurnRef {
   readonly calls: Set<string>;
   /** Resolves when the turn is over and its usage was told; never rejects. */
   readonly over: Promise<void>;
+  readonly bill: Bill;
   readonly kept: ActivityBuffer<Activity>;
   /** Readers that wait for something to happen. */
   readonly waiting: (() => void)[];
@@ -75,6 +78,8 @@ type OnUsage = (model: string, usage: Usage) => void;
 /** Turns that sessions started in other sessions. One at a time in each; a result can be fetched once. */
 export class ChildTurns {
   readonly #turns = new Map<string, ChildTurn>();
+  /** Turns with a key that were billed: whoever asks for one again pays nothing. */
+  readonly #paid = new Set<string>();
   #next = 1;
 
   start({
@@ -91,9 +96,11 @@ export class ChildTurns {
   }: ChildTurnStart): string {
     for (const other of this.#turns.values()) {
       if (other.ended) continue;
-      // Asked for again, by a call that was lost with its worker.
-      if (key !== undefined && other.key === key && other.from === from && other.sessionId === sessionId)
+      if (key !== undefined && other.key === key && other.from === from && other.sessionId === sessionId) {
+        // The call that asked for it was lost with its worker, and what that was told with it.
+        other.bill.again();
         return other.turnId;
+      }
       if (other.from === from && other.turnId === turnId)
         throw new TroupeError("turn_exists", `There is a turn ${turnId} already.`, { details: { turnId } });
       if (other.sessionId === sessionId) {
@@ -103,6 +110,8 @@ export class ChildTurns {
     const limited = hasBudget || this.#runningIn(from)?.limited === true;
     const turn = start(limited);
     const over = deferred();
+    const name = key && JSON.stringify([from, sessionId, key]);
+    const bill = new Bill(onUsage, { isPaid: name !== undefined && this.#paid.has(name) });
     const child: ChildTurn = {
       from,
       turnId,
@@ -112,6 +121,7 @@ export class ChildTurns {
       limited,
       calls: new Set(),
       over: over.promise,
+      bill,
       kept: new ActivityBuffer(KEPT),
       waiting: [],
       ended: false,
@@ -121,7 +131,9 @@ export class ChildTurns {
     // An older turn of this name has ended: behind the others again, it is not the next to be forgotten.
     this.#turns.delete(keyOf(child));
     this.#turns.set(keyOf(child), child);
-    this.#follow(child, { onActivity, onUsage, onCallEnded }).then(over.resolve);
+    this.#follow(child, { onActivity, onCallEnded })
+      .then(() => name !== undefined && this.#isPaid(name))
+      .then(() => over.resolve());
     return turnId;
   }
 
@@ -177,6 +189,14 @@ export class ChildTurns {
     return null;
   }
 
+  #isPaid(name: string): void {
+    this.#paid.add(name);
+    for (const oldest of this.#paid) {
+      if (this.#paid.size <= MAX_PAID) return;
+      this.#paid.delete(oldest);
+    }
+  }
+
   #find(ref: ChildTurnRef): ChildTurn {
     const child = this.#turns.get(keyOf(ref));
     if (child !== undefined && !child.fetched) return child;
@@ -186,12 +206,11 @@ export class ChildTurns {
   /** Reads the turn to its end. */
   async #follow(
     child: ChildTurn,
-    { onActivity, onUsage, onCallEnded }: Required<Pick<ChildTurnStart, "onActivity" | "onUsage" | "onCallEnded">>,
+    { onActivity, onCallEnded }: Required<Pick<ChildTurnStart, "onActivity" | "onCallEnded">>,
   ): Promise<void> {
-    const bill = new Bill(onUsage, { isNamed: child.key !== undefined });
     try {
       for await (const activity of child.turn) {
-        bill.saw(activity);
+        child.bill.saw(activity);
         // Behind what it cost.
         if (endsCall(activity) && child.calls.delete(child.sessionId)) onCallEnded(child.sessionId);
         onActivity(activity);
@@ -226,19 +245,28 @@ class Bill {
   readonly #tell: OnUsage;
   /** For the turn's own model calls. */
   #told: Ledger = [];
-  /** The turn runs while it is followed; the result of one that ended before, known by its key, is paid for. */
-  #runs: boolean;
+  /** All that was told. */
+  #all: Ledger = [];
+  /** Its result is asked for again by its key, and was billed. */
+  readonly #isPaid: boolean;
 
-  constructor(tell: OnUsage, { isNamed }: { readonly isNamed: boolean }) {
-    this.#runs = !isNamed;
-    this.#tell = tell;
+  constructor(tell: OnUsage, { isPaid }: { readonly isPaid: boolean }) {
+    this.#isPaid = isPaid;
+    this.#tell = (model, usage) => {
+      this.#all = addEntry(this.#all, { source: OWN_SOURCE, model, usage });
+      tell(model, usage);
+    };
+  }
+
+  /** Tells all of it once more. */
+  again(): void {
+    const told = this.#all;
+    this.#all = [];
+    for (const { model, usage } of told) this.#tell(model, usage);
   }
 
   saw(activity: Activity): void {
     switch (activity.type) {
-      case "turn_started":
-        this.#runs = true;
-        return;
       case "model_call_finished":
       case "model_call_failed": {
         const { usage, record } = activity;
@@ -253,7 +281,7 @@ class Bill {
         this.#tell(activity.model, activity.usage);
         return;
       case "turn_finished":
-        if (!this.#runs) return;
+        if (this.#isPaid) return;
         for (const { model, usage } of ledgerSince(ledgerOfCalls(activity.result.modelCallRecords), this.#told))
           this.#tell(model, usage);
         return;

@@ -1,6 +1,7 @@
 import { ignore, onAbort } from "../../async/index.js";
 import {
   checkAppend,
+  definedOnly,
   type Message,
   type SessionCreateRequest,
   sessionBusy,
@@ -21,6 +22,7 @@ import {
   SHARED,
   TURN_EVENTS,
   type TurnRequestInput,
+  type TurnTaskInput,
   triggerSource,
 } from "../../plugin/index.js";
 import { decodeError, type ErrorData, encodeError } from "../../wire/index.js";
@@ -235,6 +237,10 @@ const HERE: { readonly [M in HostMethod | "turnEvents"]?: Service } = {
     const { turnId } = await startTurn(session, request, { streams: false });
     return wholeTurn(session, turnId, request.signal);
   },
+  startTurnTask: async (session, request) => {
+    const { sessionId, input } = await toStart(session, request.args, turnTaskInput);
+    return outside(session, { ...request, args: [sessionId, input] });
+  },
   startTurnStream: (session, request) => startTurn(session, request, { streams: true }),
   awaitTurn: (session, request) => session.services.relay("awaitTurn", startedTurn(session, request)),
   cancelTurn: (session, request) => session.services.relay("cancelTurn", startedTurn(session, request)),
@@ -252,18 +258,28 @@ const HERE: { readonly [M in HostMethod | "turnEvents"]?: Service } = {
   },
 };
 
-/** Turns of other sessions. One's own is the one that is asking. */
+/** Another session that is to have a turn, and with what. One's own is the one that is asking. */
+async function toStart<I>(
+  session: Session,
+  [named, given]: readonly unknown[],
+  read: (given: unknown) => I,
+): Promise<{ readonly sessionId: string; readonly input: I }> {
+  const sessionId = (await visibleSession(session, named)) as string;
+  const input = read(given);
+  if (sessionId === session.id)
+    throw turnRunning(sessionId, "cannot start a turn within its own call", { retryable: false });
+  // What the other session spends is this one's to pay.
+  session.spending.check();
+  return { sessionId, input };
+}
+
 async function startTurn(
   session: Session,
   { args }: OwnRequest,
   { streams }: { readonly streams: boolean },
 ): Promise<{ readonly turnId: string }> {
-  const sessionId = (await visibleSession(session, args[0])) as string;
-  const { text, turnId, key } = turnInput(args[1]);
-  if (sessionId === session.id)
-    throw turnRunning(sessionId, "cannot start a turn within its own call", { retryable: false });
-  // What the other session spends is this one's to pay.
-  session.spending.check();
+  const { sessionId, input } = await toStart(session, args, turnInput);
+  const { text, turnId, key } = input;
   const limited = session.spending.budget !== null;
   return session.services.relay("startTurn", { from: session.id, sessionId, text, turnId, key, streams, limited });
 }
@@ -286,6 +302,13 @@ function startedTurn({ id: from }: Session, { method, args: [turnId] }: OwnReque
 }
 
 const MAX_TURN_KEY = 256;
+
+/** The words of the task are checked with the task. */
+function turnTaskInput(input: unknown): TurnTaskInput {
+  const { text, key, label, deliver, visibility } = (input ?? {}) as Partial<TurnTaskInput>;
+  if (typeof text !== "string") throw invalidHostCall("startTurnTask", "a turn needs a text");
+  return { text, ...definedOnly({ key, label, deliver, visibility }) };
+}
 
 function turnInput(input: unknown): TurnRequestInput {
   if (typeof input === "string") return { text: input };

@@ -498,7 +498,7 @@ describe.each(["worker", "inline"] as const)("host services for a plugin in the 
 
 const SNAPSHOT = ["readMessages", "snapshotCurrent", "snapshotSession"];
 const LIFECYCLE = ["closeSession", "createSession", "takeFirstTurnInput"];
-const TURN = ["awaitTurn", "cancelTurn", "startTurn", "startTurnStream"];
+const TURN = ["awaitTurn", "cancelTurn", "startTurn", "startTurnStream", "startTurnTask"];
 const TOOL_STATE = ["applyToolState", "setToolAvailability", "setToolMembership", "setToolsAvailability", "toolState"];
 const DIRECT = ["directCompletion", "directLlmCompletion"];
 const GRAPH = ["appendSessionNodes"];

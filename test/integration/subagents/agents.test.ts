@@ -1,24 +1,11 @@
-import type { Session, ToolOutput, TroupeOptions, TurnResult } from "troupe";
+import type { TroupeOptions } from "troupe";
 import { type SubagentsOptions, subagents } from "troupe/subagents";
 import { expect, test } from "vitest";
+import { asks, closes, spawns, turnOf, withAgents } from "../../support/agents.js";
 import { told } from "../../support/asking.js";
-import { EMPTY_OBJECT, fixture, plugin, startTroupe } from "../../support/runtime.js";
+import { EMPTY_OBJECT, plugin, startTroupe } from "../../support/runtime.js";
 
-const start = (options: SubagentsOptions = {}, more: TroupeOptions = {}) =>
-  startTroupe({
-    sessionWorkers: 2,
-    model: fixture("models/told.mjs"),
-    plugins: [{ module: subagents, options: options as never }],
-    ...more,
-  });
-const spawns = (args: object) => ({ call: "spawn_agent", args: { wait: true, ...args } });
-const asks = (agent: string, message: string) => ({ call: "ask_agent", args: { agent, message } });
-/** What each tool call of a turn came to: its value, or the code of its failure. */
-const cameTo = ({ toolCalls }: Pick<TurnResult, "toolCalls">) => toolCalls.map(({ output }) => read(output));
-const read = (output: ToolOutput) =>
-  output.status === "success" ? output.value : output.status === "failure" ? output.failure.code : output.status;
-const turnOf = async (session: Session, ...steps: readonly object[]) =>
-  cameTo(await session.turn(told(...steps, { say: "done" })));
+const start = (options: SubagentsOptions = {}, more: TroupeOptions = {}) => startTroupe(withAgents(options, more));
 
 test("an agent works on a task in a session of its own and answers, and asked again it knows what was said", async () => {
   const troupe = await start();
@@ -96,12 +83,12 @@ test("a session and its agents have no more agents than they may, however many a
   ];
   expect([agents.length, may_spawn]).toEqual([4, 0]);
   const name = agents[0]?.name as string;
-  expect(await turnOf(session, { call: "close_agent", args: { agent: name } })).toEqual([{ closed: 1 }]);
+  expect(await turnOf(session, closes(name))).toEqual([{ closed: 1 }]);
   // One of theirs counts too.
   const nested = told({ calls: [spawns({ task: "two" }), spawns({ task: "three" })] }, { say: "@conversation" });
   const [deep] = (await turnOf(session, asks(agents[1]?.name as string, nested))) as [{ answer: string }];
   expect(deep.answer.match(/subagent_limit/g)).toHaveLength(1);
-  expect(await turnOf(session, { call: "close_agent", args: { agent: agents[1]?.name } })).toEqual([{ closed: 2 }]);
+  expect(await turnOf(session, closes(agents[1]?.name as string))).toEqual([{ closed: 2 }]);
   expect(await turnOf(session, asks(name, "again"))).toEqual(["subagent_unknown"]);
 });
 
@@ -116,7 +103,7 @@ test("what is wrong in a call is said to the model, and leaves no agent", async 
     spawns({ task: "five", kind: "helper", name: "help" }),
     spawns({ task: "", name: "six" }),
     asks("eve", "hello"),
-    { call: "close_agent", args: { agent: "eve" } },
+    closes("eve"),
     { call: "list_agents" },
   ];
   expect(await turnOf(session, ...wrong)).toEqual([

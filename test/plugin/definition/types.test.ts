@@ -64,7 +64,7 @@ const TOOL_STATE = [
   "setToolMembership",
 ] as const;
 const LIFECYCLE = ["createSession", "takeFirstTurnInput", "closeSession"] as const;
-const TURN = ["startTurnStream", "awaitTurn", "cancelTurn", "startTurn"] as const;
+const TURN = ["startTurnStream", "awaitTurn", "cancelTurn", "startTurn", "startTurnTask"] as const;
 const TASK = [
   "injectTurnInput",
   "spawnHiddenTask",

@@ -1,0 +1,104 @@
+import type { TroupeOptions } from "troupe";
+import type { SubagentsOptions } from "troupe/subagents";
+import { expect, test } from "vitest";
+import { asks, closes, heardBy, spawns, turnOf, withAgents } from "../../support/agents.js";
+import { told } from "../../support/asking.js";
+import { gates } from "../../support/journaled.js";
+import { startTroupe, until } from "../../support/runtime.js";
+
+const start = (options: SubagentsOptions = {}, more: TroupeOptions = {}) => startTroupe(withAgents(options, more));
+const works = (name: string, ...steps: readonly object[]) => spawns({ name, task: told(...steps), wait: false });
+const openGate = { call: "gate" };
+const task = (name: unknown) => (name as { readonly task: string }).task;
+
+test("a session goes on while its agent works, and is told its answer once, as the beginning of a turn", async () => {
+  const gate = gates();
+  const troupe = await start({}, { tools: { gate: gate.tool("gate") } });
+  const session = await troupe.session("boss");
+  const [working] = await turnOf(session, works("ada", openGate, { say: "42" }));
+  expect(working).toEqual({
+    task: expect.stringMatching(/^troupe\.subagents:agent:call_/),
+    label: "ada",
+    state: "running",
+    note: "It goes on in the background. You are told when it has ended.",
+  });
+  await until("the agent works", () => gate.calls.length === 1);
+  const again = asks("ada", "hello", { wait: false });
+  expect(await turnOf(session, { call: "list_agents" }, asks("ada", "hello"), again)).toEqual([
+    { agents: [{ name: "ada", state: "working", answers: 0, tokens: 15, task: task(working) }], may_spawn: 7 },
+    "subagent_busy",
+    "subagent_busy",
+  ]);
+  gate.open("gate");
+  await until("its answer is told", async () => (await session.info()).turns === 3);
+  expect((await heardBy(session)).slice(2)).toEqual([`The task ${task(working)} (ada) is done. Its result:\n42`]);
+  expect(await turnOf(session, again)).toMatchObject([{ label: "ada", state: "running" }]);
+  await until("that answer is told too", async () => (await session.info()).turns === 5);
+  // Ten calls of its own, and three of the agent's.
+  expect((await session.spending()).tokens).toBe(15 * 13);
+});
+
+test("what agents do is in the stream of their session, as deep as they are", async () => {
+  const session = await (await start()).session("boss");
+  const seen: unknown[] = [];
+  const watching = (async () => {
+    for await (const { event } of session.observe({ children: true })) {
+      if (event.type === "activity" && event.activity.type === "turn_finished" && event.child !== undefined)
+        seen.push([event.child.depth, event.activity.result.text]);
+      if (event.type === "committed" && event.turnIndex === 2) return;
+    }
+  })();
+  await session.view();
+  const deeper = told(spawns({ task: "deepest" }), { say: "deep" });
+  await turnOf(session, spawns({ task: deeper, wait: false }));
+  await watching;
+  expect(seen).toEqual([
+    [2, "You said: deepest"],
+    [1, "deep"],
+  ]);
+});
+
+test("closing an agent that works ends its turn, its agents that work, and their turns", async () => {
+  const gate = gates();
+  const troupe = await start({}, { tools: { gate: gate.tool("gate") } });
+  const session = await troupe.session("boss");
+  const [working] = await turnOf(
+    session,
+    works("ada", works("deeper", openGate, { say: "no" }), openGate, { say: "no" }),
+  );
+  await until("both work", () => gate.calls.length === 2);
+  expect(await turnOf(session, closes("ada"), { call: "list_agents" })).toEqual([
+    { closed: 2 },
+    { agents: [], may_spawn: 8 },
+  ]);
+  const tasks = await session.tasks();
+  expect(tasks.map(({ id, kind, state, label }) => ({ id, kind, state, label }))).toEqual([
+    { id: task(working), kind: "subagent", state: "cancelled", label: "ada" },
+  ]);
+  const { sessions } = await troupe.listSessions();
+  const inner = sessions.filter(({ id }) => id !== "boss");
+  for (const { id } of inner) expect((await (await troupe.session(id)).info()).state).toBe("idle");
+  expect((await heardBy(session)).length).toBe(2);
+});
+
+test("cancelling the task closes the agent with all that it has, and closing its session does the same", async () => {
+  const gate = gates();
+  const troupe = await start({}, { tools: { gate: gate.tool("gate") } });
+  const session = await troupe.session("boss");
+  const [first] = await turnOf(session, works("ada", works("deeper", openGate, { say: "no" }), { say: "idle" }));
+  await until("the agent's agent works", () => gate.calls.length === 1);
+  await until("the agent has answered", async () => (await session.info()).turns === 2);
+  const [second] = await turnOf(session, works("bob", openGate, { say: "no" }));
+  await until("the other works too", () => gate.calls.length === 2);
+  expect(await session.cancelTask(task(second))).toMatchObject({ state: "cancelled" });
+  expect((await session.tasks()).map(({ label, state }) => [label, state])).toEqual([
+    ["ada", "completed"],
+    ["bob", "cancelled"],
+  ]);
+  expect(task(first)).not.toBe(task(second));
+  await session.close();
+  const { sessions } = await troupe.listSessions();
+  const deepest = sessions.map(({ id }) => id).find((id) => id.split("/agent:").length === 3) as string;
+  const left = await troupe.session(deepest);
+  expect([(await left.view()).running, (await left.info()).turns]).toEqual([null, 1]);
+});
