@@ -30,6 +30,8 @@ export interface Reason {
   readonly turn: string;
   /** The code of the warning the host gets, with its reason. */
   readonly warned?: string;
+  /** It may get this one too. */
+  readonly mayWarn?: string;
 }
 
 export interface Impossible {
@@ -77,7 +79,8 @@ const HOST_IN_A_TURN: Row = {
     hookFails("plugin_blocked (blocked)"),
     hookFails("plugin_out_of_memory (heap)"),
   ),
-  Buffers: hookFails("plugin_out_of_memory (external)"),
+  // Of a thread whose hooks were looked at together nobody is blamed: the call is certain when it is made again, alone.
+  Buffers: { ...hookFails("plugin_out_of_memory (external)"), mayWarn: "worker_lost (external)" },
   // What it asks of host services is answered or refused, between the calls of others.
   flood: NOTHING,
   // Whose message it was is certain when the call is made again, alone: of the first thread the host is warned.

@@ -10,6 +10,11 @@ import { NO_DEADLINE_MS, type ThreadExit, wayOf } from "./threads.js";
 
 /** How long a thread that is told to end may take: a native call cannot be interrupted. */
 const GIVE_UP_MS = 250;
+/**
+ * A thread busier than this is asked now and then to look at what it holds, as it does by itself when calls come: one that
+ * is alone with a call which hoards behind an `await` gets no others.
+ */
+const BUSY_SHARE = 0.3;
 
 /** What a host needs of its group. */
 export interface HostParts {
@@ -113,6 +118,11 @@ export class PluginHost {
   adopt(loaded: LoadedThread): void {
     this.#current = loaded;
     const { watchdog, blockedMs, onShare, onHeld } = this.#parts;
+    const ping = () => loaded.thread.uncounted(loaded.thread.caller.to.ping(undefined, { deadlineMs: NO_DEADLINE_MS }));
+    let isAsked = false;
+    const answered = () => {
+      isAsked = false;
+    };
     void loaded.thread.exited.then((exit) => {
       setEndedBy(loaded.stage, wayOf(exit));
       this.#gone(loaded, { exit, lingering: undefined });
@@ -120,10 +130,15 @@ export class PluginHost {
     this.#unwatch = watchdog.watch({
       ...loaded,
       blockedMs,
-      onShare,
+      onShare(share) {
+        onShare(share);
+        if (share < BUSY_SHARE || isAsked) return;
+        isAsked = true;
+        ping().then(answered, answered);
+      },
       onHeld,
       busyShare: () => loaded.thread.busyShare(),
-      ping: () => loaded.thread.uncounted(loaded.thread.caller.to.ping(undefined, { deadlineMs: NO_DEADLINE_MS })),
+      ping,
       onBlocked: () => void this.end("blocked"),
     });
   }

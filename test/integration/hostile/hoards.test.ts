@@ -54,6 +54,14 @@ test("a plugin that hoards buffers behind its answers is found with a later call
   expect((await troupe.stats()).plugins[0]?.threads).toBe(1);
 });
 
+test("a call that hoards buffers behind its awaits is found also when no other comes to its thread", async () => {
+  const plugins = [{ ...HOARDS, deadlineMs: 6_000 }];
+  const { troupe, attacker } = await twoSessions({ plugins });
+  expect((await refusalOf(attacker.turn("more and more"))).cause).toMatchObject({ code: "plugin_out_of_memory" });
+  expect((await attacker.turn("hi")).outcome.type).toBe("finished");
+  expect((await troupe.stats()).plugins[0]?.restarts).toBeGreaterThan(0);
+});
+
 test("a plugin that hoards buffers while nobody calls it is found when the process is short of memory", async () => {
   const heard: unknown[] = [];
   const listener = (warning: Error) => void heard.push({ ...warning });

@@ -4,8 +4,12 @@ import { plugin, RESIDENT, refusalOf, startTroupe, until } from "../../support/r
 const OFFENDS = plugin("offends");
 
 /** A runtime whose plugin so many sessions have made exit, once each. */
-async function offendedBy(sessions: number, entry: { readonly optional?: boolean } = {}) {
+async function offendedBy(
+  sessions: number,
+  { innocent = [], ...entry }: { readonly optional?: boolean; readonly innocent?: readonly string[] } = {},
+) {
   const troupe = await startTroupe({ ...RESIDENT, sessionWorkers: 1, plugins: [{ module: OFFENDS, ...entry }] });
+  for (const id of innocent) await (await troupe.session(id)).turn("hi");
   for (let n = 0; n < sessions; n++) {
     const bad = await troupe.session(`bad${n}`);
     await bad.turn("exit").then(undefined, () => undefined);
@@ -16,6 +20,17 @@ async function offendedBy(sessions: number, entry: { readonly optional?: boolean
 test("a plugin that seven sessions have ended is there for an eighth", async () => {
   const troupe = await offendedBy(7);
   expect((await (await troupe.session("good")).turn("hi")).outcome.type).toBe("finished");
+});
+
+test("a plugin that eight sessions have ended is there for eight others that have not", async () => {
+  const innocent = ["a", "b", "c", "d", "e", "f", "g", "h"];
+  const troupe = await offendedBy(8, { innocent });
+  for (let round = 0; round < 2; round++) {
+    for (const id of innocent) {
+      const { outcome } = await (await troupe.session(id)).turn("hi");
+      expect(outcome.type).toBe("finished");
+    }
+  }
 });
 
 test("a plugin that eight sessions have ended is given up for all as plugin_unavailable, until it is restarted", async () => {
