@@ -1,13 +1,10 @@
 import { TroupeError } from "../errors.js";
 import type { Json } from "../json.js";
 import type { ProcessSpec } from "../process/index.js";
-import type { TaskCompletion } from "../task/index.js";
-import type { RowOrder } from "../writes/index.js";
+import { TASKS, type TaskCompletion } from "../task/index.js";
+import type { RowName, RowOrder } from "../writes/index.js";
 
-/**
- * The table of what is watched for sessions. A monitor belongs to the machine it was started on: no export carries one, and
- * none is imported, as it would run a stranger's command.
- */
+/** The table of what is watched for sessions. */
 export const MONITORS = "monitors";
 
 export const MONITOR_DELIVERIES = ["none", "turn", "steer"] as const;
@@ -284,6 +281,14 @@ export function monitorTaskId(key: string): string {
 /** Which monitor a task is; undefined: none of ours. */
 export function monitorOfTask(taskId: string): string | undefined {
   return taskId.startsWith(TASK) ? taskId.slice(TASK.length) : undefined;
+}
+
+/**
+ * Is it the row of a monitor, or of the task it is? Those belong to the machine it was started on: no export carries them,
+ * and none are imported, as they would run a stranger's command.
+ */
+export function isOfMonitor({ table, key }: Pick<RowName, "table" | "key">): boolean {
+  return table === MONITORS || (table === TASKS && monitorOfTask(key) !== undefined);
 }
 
 /** How the task of a monitor ends. */

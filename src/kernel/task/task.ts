@@ -2,6 +2,9 @@ import { TroupeError } from "../errors.js";
 import type { Json } from "../json.js";
 import type { RowOrder } from "../writes/index.js";
 
+/** The table of them. */
+export const TASKS = "tasks";
+
 /**
  * What goes on beside a session's turns. `hidden` and `managed`: a job of a plugin, which the runtime runs; a hidden one is
  * in no list. `background`: work that lives elsewhere and is only written down here. `monitor`, `subagent`: what they say.

@@ -60,7 +60,7 @@ export const SUBSCRIPTIONS = "subscriptions";
 export const OCCURRENCES = "occurrences";
 
 /** The tables of work beside sessions' turns: the tasks, and the input of each with the steps it has finished. */
-export const TASKS = "tasks";
+export { TASKS } from "../../kernel/index.js";
 export const TASK_STEPS = "task_steps";
 
 /** What a session worker says to the store worker on its lane: method → argument and answer. */

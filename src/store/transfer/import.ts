@@ -3,7 +3,7 @@ import {
   checkTenantName,
   type Head,
   type ImportWrite,
-  MONITORS,
+  isOfMonitor,
   nodeId,
   parseNodeId,
   type Segment,
@@ -73,7 +73,7 @@ export function* importing(
     components: withoutWiderBudget(session, budget),
     ...(tenant !== undefined && { tenant }),
   };
-  const rows = session.rows.filter(({ table }) => table !== MONITORS);
+  const rows = session.rows.filter((row) => !isOfMonitor(row));
   yield { ...take(), head, rows: rows.map((row) => ({ ...row, session: sessionId })) };
 }
 

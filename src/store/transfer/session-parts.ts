@@ -2,7 +2,7 @@ import {
   componentMissing,
   type Head,
   isOfJournal,
-  MONITORS,
+  isOfMonitor,
   type OutlineOf,
   parseNodeId,
   pathTo,
@@ -44,7 +44,7 @@ export async function readSession(
     for (const key of own) {
       const name = rowNameOf(key);
       // What stands for something in the journal stays with it: a copy of the session has no turn that is not over.
-      const row = isOfJournal(name) || name.table === MONITORS ? undefined : await backend.row(name);
+      const row = isOfJournal(name) || isOfMonitor(name) ? undefined : await backend.row(name);
       if (row !== undefined) rows.push(row);
     }
     if (own.length < PAGE) return { head, rows };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { Row } from "../../kernel/index.js";
-import { changedRows, rowOf, rowsOf } from "./sample-rows.js";
-import type { Cases, TestedBackend } from "./samples.js";
+import { bytesOf, changedRows, plainRow, rowOf, rowsOf, rowsWrite } from "./sample-rows.js";
+import { type Cases, committed, deleteOf, type TestedBackend, turn, whichAccepted, written } from "./samples.js";
 
 type RowRange = Parameters<TestedBackend["rows"]>[0];
 type OrderRange = Parameters<TestedBackend["rowsInOrder"]>[0];
@@ -204,6 +204,35 @@ export const ROW_PAGES: Cases = {
     assert.deepEqual([await places(), await places("o")], [["2 2"], []]);
     await changedRows(backend, rowOf("1", "v", { order: { at: 0 } }), rowOf("2", null));
     assert.deepEqual(await places(), ["1 0"]);
+  },
+
+  async "what is to go on is found over all sessions, until it has ended, its session is deleted or somebody has it"({
+    backend,
+    reopen,
+  }) {
+    const on = (session: string, at: number) =>
+      rowOf("p/log", session, { table: "monitors", session, order: { at, owner: "on" } });
+    await changedRows(backend, on("b", 2), on("a", 1), on("c", 1), on("d", 3));
+    const [ended] = await changedRows(backend, { ...on("b", 2), order: { at: 2, owner: "ended" } });
+    assert.equal(ended, 2);
+    await committed(backend, turn("c", 1));
+    await written(backend, [deleteOf("c")]);
+    const again = reopen === undefined ? backend : await reopen();
+    const found = await again.rowsInOrder({ table: "monitors", owner: "on", limit: 9 });
+    assert.deepEqual(
+      found.map(({ session }) => session),
+      ["a", "d"],
+    );
+    // Of two that take what both rows have, one has it.
+    const taken = (by: string) =>
+      rowsWrite(...["a", "d"].map((session) => ({ ...on(session, 9), value: bytesOf(by), expectedVersion: 1 })));
+    const results = await written(again, [taken("first"), taken("second")]);
+    assert.deepEqual(whichAccepted(results), [true, false]);
+    const values = (await again.rowsInOrder({ table: "monitors", owner: "on", limit: 9 })).map(plainRow);
+    assert.deepEqual(values, [
+      { ...on("a", 9), value: "first", version: 2 },
+      { ...on("d", 9), value: "first", version: 2 },
+    ]);
   },
 
   async "the next page is found although the last row of the page before is gone"({ backend }) {

@@ -2,7 +2,7 @@ import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
-import type { Commit, Head, RowChange } from "../../../src/kernel/index.js";
+import { type Commit, type Head, type RowChange, rowKey } from "../../../src/kernel/index.js";
 import {
   type BackendAtOnce,
   openLmdb,
@@ -396,6 +396,31 @@ test.each(Object.keys(wrongRows))("readable JSON with a row %s is export_damaged
   const read = (edit: object) => readExport(Buffer.from(JSON.stringify({ ...document, ...edit })));
   expect(read({ version: 2, rows: [ROW] }).rows).toHaveLength(1);
   expect(thrownBy(() => read({ version: 2, rows: [wrongRows[what]] }))).toMatchObject({ code: "export_damaged" });
+});
+
+test("a monitor stays where it is: an export has neither it nor its task, and what a stranger wrote into one is not imported", async () => {
+  const origin = source();
+  const rows = [
+    {
+      session: "fork",
+      table: "monitors",
+      key: "p/log",
+      value: encode({ argv: ["rm"] }),
+      order: { at: 1, owner: "on" },
+    },
+    { session: "fork", table: "tasks", key: "monitor:p/log", value: encode({ kind: "monitor" }) },
+    { session: "fork", table: "tasks", key: "other", value: encode({ kind: "background" }) },
+  ];
+  write(origin, { kind: "rows", changes: rows });
+  const bytes = await forms.json(origin);
+  const document = JSON.parse(new TextDecoder().decode(bytes)) as { rows: { table: string; key: string }[] };
+  expect(document.rows.map(({ table, key }) => [table, key])).toEqual([["tasks", "other"]]);
+  const [row] = document.rows;
+  document.rows.push({ ...row, table: "monitors", key: "p/log" }, { ...row, table: "tasks", key: "monitor:p/log" });
+  const backend = openLmdb(temporaryFolder());
+  onTestFinished(() => backend.close());
+  importInto(backend, new TextEncoder().encode(JSON.stringify(document)), "copy");
+  expect(backend.keys("rows", undefined, 9)).toEqual([rowKey({ session: "copy", table: "tasks", key: "other" })]);
 });
 
 test("readable JSON with rows that are none, twice the same, or of a version without rows is export_damaged", async () => {
