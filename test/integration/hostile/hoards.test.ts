@@ -71,7 +71,8 @@ test("a plugin that hoards buffers while nobody calls it is found when the proce
     // The test's own process uses more than that.
     const { troupe, attacker, neighbour } = await twoSessions({ memoryLimitMb: 16, onEvent });
     await neighbour.turn("hi");
-    await attacker.turn("buffers later");
+    // Behind the capture of its state, which is the last call of its turn.
+    await attacker.turn("buffers at once, much later");
     await until("its thread is replaced", async () => (await restartsOf(troupe)) > 0);
     await until("the host is warned of both", () => heard.length >= 2);
     expect(heard).toMatchObject([
