@@ -118,6 +118,8 @@ export function openHookLane(
   /** What answers stand on was changed while no call was answered: by a timer, or behind an `await`. */
   let foundChanged = false;
   let isHeld = false;
+  /** No code of the plugin has run since the call that holds the thread was judged. */
+  let isJudged = false;
   /** The call that holds the thread, or did last; one of those that are looked at together. */
   let onStageNow = 0;
   let isTogether = false;
@@ -133,11 +135,12 @@ export function openHookLane(
         limits.enter();
       }
       isHeld = true;
+      isJudged = false;
       onStageNow = call;
       stage.enter(attached.lane, attached.started, call);
     },
     leave() {
-      onStage.judge();
+      if (!isJudged) onStage.judge();
       isHeld = false;
       stage.leave();
     },
@@ -145,6 +148,7 @@ export function openHookLane(
       limits.enter();
       isTogether = false;
       isHeld = true;
+      isJudged = false;
       stage.enterAgain(attached.lane, call);
     },
     rested() {
@@ -224,6 +228,8 @@ export function openHookLane(
     name: attached.name,
     clock,
     beforeSend() {
+      // A state that is read may have getters.
+      isJudged = false;
       onStage.rested();
       limits.look();
       followed.write();
@@ -231,7 +237,8 @@ export function openHookLane(
     withholds(failed) {
       // Before the answer is on its way.
       if (isHeld) onStage.judge();
-      const isChanged = foundChanged || essentials.vitalAreChanged;
+      isJudged = isHeld;
+      const isChanged = foundChanged || (!isHeld && essentials.vitalAreChanged);
       if (!(failed || isChanged || attached.alone) || !essentials.areChanged) return false;
       // The call that is answered first after the change, or alone on its thread, is the one that made it. Of a change that
       // a call met, or fails by, nobody knows: the thread ends while no call holds it, and its calls are made again.
@@ -239,7 +246,11 @@ export function openHookLane(
       else clock.nextTick(() => limits.end("patched"));
       return true;
     },
-    refusalOf: (answer) => tooLarge(answer, "The plugin's answer"),
+    refusalOf(answer) {
+      // What is asked of it may be a getter of the plugin's.
+      isJudged = false;
+      return tooLarge(answer, "The plugin's answer");
+    },
     onLost: () => {
       lastWords.delete(tellLast);
       floating.leave(tellFloating);
