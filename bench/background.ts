@@ -7,6 +7,7 @@ import { createTroupe, type Session, scriptedModel, type Troupe, type TroupeOpti
 import { beginSchedule, checkSchedule, type RowChange } from "../src/kernel/index.js";
 import { changeOf } from "../src/runtime/schedules/index.js";
 import { type BackendAtOnce, openLmdb, SCHEDULES } from "../src/store/index.js";
+import { step } from "./background-step.js";
 import { eachOf, exposeGc, heldBy, MEMORY_PLUGIN } from "./measuring/held.js";
 import { INPUT, SCRIPT } from "./measuring/reference-turn.js";
 import type { Bench, BenchResult, BenchRun } from "./measuring/report.js";
@@ -29,11 +30,12 @@ const DUE = 10;
 const PAGE = 256;
 
 /** The parts of the bench, each in a store of its own. */
-const PARTS: Readonly<Record<string, (run: BenchRun) => Promise<BenchResult>>> = { held, due, woken };
+const PARTS: Readonly<Record<string, (run: BenchRun) => Promise<BenchResult>>> = { held, due, woken, step };
 
 export const background: Bench = {
   name: "background",
-  question: "What does work cost that goes on by itself: schedules of sleeping sessions, and waking them?",
+  question:
+    "What does work cost that goes on by itself: schedules of sleeping sessions, waking them, and the steps of tasks?",
   bars: [
     {
       id: "schedule_bytes",
@@ -50,6 +52,11 @@ export const background: Bench = {
       id: "wake_vs_direct",
       atLeast: 0.7,
       says: `turns/s of ${WOKEN} parked sessions woken at one instant over the same turns asked directly`,
+    },
+    {
+      id: "step_vs_tool",
+      atMost: 1.2,
+      says: "time of a task's step over that of a journaled tool call, one after another, stored and synced",
     },
   ],
   async run(run) {

@@ -45,7 +45,7 @@ Options
             stateful; noisy: spin, exit, leak, flood, native, first, saturated; hosts: busy,
             group, idle; faults: own, group, inline, or a deed (spin, exit, leak, ...);
             provider: http, client_global, client_http, ai_global, ai_http, troupe_global, troupe_http;
-            cache: kept, sliding, still, off; background: held, due, woken
+            cache: kept, sliding, still, off; background: held, due, woken, step
   --help    this text`;
 
 process.exitCode = await main(process.argv.slice(2));

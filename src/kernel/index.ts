@@ -344,6 +344,7 @@ export {
   inLiveState,
   isEnded,
   isEndedState,
+  isStoredTask,
   MAX_STEPS,
   putDown,
   recordOf,

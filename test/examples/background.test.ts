@@ -25,6 +25,12 @@ assistant: The deploy failed: the disk is full.
   processes: `4:export default definePlugin({
 
 `,
+  tasks: `I have begun.
+user: The task example.indexer:index (Index) is done. Its result:
+{"pages":2,"words":6}
+assistant: The index is there.
+completed { pages: 2, words: 6 }
+`,
   schedules: `I will look.
 Heard: You asked to be woken with this message: Is the cake done?
 active 0

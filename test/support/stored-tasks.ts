@@ -2,13 +2,23 @@ import { pluginUnknown, type RowChange, type RowName, type TaskRecord } from "..
 import type { Runtime } from "../../src/runtime/places/index.js";
 import { Tasks, type TasksRuntime } from "../../src/runtime/tasks/index.js";
 import type { ArgumentOf } from "../../src/session/index.js";
-import { openMemory, TASKS } from "../../src/store/index.js";
+import { type BackendAtOnce, openMemory, TASKS } from "../../src/store/index.js";
 import type { OrderRange, RowRange } from "../../src/store/records/index.js";
 import type { TroupeEvent } from "../../src/trace/index.js";
 import { ManualClock } from "./manual-clock.js";
 
 /** Tasks over a store in memory, and sessions that note what they are told. */
-export function storedTasks({ clock = new ManualClock(), backend = openMemory({ clock }) } = {}) {
+export function storedTasks({
+  clock = new ManualClock(),
+  backend = openMemory({ clock }),
+  jobsOf = (pluginId) => {
+    throw pluginUnknown(pluginId);
+  },
+}: {
+  readonly clock?: ManualClock;
+  readonly backend?: BackendAtOnce;
+  readonly jobsOf?: TasksRuntime["crew"]["jobsOf"];
+} = {}) {
   const told: { readonly session: string; readonly text: string; readonly steers: boolean }[] = [];
   const events: TroupeEvent[] = [];
   let onDeliver = async (write: () => void): Promise<void> => write();
@@ -37,9 +47,7 @@ export function storedTasks({ clock = new ManualClock(), backend = openMemory({ 
     onLeft: [],
     crew: {
       store: kept,
-      jobsOf: (pluginId) => {
-        throw pluginUnknown(pluginId);
-      },
+      jobsOf,
     },
     async ask(_, { sessionId, rows, text, steers = false }: ArgumentOf<"deliverInput">) {
       await onDeliver(() => {

@@ -1,5 +1,5 @@
 import { TroupeError } from "../errors.js";
-import type { Json } from "../json.js";
+import { isRecord, type Json } from "../json.js";
 import type { RowOrder } from "../writes/index.js";
 
 /** The table of them. */
@@ -105,6 +105,27 @@ export function recordOf(id: string, sessionId: string, stored: StoredTask): Tas
     error,
   };
 }
+
+/** Is what a row has a task? One that was imported may say anything. */
+export function isStoredTask(value: unknown): value is StoredTask {
+  if (!isRecord(value)) return false;
+  const { kind, state, label, deliver, since, run, losses, job, wake, deadline, endedAt } = value;
+  const isTime = (time: unknown) => time === null || (Number.isSafeInteger(time) && (time as number) >= 0);
+  const isJob = job === null || (isRecord(job) && typeof job.plugin === "string" && typeof job.name === "string");
+  return (
+    TASK_KINDS.some((each) => each === kind) &&
+    STATES.some((each) => each === state) &&
+    ["none", "turn", "steer"].some((each) => each === deliver) &&
+    typeof label === "string" &&
+    Number.isSafeInteger(run) &&
+    Number.isSafeInteger(losses) &&
+    isJob &&
+    since !== null &&
+    [since, wake, deadline, endedAt].every(isTime)
+  );
+}
+
+const STATES: readonly TaskState[] = ["running", "idle", "completed", "failed", "cancelled"];
 
 /** What a task is asked for with, checked. */
 export interface TaskSpec

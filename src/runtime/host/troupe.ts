@@ -388,8 +388,10 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
    * const { sessionId } = await troupe.importSession("chat-42.troupe", { id: "chat-43" });
    * const session = await troupe.session(sessionId);
    */
-  importSession(source: string | URL | Uint8Array, options: ImportOptions = {}): Promise<ImportedSession> {
-    return importSession(this.#runtime, source, options);
+  async importSession(source: string | URL | Uint8Array, options: ImportOptions = {}): Promise<ImportedSession> {
+    const imported = await importSession(this.#runtime, source, options);
+    await this.#tasks.imported(imported.sessionId);
+    return imported;
   }
 
   /**

@@ -1,4 +1,4 @@
-import { Alarm } from "../../async/index.js";
+import { Alarm, sleep } from "../../async/index.js";
 import {
   asleep,
   asTroupeError,
@@ -10,6 +10,7 @@ import {
   isEnded,
   type Json,
   MAX_PROGRESS,
+  type Row,
   type RowChange,
   runAgain,
   type StoredStep,
@@ -17,6 +18,7 @@ import {
   stepKey,
   stepped,
   TASK_ORDER,
+  TroupeError,
 } from "../../kernel/index.js";
 import { TASK_SLEEP, TASK_STEP } from "../../plugin/index.js";
 import { TASK_STEPS, TASKS } from "../../store/index.js";
@@ -24,7 +26,7 @@ import { SLEEP } from "../../tools/index.js";
 import { encode } from "../../wire/index.js";
 import type { Runtime } from "../places/index.js";
 import { JobThreads, type TaskRun, taskOver } from "./job-threads.js";
-import { type KnownTask, nameOf, readTask, type TaskBook } from "./task-book.js";
+import { type KnownTask, nameOf, type TaskBook } from "./task-book.js";
 import { TaskRuns, taskTimeout } from "./task-runs.js";
 
 /** What running jobs needs of a runtime. */
@@ -46,6 +48,10 @@ interface JobsParts {
 const PAGE = 64;
 const LONGEST_WAIT_MS = 600_000;
 const PAUSE_MS = 1_000;
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 300_000;
+
+type OneChange = readonly [next: (stored: StoredTask) => StoredTask, also: () => readonly RowChange[]];
 
 /** The jobs of tasks: run on threads, with steps that are stored, and sleep that costs nothing. */
 export class Jobs {
@@ -142,7 +148,21 @@ export class Jobs {
     return "asleep";
   }
 
-  async #change(
+  /** What cannot be stored, on a full disk say, is tried again for as long as the run is wanted, and told of. */
+  async #change(run: TaskRun, ...change: OneChange): Promise<KnownTask> {
+    const { clock } = this.#parts.runtime.options;
+    for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
+      try {
+        return await this.#changeOnce(run, ...change);
+      } catch (error) {
+        if (!(error instanceof TroupeError) || error.code !== "store_write_failed") throw error;
+        this.#parts.onFailure(run, error);
+        await sleep(clock, pauseMs, { signal: run.signal });
+      }
+    }
+  }
+
+  async #changeOnce(
     run: TaskRun,
     next: (stored: StoredTask) => StoredTask,
     also: () => readonly RowChange[],
@@ -196,7 +216,7 @@ export class Jobs {
         const range = { table: TASKS, owner: TASK_ORDER.asleep, until: now + 1, limit: PAGE };
         const rows = await crew.store.ask("rowsInOrder", range);
         if (this.#closed) return null;
-        await Promise.all(rows.map((row) => this.#wake(readTask(row), now)));
+        await Promise.all(rows.map((row) => this.#wake(row, now)));
         if (rows.length < PAGE) break;
       }
       const [next] = await crew.store.ask("rowsInOrder", {
@@ -211,10 +231,13 @@ export class Jobs {
     }
   }
 
-  async #wake({ sessionId, id }: KnownTask, now: number): Promise<void> {
+  async #wake(row: Row, now: number): Promise<void> {
     const { book, end } = this.#parts;
+    const { key: id, session: sessionId = "" } = row;
     await book.alone(sessionId, async () => {
-      const { stored } = await book.get(sessionId, id);
+      const { stored } = (await book.find(sessionId, id)) ?? {};
+      // It would be found again and again.
+      if (stored === undefined) return book.remove({ sessionId, id });
       if (stored.wake === null || stored.wake > now) return;
       if (stored.deadline !== null && stored.deadline <= now) {
         const { code, message } = taskTimeout();

@@ -1,5 +1,6 @@
 import { Serial } from "../../async/index.js";
 import {
+  isStoredTask,
   type Row,
   type RowChange,
   type StoredTask,
@@ -74,7 +75,8 @@ export class TaskBook {
   /** All of a session, by when they began. */
   async of(sessionId: string): Promise<KnownTask[]> {
     const rows = await this.#store().ask("rows", { table: TASKS, session: sessionId, limit: PAGE });
-    return rows.map(readTask).sort((a, b) => a.stored.since - b.stored.since || (a.id < b.id ? -1 : 1));
+    const tasks = rows.map(readTask).filter((task) => task !== undefined);
+    return tasks.sort((a, b) => a.stored.since - b.stored.since || (a.id < b.id ? -1 : 1));
   }
 
   /** A task that is not there yet, or comes in the place of one that has ended. */
@@ -145,8 +147,18 @@ export function changeOf({ sessionId, id, stored, version }: KnownTask): RowChan
   return { ...row, expectedVersion: version, order: taskOrder(stored) };
 }
 
-export function readTask({ key, session = "", value, version }: Row): KnownTask {
-  return { id: key, sessionId: session, stored: decode<StoredTask>(value), version };
+/** Undefined for a row that is no task: a file that was imported may have any. */
+export function readTask({ key, session = "", value, version }: Row): KnownTask | undefined {
+  const stored = decoded(value);
+  return isStoredTask(stored) ? { id: key, sessionId: session, stored, version } : undefined;
+}
+
+function decoded(value: Uint8Array): unknown {
+  try {
+    return decode<unknown>(value);
+  } catch {
+    return undefined;
+  }
 }
 
 export function isConflict(error: unknown): boolean {

@@ -17,6 +17,7 @@ import {
   isEnded,
   type Json,
   MAX_PROGRESS,
+  type Row,
   type RowChange,
   recordOf,
   type StoredTask,
@@ -301,6 +302,14 @@ export class Tasks {
     if (this.#any) await this.cancelAll(sessionId, { hidden: true });
   }
 
+  /** A session was imported: what went on where it comes from goes on here too. */
+  async imported(sessionId: string): Promise<void> {
+    const tasks = (await this.#book.of(sessionId)).filter(({ stored }) => !isEnded(stored) || stored.untold);
+    if (tasks.length === 0) return;
+    this.#any = true;
+    for (const task of tasks) await this.#takeUpOne(task);
+  }
+
   /** Nothing is told or taken up any more. What is stored goes on at the next start. */
   async close(): Promise<void> {
     this.#closed = true;
@@ -433,15 +442,16 @@ export class Tasks {
     for (const old of ended.slice(0, Math.max(ended.length - MOST_ENDED + 1, 0))) await this.#book.remove(old);
     const until = this.#clock.wallNow() - REMEMBERED_MS;
     const range = { table: TASKS, owner: TASK_ORDER.ended, until, limit: FORGOTTEN_AT_ONCE };
-    for (const row of await this.#store.ask("rowsInOrder", range)) await this.#book.remove(readTask(row));
+    for (const { key: id, session } of await this.#store.ask("rowsInOrder", range))
+      await this.#book.remove({ id, sessionId: session ?? "" });
   }
 
   /** What was open when the store was closed: ends that are untold are told, and work that somebody does is taken up. */
   async #takeUp(): Promise<void> {
-    for (let after: Parameters<typeof readTask>[0] | undefined; !this.#closed; ) {
+    for (let after: Row | undefined; !this.#closed; ) {
       const range = { table: TASKS, owner: TASK_ORDER.open, limit: PAGE, ...(after !== undefined && { after }) };
       const rows = await this.#store.ask("rowsInOrder", range);
-      for (const row of rows) await this.#takeUpOne(readTask(row));
+      for (const task of rows.map(readTask)) if (task !== undefined) await this.#takeUpOne(task);
       if (rows.length < PAGE) return;
       after = rows.at(-1);
     }
@@ -454,6 +464,7 @@ export class Tasks {
       this.#telling.tell(sessionId, id);
       return;
     }
+    if (stored.wake !== null) return this.#jobs.start(stored.wake);
     if (stored.job !== null) return this.#jobs.takeUp(task);
     if (stored.kind !== "monitor" && stored.kind !== "subagent") return;
     try {

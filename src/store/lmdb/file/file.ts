@@ -23,14 +23,27 @@ export function checkDatabaseFile(path: string, { readOnly }: { readonly readOnl
     if (readOnly) throw storeOpenFailed(path, "there is none yet");
     return;
   }
+  // Who writes meanwhile may have used a page again between two reads here: a file is damaged when it stays so.
+  for (let looks = readOnly ? MOST_LOOKS : 1; ; looks--) {
+    const problem = problemOf(path, { readOnly });
+    if (problem === undefined) return;
+    if (looks === 1) throw storeDamaged(path, problem);
+  }
+}
+
+/** How often a file that others write is looked at before it counts as damaged. */
+const MOST_LOOKS = 50;
+
+function problemOf(path: string, { readOnly }: { readonly readOnly: boolean }): PageProblem | undefined {
   const pages = openFile(path, { readOnly });
   try {
     // A file without a byte is one whose creation was interrupted; LMDB starts it anew.
-    if (pages.length === 0 && !readOnly) return;
+    if (pages.length === 0 && !readOnly) return undefined;
     const meta = currentMeta(pages);
     if (!readOnly) checkTrees(pages, meta);
+    return undefined;
   } catch (cause) {
-    if (cause instanceof PageProblem) throw storeDamaged(path, cause);
+    if (cause instanceof PageProblem) return cause;
     throw unlessTold(path, cause);
   } finally {
     pages.close();
