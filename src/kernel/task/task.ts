@@ -4,6 +4,8 @@ import type { RowOrder } from "../writes/index.js";
 
 /** The table of them. */
 export const TASKS = "tasks";
+/** The table of the input of each, and of the steps it has finished. */
+export const TASK_STEPS = "task_steps";
 
 /**
  * What goes on beside a session's turns. `hidden` and `managed`: a job of a plugin, which the runtime runs; a hidden one is
@@ -215,6 +217,16 @@ export function endTask(
   return { ...stored, state, endedAt: now, result, error, wake: null, untold };
 }
 
+/**
+ * A task that goes on in the store its session was exported from, as the copy has it: ended, where its work is somebody's
+ * here. Undefined: it stays as it is.
+ */
+export function endedElsewhere(value: unknown): StoredTask | undefined {
+  if (!isStoredTask(value) || isEnded(value) || value.kind === "background") return undefined;
+  const message = "It goes on in the store that the session was exported from, and not in this copy.";
+  return endTask(value, { state: "failed", now: value.since, error: { code: "task_lost", message } });
+}
+
 /** Its end was told. */
 export function told(stored: StoredTask): StoredTask {
   return { ...stored, untold: false };
@@ -244,6 +256,12 @@ export function taskOrder(stored: StoredTask): RowOrder {
 
 /** No task's id has it, so no task's steps begin with another's. */
 const BEHIND_ID = "#";
+
+/** Whose input or step a row is; undefined for a key that is none of a task's. */
+export function taskOfStep(key: string): string | undefined {
+  const at = key.lastIndexOf(BEHIND_ID);
+  return at === -1 ? undefined : key.slice(0, at);
+}
 
 /** The row of a task's input (0), or of the step it finished as its `nth` (from 1). */
 export function stepKey(taskId: string, nth: number): string {

@@ -302,12 +302,11 @@ export class Tasks {
     if (this.#any) await this.cancelAll(sessionId, { hidden: true });
   }
 
-  /** A session was imported: what went on where it comes from goes on here too. */
+  /** A session was imported. What went on where it comes from has ended here: it is told so. */
   async imported(sessionId: string): Promise<void> {
-    const tasks = (await this.#book.of(sessionId)).filter(({ stored }) => !isEnded(stored) || stored.untold);
-    if (tasks.length === 0) return;
-    this.#any = true;
-    for (const task of tasks) await this.#takeUpOne(task);
+    const tasks = await this.#book.of(sessionId);
+    this.#any ||= tasks.some(({ stored }) => !isEnded(stored));
+    for (const { stored, id } of tasks) if (stored.untold) this.#telling.tell(sessionId, id);
   }
 
   /** Nothing is told or taken up any more. What is stored goes on at the next start. */
@@ -464,7 +463,6 @@ export class Tasks {
       this.#telling.tell(sessionId, id);
       return;
     }
-    if (stored.wake !== null) return this.#jobs.start(stored.wake);
     if (stored.job !== null) return this.#jobs.takeUp(task);
     if (stored.kind !== "monitor" && stored.kind !== "subagent") return;
     try {

@@ -60,8 +60,7 @@ export const SUBSCRIPTIONS = "subscriptions";
 export const OCCURRENCES = "occurrences";
 
 /** The tables of work beside sessions' turns: the tasks, and the input of each with the steps it has finished. */
-export { TASKS } from "../../kernel/index.js";
-export const TASK_STEPS = "task_steps";
+export { TASK_STEPS, TASKS } from "../../kernel/index.js";
 
 /** What a session worker says to the store worker on its lane: method → argument and answer. */
 export interface StoreCalls {

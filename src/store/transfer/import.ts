@@ -14,6 +14,7 @@ import {
 import { decode, encode } from "../../wire/index.js";
 import { readExportJson } from "./export-json.js";
 import { checkingWhole, type ExportedSession, isExportFile, readingFile } from "./exported.js";
+import { withoutWork } from "./imported-tasks.js";
 
 /**
  * Reads an exported session, of either form; yields how many bytes it has read. JSON is read in one step. Throws
@@ -73,7 +74,7 @@ export function* importing(
     components: withoutWiderBudget(session, budget),
     ...(tenant !== undefined && { tenant }),
   };
-  const rows = session.rows.filter((row) => !isOfMonitor(row));
+  const rows = withoutWork(session.rows.filter((row) => !isOfMonitor(row)));
   yield { ...take(), head, rows: rows.map((row) => ({ ...row, session: sessionId })) };
 }
 

@@ -355,3 +355,18 @@ test("a task of a session that is deleted ends with it", async () => {
   expect(await session.tasks()).toEqual([]);
   expect((await refusalOf(session.turn("still there?"))).code).toBe("session_deleted");
 });
+
+test("an imported session's job does not run a second time: its task has failed there, and the session is told so", async () => {
+  const log = join(await tempFolder(), "log");
+  const troupe = await startTroupe(working({ store: { path: await tempFolder() } }));
+  const session = await troupe.session("a");
+  await session.turn("hello");
+  await spawn(session, [["step", "one"], ["waitNoted"]], { deliver: "turn" }, log);
+  await until("it waits", async () => (await linesOf(log)).includes("waits"));
+  await troupe.importSession(await troupe.exportSession("a"), { id: "b" });
+  const copy = await troupe.session("b");
+  await until("it is told", async () => (await copy.info()).turns === 2);
+  expect(await copy.tasks()).toMatchObject([{ state: "failed", error: { code: "task_lost" } }]);
+  expect(await session.tasks()).toMatchObject([{ state: "running" }]);
+  expect(await linesOf(log)).toEqual(["one", "waits"]);
+});
