@@ -69,6 +69,9 @@ export class JobHost {
     const loaded = this.#loaded;
     if (loaded === undefined) return;
     setEndedBy(loaded.stage, by);
+    // At once: no job is begun on a thread that ends.
+    this.#loaded = undefined;
+    this.#starting = undefined;
     await loaded.thread.terminate();
   }
 

@@ -383,9 +383,9 @@ class Context {
 
   get host(): object {
     const { waiting, granted, host } = this.#call;
-    this.#host ??= hostFacade(granted, async (method, args) => {
-      if (this.#plugin.jobs.size > 0) await checkSpawn(this.#plugin, method, args);
-      return host({ granted, waiting, method, args, signal: waiting.signal });
+    this.#host ??= hostFacade(granted, (method, args) => {
+      const asked = () => host({ granted, waiting, method, args, signal: waiting.signal });
+      return this.#plugin.jobs.size === 0 ? asked() : checkSpawn(this.#plugin, method, args).then(asked);
     });
     return this.#host;
   }

@@ -5,6 +5,7 @@ import { ROW_PAGES } from "./row-pages.js";
 import { ROWS } from "./rows.js";
 import { type Cases, type ConformanceCase, type ConformanceStore, casesOver } from "./samples.js";
 import { SESSIONS } from "./sessions.js";
+import { STORED_TASKS } from "./tasks.js";
 import { WAITING } from "./waiting.js";
 
 const CASES: Cases = {
@@ -15,6 +16,7 @@ const CASES: Cases = {
   ...ROWS,
   ...ROW_PAGES,
   ...WAITING,
+  ...STORED_TASKS,
   ...SESSIONS,
 };
 
