@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { createTroupe, type Session, type TaskRecord, type Troupe, type TroupeOptions } from "troupe";
+import { createTroupe, type Session, type TaskRecord, type Troupe, type TroupeOptions, usageReport } from "troupe";
 import { expect, test } from "vitest";
 import { ask, told, valueIn } from "../../support/asking.js";
 import { fixture, plugin, refusalOf, startTroupe, tempFolder, until } from "../../support/runtime.js";
@@ -369,4 +369,19 @@ test("an imported session's job does not run a second time: its task has failed 
   expect(await copy.tasks()).toMatchObject([{ state: "failed", error: { code: "task_lost" } }]);
   expect(await session.tasks()).toMatchObject([{ state: "running" }]);
   expect(await linesOf(log)).toEqual(["one", "waits"]);
+});
+
+test("what a job asks the model is its session's to pay, and refused when that has nothing left", async () => {
+  const troupe = await startTroupe(working());
+  const session = await troupe.session("a");
+  await session.turn("hello");
+  const completion: Act = ["host", "directCompletion", { messages: [{ role: "user", text: "hi" }] }, "job"];
+  const paid = await spawn(session, [completion], { key: "paid" });
+  await ended(session, paid.id);
+  const { tokens } = await session.spending();
+  await session.setBudget({ maxTokens: 1, whenSpent: "stop" });
+  const refused = await spawn(session, [completion], { key: "refused" });
+  expect((await ended(session, refused.id)).result).toEqual([{ error: "budget_spent" }]);
+  expect((await session.spending()).tokens).toBe(tokens);
+  expect(Object.keys(usageReport((await session.view()).ledger).bySource)).toContain("job");
 });

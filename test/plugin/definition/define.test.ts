@@ -1,12 +1,20 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
 import { z } from "zod";
-import type { JsonObject, ModelResponse, ToolCall, ToolOutput, TurnSummary } from "../../../src/kernel/index.js";
+import {
+  type JsonObject,
+  type ModelResponse,
+  type ToolCall,
+  type ToolOutput,
+  TroupeError,
+  type TurnSummary,
+} from "../../../src/kernel/index.js";
 import {
   abortTurn,
   definePlugin,
   deny,
   emitEvents,
   enqueueMessages,
+  loadPlugin,
   queueTurn,
   replaceToolArgs,
   shortCircuitTool,
@@ -165,6 +173,51 @@ describe("what a hook may return", () => {
         afterTurn: async () => abortTurn("no", "No."),
       },
     });
+  });
+});
+
+describe("jobs", () => {
+  it("are typed from their schemas and the options, and have a step's own type", () => {
+    definePlugin({
+      ...base,
+      options: z.object({ max: z.number() }),
+      jobs: {
+        index: {
+          input: z.object({ folder: z.string() }),
+          async run({ folder }, { options, step, sleep, attempt }) {
+            expectTypeOf(folder).toEqualTypeOf<string>();
+            expectTypeOf(options.max).toEqualTypeOf<number>();
+            expectTypeOf(attempt).toEqualTypeOf<number>();
+            expectTypeOf(await step("count", () => 7)).toEqualTypeOf<number>();
+            await sleep(new Date());
+            // @ts-expect-error a time is a date or a number
+            await sleep("tomorrow");
+          },
+        },
+      },
+    });
+    // @ts-expect-error a job has an input schema
+    definePlugin({ ...base, jobs: { bare: { run: () => null } } });
+  });
+
+  it("are refused where they are none", async () => {
+    const job = { input: { type: "object" }, run: () => null };
+    const problem = async (jobs: unknown, more: object = {}) => {
+      const error = await loadPlugin({ id: "p", version: "1.0.0", jobs, ...more }, undefined, "the test").catch(
+        (refused: unknown) => refused,
+      );
+      return error instanceof TroupeError ? `${error.code}: ${error.message}` : "none";
+    };
+    expect(await problem({ work: job })).toBe("none");
+    expect(await problem({ work: { input: job.input } })).toContain(
+      "job work of plugin p needs an input schema and a run",
+    );
+    expect(await problem({ work: { ...job, pools: true } })).toContain("pools");
+    expect(await problem({ work: { ...job, pool: "yes" } })).toContain(
+      "the pool of job work of plugin p is true or false",
+    );
+    expect(await problem(7)).toContain("the jobs of plugin p are not an object");
+    expect(await problem({ work: job }, { protocol: {} })).toContain("Put the jobs into a plugin of their own");
   });
 });
 
