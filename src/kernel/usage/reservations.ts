@@ -29,6 +29,10 @@ export class Reservations {
     return { tokens: this.#paid.tokens / this.#calls, cost: this.#paid.cost / this.#calls };
   }
 
+  has(id: string): boolean {
+    return this.#reserved.has(id);
+  }
+
   reserve(id: string): void {
     this.#reserved.set(id, this.average);
   }

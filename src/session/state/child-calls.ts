@@ -12,6 +12,11 @@ import {
 } from "../../kernel/index.js";
 import type { PayerAnswer } from "../calls/index.js";
 
+interface Admitting {
+  readonly waits: boolean;
+  readonly onEnd: () => void;
+}
+
 interface ChildCallsParts {
   readonly clock: Pick<Clock, "soon">;
   readonly prices: ModelPrices;
@@ -29,6 +34,8 @@ export class ChildCalls {
   readonly #reserved = new Reservations();
   /** By call: told what changed. */
   readonly #waiting = new Map<string, (how: "changed" | "left") => void>();
+  /** By call that was let in: told when it has ended. */
+  readonly #onEnd = new Map<string, () => void>();
   /** The session's own call is under way. */
   #own = false;
 
@@ -36,9 +43,19 @@ export class ChildCalls {
     this.#parts = parts;
   }
 
-  /** May a child's call begin? With `waits` also a spent budget is waited for, until it is raised. */
-  async admit(call: string, { waits }: { readonly waits: boolean }): Promise<PayerAnswer> {
-    this.#reserved.release(call);
+  /**
+   * May a child's call begin? With `waits` also a spent budget is waited for, until it is raised. `onEnd`: called when the
+   * call has ended, or is not let in.
+   */
+  async admit(call: string, { waits, onEnd }: Admitting): Promise<PayerAnswer> {
+    this.#release(call);
+    const answer = await this.#admit(call, waits);
+    if (this.#reserved.has(call)) this.#onEnd.set(call, onEnd);
+    else onEnd();
+    return answer;
+  }
+
+  async #admit(call: string, waits: boolean): Promise<PayerAnswer> {
     for (;;) {
       const budget = this.#parts.budget();
       if (budget === null) return GO;
@@ -52,11 +69,23 @@ export class ChildCalls {
     }
   }
 
+  #release(call: string): boolean {
+    const released = this.#reserved.release(call);
+    this.#onEnd.get(call)?.();
+    this.#onEnd.delete(call);
+    return released;
+  }
+
   /** A call that a child was let in for has ended and is counted, or is not made. */
   ended(call: string): void {
     const waits = this.#waiting.get(call);
     waits?.("left");
-    if (this.#reserved.release(call)) this.changed();
+    if (this.#release(call)) this.changed();
+  }
+
+  /** The session goes on with another budget's keeper: what was let in is not known there. */
+  drop(): void {
+    for (const call of [...this.#waiting.keys(), ...this.#onEnd.keys()]) this.ended(call);
   }
 
   /** A child has spent something. */

@@ -23,6 +23,7 @@ import type {
   OpeningOptions,
   OperationReceipt,
   ParkedNotes,
+  PayerAnswer,
   SessionInfo,
   SessionMaking,
   SessionState,
@@ -222,6 +223,17 @@ export class ResidentSessions {
       const live = actor.state === "idle" || actor.state === "parking";
       return encode(await snapshotOf(session, { live, at }));
     });
+  }
+
+  /** May a child's model call begin? While it is under way the session stays in memory, which knows of it. */
+  async admitChild(sessionId: string, { call, waits }: ToldBy<"admitChild">): Promise<PayerAnswer> {
+    const actor = this.actor(sessionId);
+    actor.hold();
+    const session = await actor.opened().catch((error: unknown) => {
+      actor.letGo();
+      throw error;
+    });
+    return session.spending.children.admit(call, { waits, onEnd: () => actor.letGo() });
   }
 
   /** Usage of a session's child, for its ledger. */

@@ -159,8 +159,7 @@ export function serveSessions(parentPort: MessagePort, parts: WorkerParts): void
       actor(sessionId).perform("append", ({ graph }) => graph.append(request, { kind: "host" })),
     extend: ({ sessionId, extension }) =>
       actor(sessionId).perform("extend", (session) => extendSession(session, extension)),
-    admitChild: ({ sessionId, call, waits }) =>
-      sessions().use(sessionId, ({ spending }) => spending.children.admit(call, { waits })),
+    admitChild: ({ sessionId, ...asked }) => sessions().admitChild(sessionId, asked),
     hostCall: ({ sessionId, ...call }) => sessions().use(sessionId, (session) => serveHostCall(session, call)),
     jobCall: (call, signal: AbortSignal) => sessions().callForJob(call, signal),
     addInput: ({ sessionId, ...input }) => sessions().hold(sessionId, (actor) => actor.addInput(input)),

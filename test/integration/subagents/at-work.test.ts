@@ -77,7 +77,7 @@ test("closing an agent that works ends its turn, its agents that work, and their
   ]);
   const { sessions } = await troupe.listSessions();
   const inner = sessions.filter(({ id }) => id !== "boss");
-  for (const { id } of inner) expect((await (await troupe.session(id)).info()).state).toBe("idle");
+  for (const { id } of inner) expect((await (await troupe.session(id)).view()).running).toBe(null);
   expect((await heardBy(session)).length).toBe(2);
 });
 

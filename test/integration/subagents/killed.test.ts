@@ -97,7 +97,7 @@ test.each([0, 1])(
     // What ran there is run again, and the answer of its first run is nobody's.
     await until("both have answered", async () => {
       for (const name of ["gate", "other"]) gate.open(name);
-      return (await heardBy(session)).length === 2 && (await session.info()).state === "idle";
+      return (await heardBy(session)).length === 2 && (await session.view()).running === null;
     });
     const { toolCalls } = await turn;
     expect(toolCalls[1]?.output).toMatchObject({ status: "success", value: { agent: "bob", answer: "43" } });
