@@ -65,7 +65,8 @@ export const BACKGROUND = {
     cure: "Give it longer, or less to do.",
   },
   task_lost: {
-    cause: "A task was lost with its thread or process again and again without finishing a step.",
+    cause:
+      "A task was lost with its thread or process again and again without finishing a step, a step of it was lost with a damaged store, or it went on elsewhere when its session was exported.",
     cure: "Look for what ends the thread (an endless loop, memory); divide the work into smaller steps.",
   },
   task_changed: {

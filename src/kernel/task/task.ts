@@ -68,6 +68,8 @@ export interface StoredTask {
   readonly run: number;
   /** How often it was lost in a row, without a step finished in between. */
   readonly losses: number;
+  /** How many steps are stored: with one missing, a run would do again what was done. */
+  readonly steps: number;
 }
 
 /** A task as plugins and hosts see it. */
@@ -111,7 +113,7 @@ export function recordOf(id: string, sessionId: string, stored: StoredTask): Tas
 /** Is what a row has a task? One that was imported may say anything. */
 export function isStoredTask(value: unknown): value is StoredTask {
   if (!isRecord(value)) return false;
-  const { kind, state, label, deliver, since, run, losses, job, wake, deadline, endedAt } = value;
+  const { kind, state, label, deliver, since, run, losses, steps, job, wake, deadline, endedAt } = value;
   const isTime = (time: unknown) => time === null || (Number.isSafeInteger(time) && (time as number) >= 0);
   const isJob = job === null || (isRecord(job) && typeof job.plugin === "string" && typeof job.name === "string");
   return (
@@ -121,6 +123,7 @@ export function isStoredTask(value: unknown): value is StoredTask {
     typeof label === "string" &&
     Number.isSafeInteger(run) &&
     Number.isSafeInteger(losses) &&
+    Number.isSafeInteger(steps) &&
     isJob &&
     since !== null &&
     [since, wake, deadline, endedAt].every(isTime)
@@ -160,6 +163,7 @@ export function beginTask(spec: TaskSpec, now: number): StoredTask {
     wake: null,
     run: job === null ? 0 : 1,
     losses: 0,
+    steps: 0,
   };
 }
 
@@ -180,12 +184,12 @@ export function putDown(stored: StoredTask): StoredTask {
 
 /** A run finished a step: what loses it later is counted anew. */
 export function stepped(stored: StoredTask): StoredTask {
-  return { ...stored, losses: 0 };
+  return { ...stored, losses: 0, steps: stored.steps + 1 };
 }
 
-/** It is let go of until a time. */
+/** It is let go of until a time, which is a step too. */
 export function asleep(stored: StoredTask, wake: number): StoredTask {
-  return { ...stored, state: "idle", wake, losses: 0 };
+  return { ...stepped(stored), state: "idle", wake };
 }
 
 /** Its time has come, or it is taken up by somebody else: run again, and not because a run was lost. */

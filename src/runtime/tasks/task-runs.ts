@@ -30,6 +30,13 @@ interface RunsParts {
   readonly onFailure: (task: Pick<KnownTask, "sessionId" | "id">, error: unknown) => void;
 }
 
+/** A repaired store may have lost rows. */
+const INCOMPLETE: JobAnswer = {
+  kind: "failed",
+  code: "task_lost",
+  message: "What it was asked with, or a step that it had finished, is not in the store any more.",
+};
+
 type RunAnswer = JobAnswer | { readonly kind: "lost"; readonly error: TroupeError };
 
 /** The thread of the run is gone, or could not be had: nobody knows how far it came. */
@@ -116,11 +123,13 @@ export class TaskRuns {
       const rows = await book.stepRows(task);
       const values = rows.map(({ key, value }) => [stepOf(id, key), decode<unknown>(value)] as const);
       const steps = values.filter((entry): entry is readonly [number, StoredStep] => entry[0] > 0);
-      const input = (values.find(([nth]) => nth === 0)?.[1] ?? null) as Json;
+      const input = values.find(([nth]) => nth === 0);
+      // As a journal that lacks a row: nothing is done again that was done.
+      if (input === undefined || steps.length < stored.steps) return INCOMPLETE;
       book.hold(task);
       const call: Omit<JobCall, "member"> = {
         job: name,
-        input,
+        input: input[1] as Json,
         taskId: id,
         sessionId,
         label: stored.label,

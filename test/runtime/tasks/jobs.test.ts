@@ -1,6 +1,6 @@
 import { definePlugin, type Job } from "troupe/plugin";
 import { expect, test } from "vitest";
-import { TroupeError } from "../../../src/kernel/index.js";
+import { stepKey, TASK_STEPS, TroupeError } from "../../../src/kernel/index.js";
 import { openMemory } from "../../../src/store/index.js";
 import { jobsHere } from "../../support/jobs-here.js";
 import { ManualClock } from "../../support/manual-clock.js";
@@ -151,4 +151,29 @@ test("a runtime that closes waits for no job, and a run that it ended is no loss
     expect(await tasks.list("a")).toMatchObject([{ state: "running" }]);
     await tasks.close();
   }
+});
+
+test.each([
+  ["its input", 0],
+  ["a step that was finished", 1],
+])("a task that lost %s, as a repaired store may, fails and does nothing again", async (_, nth) => {
+  const clock = new ManualClock();
+  const backend = openMemory({ clock });
+  const done: string[] = [];
+  const definition = plugin(async (_input, { step }) => {
+    await step("one", () => void done.push("one"));
+    await new Promise(() => {});
+  });
+  const first = storedTasks({ clock, backend, ...(await jobsHere(definition)) });
+  await first.tasks.spawn("a", "p", "managed", request);
+  await turns();
+  await first.tasks.close();
+  backend.write([
+    { kind: "rows", changes: [{ table: TASK_STEPS, session: "a", key: stepKey("p:k", nth), value: null }] },
+  ]);
+  const next = storedTasks({ clock, backend, ...(await jobsHere(definition)) });
+  next.tasks.start({ tasks: true, firstTaskWake: null });
+  await turns();
+  expect(await next.tasks.list("a")).toMatchObject([{ state: "failed", error: { code: "task_lost" } }]);
+  expect(done).toEqual(["one"]);
 });
