@@ -88,17 +88,23 @@ test("cancelling the task closes the agent with all that it has, and closing its
   const [first] = await turnOf(session, works("ada", works("deeper", openGate, { say: "no" }), { say: "idle" }));
   await until("the agent's agent works", () => gate.calls.length === 1);
   await until("the agent has answered", async () => (await session.info()).turns === 2);
-  const [second] = await turnOf(session, works("bob", openGate, { say: "no" }));
-  await until("the other works too", () => gate.calls.length === 2);
+  const deepest = async () =>
+    (await troupe.listSessions()).sessions.map(({ id }) => id).filter((id) => id.split("/agent:").length === 3);
+  const [below = ""] = await deepest();
+  const [second] = await turnOf(
+    session,
+    works("bob", works("under", openGate, { say: "no" }), openGate, { say: "no" }),
+  );
+  await until("the other and its agent work too", () => gate.calls.length === 3);
   expect(await session.cancelTask(task(second))).toMatchObject({ state: "cancelled" });
+  const under = (await deepest()).find((id) => id !== below) as string;
+  expect((await (await troupe.session(under)).view()).running).toBe(null);
   expect((await session.tasks()).map(({ label, state }) => [label, state])).toEqual([
     ["ada", "completed"],
     ["bob", "cancelled"],
   ]);
   expect(task(first)).not.toBe(task(second));
   await session.close();
-  const { sessions } = await troupe.listSessions();
-  const deepest = sessions.map(({ id }) => id).find((id) => id.split("/agent:").length === 3) as string;
-  const left = await troupe.session(deepest);
+  const left = await troupe.session(below);
   expect([(await left.view()).running, (await left.info()).turns]).toEqual([null, 1]);
 });
