@@ -2,6 +2,7 @@ import { definePlugin, type Job } from "troupe/plugin";
 import { expect, test } from "vitest";
 import { stepKey, TASK_STEPS, TroupeError } from "../../../src/kernel/index.js";
 import { openMemory } from "../../../src/store/index.js";
+import { decode, encode } from "../../../src/wire/index.js";
 import { jobsHere } from "../../support/jobs-here.js";
 import { ManualClock } from "../../support/manual-clock.js";
 import { storedTasks } from "../../support/stored-tasks.js";
@@ -176,4 +177,33 @@ test.each([
   await turns();
   expect(await next.tasks.list("a")).toMatchObject([{ state: "failed", error: { code: "task_lost" } }]);
   expect(done).toEqual(["one"]);
+});
+
+test("a run whose task was taken up by another process meanwhile neither finishes a step nor ends it", async () => {
+  const clock = new ManualClock();
+  const backend = openMemory({ clock });
+  const said: unknown[] = [];
+  let goOn: () => void = () => {};
+  const here = await jobsHere(
+    plugin(async (_, { step }) => {
+      await step("one", () => null);
+      await new Promise<void>((resolve) => {
+        goOn = resolve;
+      });
+      await step("two", () => null).catch(({ code }: TroupeError) => said.push(code));
+      return "of the first";
+    }),
+  );
+  const { tasks, rows } = storedTasks({ clock, backend, ...here });
+  await tasks.spawn("a", "p", "managed", request);
+  await turns();
+  const [row] = rows("a");
+  const { order, value, ...name } = row as NonNullable<typeof row>;
+  const taken = encode({ ...decode<object>(value), run: 2 });
+  const { version: _, ...place } = name;
+  backend.write([{ kind: "rows", changes: [{ ...place, value: taken, ...(order && { order }) }] }]);
+  goOn();
+  await turns();
+  expect(said).toEqual(["task_over"]);
+  expect(await tasks.list("a")).toMatchObject([{ state: "running", result: null }]);
 });

@@ -128,6 +128,22 @@ test("an end that cannot be delivered is told of, and tried again until the sess
   expect(events.map(({ type }) => type)).toEqual(["task_failed", "task_failed"]);
 });
 
+test("an end that somebody asks for while it waits to be delivered is not delivered any more", async () => {
+  const { tasks, told, clock, onDeliver } = storedTasks();
+  let refusals = 1;
+  onDeliver(async (write) => {
+    if (refusals-- > 0) throw new TroupeError("mailbox_full", "It is full.");
+    write();
+  });
+  await tasks.register("a", "p", { key: "k", deliver: "turn" });
+  await tasks.complete("a", "p", "p:k", { state: "completed", result: 1 });
+  await settled();
+  expect(await tasks.awaited("a", "p:k")).toMatchObject({ result: 1 });
+  clock.advance(1_000);
+  await settled();
+  expect(told).toEqual([]);
+});
+
 test("the next runtime tells of an end that was stored and not delivered", async () => {
   const first = storedTasks();
   first.onDeliver(() => new Promise(() => {}));
