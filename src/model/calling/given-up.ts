@@ -57,23 +57,20 @@ class GivenUp<T> implements AsyncIterator<T, undefined> {
   }
 
   /** Its reader has what it wants. What goes wrong when the stream clears up changes nothing of that. */
-  async return(): Promise<IteratorResult<T, undefined>> {
-    const ended = this.#end();
-    ended.catch(ignore);
-    await this.#wait(() => ended).catch(ignore);
-    this.#letGo();
-    return { done: true, value: undefined };
+  return(): Promise<IteratorResult<T, undefined>> {
+    return new Promise((resolve) => {
+      const left = (): void => {
+        this.#letGo();
+        resolve({ done: true, value: undefined });
+      };
+      this.#giveUp = left;
+      // Told to end in any case; waited for as long as nobody gives it up.
+      this.#end().then(left, left);
+      if (this.#signal.aborted) left();
+    });
   }
 
   async #end(): Promise<unknown> {
     return this.#events.return?.();
-  }
-
-  #wait<R>(begin: () => Promise<R>): Promise<R> {
-    return new Promise((resolve, reject) => {
-      this.#giveUp = () => reject(aborted(this.#signal));
-      if (this.#signal.aborted) this.#giveUp();
-      else begin().then(resolve, reject);
-    });
   }
 }

@@ -20,8 +20,8 @@ export interface HooksAround<S extends AroundTool, T> {
   readonly count: number;
   /** Asks hook `n`; those behind it up to `end` are asked about the same subject, unless one replaces it. */
   ask(n: number, subject: T, end: number): MaybePromise<Owned<DirectivesAt<S>>[]>;
-  /** Nobody asks for the rest. */
-  end?(): void;
+  /** Nobody asks for the rest once this has settled. */
+  until<R>(asking: Promise<R>): Promise<R>;
 }
 
 /**
@@ -30,21 +30,21 @@ export interface HooksAround<S extends AroundTool, T> {
  */
 export function aroundTool<S extends AroundTool, T>(
   calls: HookCalls,
-  asked: AskedAround<S, T> & { readonly registered: readonly RegisteredHook[] } & Pick<HookTable, "dispatch">,
+  { site, first, facts, options }: AskedAround<S, T>,
+  { registered, dispatch }: { readonly registered: readonly RegisteredHook[] } & Pick<HookTable, "dispatch">,
 ): HooksAround<S, T> {
-  const { site, first, facts, options, registered, dispatch } = asked;
   const count = registered.length;
   const read = (n: number, called: () => unknown) => calls.ask(site, registered[n] as RegisteredHook, called, options);
   const askNow = (n: number, subject: T) =>
     read(n, () => calls.call(registered[n] as RegisteredHook, facts(subject), options));
-  if (count < 2) return { count, ask: askNow };
+  if (count < 2) return { count, ask: askNow, until };
   if (dispatch === "sequential") {
-    if (!calls.haveCompany(registered)) return { count, ask: askNow };
+    if (!calls.haveCompany(registered)) return { count, ask: askNow, until };
     const ordered = new OrderedHooks(calls, registered, options);
     return {
       count,
       ask: (n, subject, end) => read(n, () => ordered.ask(n, () => facts(subject), { subject, end })),
-      end: () => ordered.end(),
+      until: (asking) => asking.finally(() => ordered.end()),
     };
   }
   const early = registered.map((_, n) => settle(() => askNow(n, first)));
@@ -56,5 +56,11 @@ export function aroundTool<S extends AroundTool, T>(
       used.add(n);
       return (early[n] as Promise<() => Owned<DirectivesAt<S>>[]>).then((answer) => answer());
     },
+    until,
   };
+}
+
+/** Where nothing is to be ended. */
+function until<R>(asking: Promise<R>): Promise<R> {
+  return asking;
 }

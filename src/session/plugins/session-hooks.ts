@@ -148,12 +148,9 @@ export class SessionHooks {
   }
 
   /** The hooks around one tool call, to be asked one by one. */
-  around<S extends AroundTool, T>({
-    toolName,
-    ...asked
-  }: AskedAround<S, T> & { readonly toolName: string }): HooksAround<S, T> {
+  around<S extends AroundTool, T>(toolName: string, asked: AskedAround<S, T>): HooksAround<S, T> {
     const { dispatch } = this.#table;
-    return aroundTool(this.#calls, { ...asked, registered: this.#table.registered(asked.site, toolName), dispatch });
+    return aroundTool(this.#calls, asked, { registered: this.#table.registered(asked.site, toolName), dispatch });
   }
 
   /** The directives of one site, in hook order. */

@@ -309,12 +309,11 @@ async function commitTurn(running: Turn, turn: StorableTurn): Promise<TurnEvent>
   session.waitingCalls.settle();
   const entering = frameLeftFor(turn);
   const tenant = session.spending.tenant;
-  const rows = await tenant?.countOf(turn.spent);
+  const rows = tenant && (await tenant.countOf(turn.spent));
   session.stored.asked.keep(session.stored.head);
   journal.storing();
-  const revision = await session.graph
-    .commit(turn, { name, before, call: request.call, unstored, entering, rows })
-    .finally(() => tenant?.ended());
+  const committing = session.graph.commit(turn, { name, before, call: request.call, unstored, entering, rows });
+  const revision = await (tenant === undefined ? committing : committing.finally(() => tenant.ended()));
   journal.ended();
   if (entering === undefined) return { type: "committed", revision };
   const issues = await session.graph.openFrame(entering).then(

@@ -175,7 +175,8 @@ async function callWith(
   const broken = session.prefixWatch?.sees(watchedCall(turn, call.request, record));
   turn.latestUsage = response.usage;
   session.past.promptTokens = response.usage.inputTokens;
-  const read = await formed(turn, response, interpret(catalog, response));
+  const reading = formed(turn, response, interpret(catalog, response));
+  const read = reading instanceof Promise ? await reading : reading;
   const issues = await finishStream(call, aborted ? "aborted" : "complete");
   const told = "misfit" in read ? { ...record, misfit: read.misfit } : record;
   return { type: "model_done", response, record: told, issues: broken ? [broken, ...issues] : issues, ...read };

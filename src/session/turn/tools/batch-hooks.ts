@@ -85,16 +85,17 @@ export class BatchHooks {
   async #inspect(call: ToolCall): Promise<Inspected> {
     const { session, facts, catalog } = this.#turn;
     const argumentProjection = catalog.get(call.toolName)?.argumentProjection;
-    const around = session.hooks.around({
+    const around = session.hooks.around(call.toolName, {
       site: "before_tool_call",
-      toolName: call.toolName,
       first: call.args,
       facts: (args) => ({ ...facts, call: { ...call, args }, argumentProjection }),
       options: { signal: this.signal },
     });
-    const verdict = await composeBeforeToolCall(call.args, around.count, (n, args, { second, end }) =>
-      this.#performed(around.ask(n, args, end), second),
-    ).finally(around.end);
+    const verdict = await around.until(
+      composeBeforeToolCall(call.args, around.count, (n, args, { second, end }) =>
+        this.#performed(around.ask(n, args, end), second),
+      ),
+    );
     const from = this.directives.length;
     const decided = this.#accept("before_tool_call", verdict);
     const said = this.directives.slice(from);
@@ -106,17 +107,18 @@ export class BatchHooks {
     const { session, facts } = this.#turn;
     const { hooks } = session;
     if (!hooks.has("after_tool_call", call.toolName) || output.status === "cancelled") return output;
-    const around = hooks.around<"after_tool_call", ToolOutput>({
+    const around = hooks.around<"after_tool_call", ToolOutput>(call.toolName, {
       site: "after_tool_call",
-      toolName: call.toolName,
       first: output,
       facts: (current) => ({ ...facts, call, output: current, durationMs }),
       options: unlessAborted(this.signal),
     });
     try {
-      const verdict = await composeAfterToolCall(output, around.count, (n, current, { second, end }) =>
-        this.#performed(around.ask(n, current, end), second),
-      ).finally(around.end);
+      const verdict = await around.until(
+        composeAfterToolCall(output, around.count, (n, current, { second, end }) =>
+          this.#performed(around.ask(n, current, end), second),
+        ),
+      );
       const replaced = this.#accept("after_tool_call", verdict);
       return replaced === undefined ? output : await withKeptContent(this.#turn, replaced);
     } catch (error) {

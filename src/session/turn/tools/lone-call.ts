@@ -84,16 +84,17 @@ class LoneTool {
     const { session, facts, signal } = this.#parts;
     const { toolName, args: first } = call;
     if (!session.hooks.has("before_tool_call", toolName)) return { call };
-    const around = session.hooks.around({
+    const around = session.hooks.around(toolName, {
       site: "before_tool_call",
-      toolName,
       first,
       facts: (args) => ({ ...facts, call: { ...call, args }, argumentProjection }),
       options: { signal },
     });
-    const { demands, output, args } = await composeBeforeToolCall(first, around.count, (n, now, { second, end }) =>
-      this.#performed(around.ask(n, now, end), second),
-    ).finally(around.end);
+    const { demands, output, args } = await around.until(
+      composeBeforeToolCall(first, around.count, (n, now, { second, end }) =>
+        this.#performed(around.ask(n, now, end), second),
+      ),
+    );
     if (demands.length > 0 && output === undefined) throw unfit(toolName, "has to be approved");
     return { call: { ...call, args }, decided: output };
   }
@@ -102,16 +103,17 @@ class LoneTool {
     const { session, facts, signal } = this.#parts;
     const { toolName } = call;
     if (!session.hooks.has("after_tool_call", toolName) || output.status === "cancelled") return output;
-    const around = session.hooks.around<"after_tool_call", ToolOutput>({
+    const around = session.hooks.around<"after_tool_call", ToolOutput>(toolName, {
       site: "after_tool_call",
-      toolName,
       first: output,
       facts: (now) => ({ ...facts, call, output: now, durationMs }),
       options: { signal },
     });
-    const verdict = await composeAfterToolCall(output, around.count, (n, now, { second, end }) =>
-      this.#performed(around.ask(n, now, end), second),
-    ).finally(around.end);
+    const verdict = await around.until(
+      composeAfterToolCall(output, around.count, (n, now, { second, end }) =>
+        this.#performed(around.ask(n, now, end), second),
+      ),
+    );
     return verdict.output ?? output;
   }
 
