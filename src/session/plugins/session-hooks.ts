@@ -14,13 +14,15 @@ import type { HomeContext } from "../../tools/index.js";
 import type { EventSink } from "../../trace/index.js";
 import { type AroundTool, type AskedAround, aroundTool, type HooksAround } from "./around-tool.js";
 import type { HookFailures } from "./failure-policy.js";
-import { HookCalls, isDue, revisionOf, settle } from "./hook-calls.js";
+import { HookCalls, isDue, type MaybePromise, revisionOf, settle } from "./hook-calls.js";
 import { finalizeFailed } from "./hook-error.js";
 import { CHAINED, type HookTable, type LifecycleKind, type RegisteredHook } from "./hook-table.js";
 import { askFinal, replacedInput } from "./one-by-one.js";
 import { OrderedHooks } from "./ordered-hooks.js";
 import type { HookOptions, PluginLink, PluginSlot } from "./plugin-link.js";
 import { type DirectiveSite, type DirectivesAt, readDirectives } from "./read-directives.js";
+
+const NO_ISSUES: readonly TurnIssue[] = [];
 
 /** The hooks of one session: the table, and this session's slot in every plugin. */
 export class SessionHooks {
@@ -170,14 +172,22 @@ export class SessionHooks {
   }
 
   /** Lifecycle events: all hooks at once, all awaited; a failure is an issue of the turn, and its end only by policy. */
-  async announce<K extends LifecycleKind>(
+  announce<K extends LifecycleKind>(
     kind: K,
     facts: HookFacts[K],
     onFailed: (error: unknown) => void = ignore,
-  ): Promise<TurnIssue[]> {
+  ): MaybePromise<readonly TurnIssue[]> {
     const registered = this.#table.registered(kind);
-    if (registered.length === 0) return [];
-    const settled = await Promise.allSettled(registered.map(async (hook) => this.#calls.call(hook, facts, {})));
+    if (registered.length === 0) return NO_ISSUES;
+    return this.#announced(registered, (hook) => this.#calls.call(hook, facts, {}), { kind, onFailed });
+  }
+
+  async #announced(
+    registered: readonly RegisteredHook[],
+    call: (hook: RegisteredHook) => unknown,
+    { kind, onFailed }: { readonly kind: LifecycleKind; readonly onFailed: (error: unknown) => void },
+  ): Promise<readonly TurnIssue[]> {
+    const settled = await Promise.allSettled(registered.map(async (hook) => call(hook)));
     return settled.flatMap((result, n): TurnIssue[] => {
       if (result.status === "fulfilled") return [];
       const hook = registered[n] as RegisteredHook;

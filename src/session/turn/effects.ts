@@ -261,7 +261,8 @@ async function afterTurn(turn: Turn, { summary }: Extract<TurnEffect, { type: "a
   const directives = await orRefused("plugin_finalize_turn", "An afterTurn hook failed", () =>
     siteDirectives(turn, "after_turn", facts),
   );
-  const issues = await turn.session.hooks.announce("turn_finalized", facts);
+  const told = turn.session.hooks.announce("turn_finalized", facts);
+  const issues = told instanceof Promise ? await told : told;
   return { type: "after_turn_done", directives, issues };
 }
 
@@ -269,7 +270,8 @@ async function deliver(
   { session, facts }: Turn,
   { summary, revision }: Extract<TurnEffect, { type: "deliver" }>,
 ): Promise<TurnEvent> {
-  const issues = await session.hooks.announce("turn_persisted", { ...facts, turn: summary, revision });
+  const told = session.hooks.announce("turn_persisted", { ...facts, turn: summary, revision });
+  const issues = told instanceof Promise ? await told : told;
   return { type: "delivered", issues: [...issues, ...(await settleOrIssue(session))] };
 }
 

@@ -177,7 +177,8 @@ async function callWith(
   session.past.promptTokens = response.usage.inputTokens;
   const reading = formed(turn, response, interpret(catalog, response));
   const read = reading instanceof Promise ? await reading : reading;
-  const issues = await finishStream(call, aborted ? "aborted" : "complete");
+  const finished = finishStream(call, aborted ? "aborted" : "complete");
+  const issues = finished instanceof Promise ? await finished : finished;
   const told = "misfit" in read ? { ...record, misfit: read.misfit } : record;
   return { type: "model_done", response, record: told, issues: broken ? [broken, ...issues] : issues, ...read };
 }
@@ -409,6 +410,9 @@ function interpret({ preamble }: TurnCatalog, response: ModelResponse): { next: 
 }
 
 /** Every call that was begun is told to have ended; what goes wrong there is an issue, never the turn's end. */
-function finishStream({ turn, facts }: ModelCall, reason: StreamEnd): Promise<readonly TurnIssue[]> {
+function finishStream(
+  { turn, facts }: ModelCall,
+  reason: StreamEnd,
+): readonly TurnIssue[] | Promise<readonly TurnIssue[]> {
   return turn.session.hooks.announce("stream_finished", { ...facts, reason });
 }

@@ -1,8 +1,9 @@
-import { readFile } from "node:fs/promises";
+import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createTroupe, type Session, type TaskRecord, type Troupe, type TroupeOptions, usageReport } from "troupe";
 import { expect, test } from "vitest";
 import { ask, told, valueIn } from "../../support/asking.js";
+import { listening } from "../../support/listening.js";
 import { fixture, plugin, refusalOf, startTroupe, tempFolder, until } from "../../support/runtime.js";
 
 type Act = readonly [act: string, ...args: unknown[]];
@@ -384,4 +385,19 @@ test("what a job asks the model is its session's to pay, and refused when that h
   expect((await ended(session, refused.id)).result).toEqual([{ error: "budget_spent" }]);
   expect((await session.spending()).tokens).toBe(tokens);
   expect(Object.keys(usageReport((await session.view()).ledger).bySource)).toContain("job");
+});
+
+test("a step that the store does not take is told of, and the task goes on waiting for the store", async () => {
+  const folder = await tempFolder();
+  const path = join(folder, "store");
+  const { onEvent, first } = listening();
+  const troupe = await startTroupe(working({ store: { path }, onEvent }));
+  const session = await troupe.session("a");
+  const { id } = await spawn(session, [
+    ["untilThere", join(folder, "go")],
+    ["step", "one"],
+  ]);
+  await rm(path, { recursive: true });
+  await writeFile(join(folder, "go"), "");
+  expect(await first("task_failed")).toMatchObject({ session: "a", task: id, error: { code: "store_write_failed" } });
 });
