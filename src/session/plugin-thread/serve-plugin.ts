@@ -79,7 +79,7 @@ export function servePlugins(control: MessagePort, clock: Clock, measures: OwnMe
       serveJobs(port, { ...host, clock, refusalOf: (what) => tooLarge(what, "What a job says") });
     },
     ping() {
-      host?.limits.look();
+      host?.limits.asked();
     },
   };
   serve(control, service satisfies Service);

@@ -78,7 +78,7 @@ export class ThreadLimits {
       this.#isDoubtful = true;
       return;
     }
-    const excess = this.#excess();
+    const excess = this.#excess(this.#looks++ % LOOKS_BETWEEN === 0);
     // A look may take as long as a collection of garbage.
     this.#lastAt = this.#clock.now();
     const isDoubtful = this.#isDoubtful;
@@ -88,6 +88,17 @@ export class ThreadLimits {
     // Behind the answers that leave now: whoever gets them need not have been the one.
     if (isDoubtful) this.#clock.soon(this.#measures.end);
     else this.#measures.end();
+  }
+
+  /**
+   * Looks because the main thread asks for it, which it does a few times a second at most. When the next look of its own
+   * is due stays as it is: the call that hoards in between is to be known.
+   */
+  asked(): void {
+    const excess = this.#excess(true);
+    if (excess === undefined) return;
+    setEndedBy(this.#cells, excess);
+    this.#clock.soon(this.#measures.end);
   }
 
   /** Ends the thread for a reason that was found elsewhere. */
@@ -107,12 +118,12 @@ export class ThreadLimits {
     return this.#measures.external() > this.#externalBytes;
   }
 
-  #excess(): EndedBy | undefined {
+  #excess(countsResources: boolean): EndedBy | undefined {
     const { collect, resources } = this.#measures;
     if (this.#isOver) {
       collect();
       if (this.#isOver) return "external";
     }
-    return this.#looks++ % LOOKS_BETWEEN === 0 && resources() > MOST_RESOURCES ? "resources" : undefined;
+    return countsResources && resources() > MOST_RESOURCES ? "resources" : undefined;
   }
 }

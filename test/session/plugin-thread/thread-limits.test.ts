@@ -9,10 +9,10 @@ function limited() {
   const clock = new ManualClock();
   clock.advance(1_000);
   const stage = newStage();
-  const thread = { mb: 0, garbageMb: 0, ended: 0 };
+  const thread = { mb: 0, garbageMb: 0, timers: 0, ended: 0 };
   const measures = {
     external: () => (thread.mb + thread.garbageMb) * MB,
-    resources: () => 0,
+    resources: () => thread.timers,
     collect() {
       thread.garbageMb = 0;
     },
@@ -41,6 +41,22 @@ test("a call that hoards buffers ends its thread while it holds it, also right b
   thread.mb = 100;
   limits.leave();
   expect([thread.ended, reason()]).toEqual([1, "external"]);
+});
+
+test("a look that the main thread asks for finds timers, and leaves it to the call that sets them to be known by its own", async () => {
+  const { limits, thread, reason } = limited();
+  limits.asked();
+  thread.timers = 20_000;
+  limits.look();
+  expect([thread.ended, reason()]).toEqual([1, "resources"]);
+
+  const later = limited();
+  later.limits.look();
+  later.thread.timers = 20_000;
+  later.limits.asked();
+  expect(later.thread.ended).toBe(0);
+  await later.clock.turn();
+  expect([later.thread.ended, later.reason()]).toEqual([1, "resources"]);
 });
 
 test("a call that leaves only garbage behind does not end its thread", () => {
