@@ -20,9 +20,6 @@ const requireBundledAjv = {
   },
 };
 
-/** A quarter fewer bytes for V8 to read at every start. Lines and the names of functions and classes stay, for stacks. */
-const minify = { mangle: { toplevel: false }, compress: false, codegen: false };
-
 const library = await rolldown({
   cwd: root,
   input: {
@@ -52,7 +49,6 @@ const { output } = await library.generate({
   comments: false,
   entryFileNames: "[name].js",
   chunkFileNames: "shared/[name].js",
-  minify,
   // Every file costs a thread about a millisecond, and so do 30 KB that V8 reads. All threads need `core`; a plugin's needs
   // nothing else until it is called, and `calls` from then on.
   codeSplitting: {
@@ -84,7 +80,6 @@ for (const name of ["workers/store", "workers/processes"]) {
     format: "cjs",
     sourcemap: true,
     comments: false,
-    minify,
     entryFileNames: "[name].cjs",
   };
   output.push(...(await own.generate(options)).output);
