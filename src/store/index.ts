@@ -26,7 +26,8 @@ export {
   pageOfWaiting,
 } from "./records/waiting.js";
 export { StoreClient } from "./thread/client.js";
-export { type LeftWork, StoreServer, type StoreService, type StoreStats, storeService } from "./thread/serve.js";
+export { StoreServer, type StoreStats } from "./thread/serve.js";
+export { type LeftWork, type StoreService, storeService } from "./thread/service.js";
 export {
   OCCURRENCES,
   OPENINGS,
