@@ -156,6 +156,7 @@ export {
   type SessionOptions,
   type SharedEntry,
   type SharedPage,
+  type SharedRequest,
   type SteerOptions,
   type TenantBudgets,
   type ToolAnswer,
@@ -167,6 +168,7 @@ export {
   type TroupeStats,
   type Turn,
   type TurnOptions,
+  type TurnResultOptions,
 } from "./runtime/index.js";
 export type {
   CancelledTurn,

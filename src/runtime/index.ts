@@ -1,7 +1,7 @@
 export type { TroupeAgents } from "./host/agents.js";
 export type { ApproveOptions, DenyOptions } from "./host/answering.js";
 export type { SessionOptions } from "./host/session-options.js";
-export type { SharedEntry, SharedPage, TroupeShared } from "./host/shared.js";
+export type { SharedEntry, SharedPage, SharedRequest, TroupeShared } from "./host/shared.js";
 export type { ToolAnswer } from "./host/tool-answer.js";
 export { createTroupe, type Troupe } from "./host/troupe.js";
 export type { InspectOptions } from "./observe/inspections.js";
@@ -24,6 +24,6 @@ export type { AwaitTaskOptions, Session } from "./sessions/session-handle.js";
 export type { RegisteredAgent } from "./threads/agent-registry.js";
 export type { CancelOptions } from "./turns/cancelling.js";
 export type { OutputResult } from "./turns/output.js";
-export type { SteerOptions, TurnOptions } from "./turns/turn-options.js";
+export type { SteerOptions, TurnOptions, TurnResultOptions } from "./turns/turn-options.js";
 export type { Turn } from "./turns/turns.js";
 export type { DeleteOptions } from "./upkeep/upkeep.js";

@@ -15,11 +15,18 @@ export {
 } from "./records/awaited.js";
 export type { BackendAtOnce, ReaderFromAfar, StoreBackend, StoreOptions } from "./records/contract.js";
 export { type MessageNode, readHistory, readTail } from "./records/history.js";
-export type { ListRequest, SessionPage, SessionWorkState, StoredSession } from "./records/listing.js";
+export {
+  checkListRequest,
+  type ListRequest,
+  type SessionPage,
+  type SessionWorkState,
+  type StoredSession,
+} from "./records/listing.js";
 export { sealEnvelope, storeLost } from "./records/records.js";
 export { countOf, SHARED_COUNTS, SHARED_STATE, sharedKeyOf, sharedRowKey } from "./records/shared-rows.js";
 export { TENANT_BUDGETS, TENANT_SPENDING, tenantRowKey } from "./records/tenant-rows.js";
 export {
+  checkPendingRequest,
   listWaiting,
   type PendingPage,
   type PendingRequest,

@@ -12,7 +12,7 @@ import {
   TroupeError,
   unknownField,
 } from "../../kernel/index.js";
-import { type PendingPage, type PendingRequest, pageOfWaiting } from "../../store/index.js";
+import { checkPendingRequest, type PendingPage, type PendingRequest, pageOfWaiting } from "../../store/index.js";
 import type { Runtime } from "../places/index.js";
 import { plainAnswer } from "./tool-answer.js";
 
@@ -83,6 +83,8 @@ export async function answerOutcome(...asked: Parameters<typeof answerCall>): Pr
 
 /** From the store, or without a journal from the sessions that are in memory: a call that waits keeps its session there. */
 export async function pendingCalls(runtime: Runtime, request: PendingRequest): Promise<PendingPage> {
+  // What is no data would not get to the store.
+  checkPendingRequest(request);
   if (runtime.options.worker.journals) return runtime.store.ask("waiting", request);
   const places = Array.from({ length: runtime.options.sessionWorkers }, (_, place) => place);
   const asked = places.map(async (place) => (await runtime.worker(place).service()).waitingCalls(undefined));

@@ -1,4 +1,4 @@
-import { invalidOptions, isRecord, type Row, TroupeError } from "../../kernel/index.js";
+import { type FieldsOf, invalidOptions, isRecord, type Row, TroupeError, unknownField } from "../../kernel/index.js";
 import { SHARED_COUNTS, SHARED_STATE, sharedKeyOf, sharedRowKey } from "../../store/index.js";
 import { decode } from "../../wire/index.js";
 import type { Runtime } from "../places/index.js";
@@ -13,6 +13,15 @@ export interface SharedEntry {
   readonly version: number;
 }
 
+/** Which page of a plugin's keys is wanted. */
+export interface SharedRequest {
+  /** The `next` of the page before. */
+  readonly after?: string | undefined;
+  readonly limit?: number;
+}
+
+const REQUEST_FIELDS: FieldsOf<SharedRequest> = { after: true, limit: true };
+
 export interface SharedPage {
   readonly entries: readonly SharedEntry[];
   /** What to ask for behind this page; null behind the last. */
@@ -24,7 +33,7 @@ export interface TroupeShared {
   /** Undefined when nothing is stored under the key. */
   get(pluginId: string, key: string): Promise<SharedEntry | undefined>;
   /** A plugin's keys with their state, in the order of the keys' bytes: `limit` of them, 100 by default and 1,000 at most. */
-  list(pluginId: string, page?: { readonly after?: string; readonly limit?: number }): Promise<SharedPage>;
+  list(pluginId: string, request?: SharedRequest): Promise<SharedPage>;
   /** The next session with the key begins anew. False when nothing was stored under it. */
   delete(pluginId: string, key: string): Promise<boolean>;
 }
@@ -41,8 +50,12 @@ export function sharedOf(runtime: Runtime): TroupeShared {
       const row = await rowOf(pluginId, key);
       return row && entryOf(pluginId, row);
     },
-    list: async (pluginId, { after, limit = 100 } = {}) => {
+    list: async (pluginId, request: SharedRequest = {}) => {
       runtime.checkOpen();
+      if (!isRecord(request)) throw invalidOptions("what is listed is an object with after and limit");
+      const stranger = unknownField(request, REQUEST_FIELDS, "a page of shared state");
+      if (stranger !== undefined) throw invalidOptions(stranger);
+      const { after, limit = 100 }: SharedRequest = request;
       if (!Number.isInteger(limit) || limit < 1 || limit > 1_000) throw invalidOptions("limit is from 1 to 1,000");
       const behind = after === undefined ? {} : { after: sharedRowKey(pluginId, text(after, "after")) };
       const prefix = sharedRowKey(text(pluginId, "pluginId"), "");

@@ -9,15 +9,16 @@ import {
 import { presentable } from "../../model/index.js";
 import type { OperationSpec, TriggerOptions, TriggerReceipt } from "../../plugin/index.js";
 import type { CancelledTurn, OpeningOptions } from "../../session/index.js";
-import type {
-  ExportOptions,
-  ImportedSession,
-  ImportOptions,
-  ListRequest,
-  PruneOptions,
-  PruneReport,
-  SessionPage,
-  WorkOptions,
+import {
+  checkListRequest,
+  type ExportOptions,
+  type ImportedSession,
+  type ImportOptions,
+  type ListRequest,
+  type PruneOptions,
+  type PruneReport,
+  type SessionPage,
+  type WorkOptions,
 } from "../../store/index.js";
 import { EventHub } from "../../trace/index.js";
 import {
@@ -339,6 +340,8 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
    * }
    */
   async listSessions(page: ListRequest = {}): Promise<SessionPage> {
+    // What is no data would not get to the store.
+    checkListRequest(page);
     return this.#runtime.store.ask("list", page);
   }
 

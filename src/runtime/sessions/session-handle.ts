@@ -44,10 +44,13 @@ import {
   cancellationOf,
   extrasOf,
   HOST_CANCELLED,
+  inputOptionsOf,
   type OutputResult,
+  resultOptionsOf,
   type SteerOptions,
   type Turn,
   type TurnOptions,
+  type TurnResultOptions,
   type Turns,
   withValue,
 } from "../turns/index.js";
@@ -153,12 +156,14 @@ export class Session {
    * @example
    * await session.steer("Only the cheap ones, please.");
    */
-  async steer(input: TurnInput, { key, boundary = "after_work" }: SteerOptions = {}): Promise<PendingInput> {
+  async steer(input: TurnInput, options: SteerOptions = {}): Promise<PendingInput> {
+    const { key, boundary = "after_work" } = inputOptionsOf(options, { steers: true });
     return this.#addInput(input, key, boundary);
   }
 
   /** Queues an input for the next turn; what waits together is one turn. It begins by itself when nothing else runs. */
-  async enqueue(input: TurnInput, { key }: { readonly key?: string } = {}): Promise<PendingInput> {
+  async enqueue(input: TurnInput, options: { readonly key?: string } = {}): Promise<PendingInput> {
+    const { key } = inputOptionsOf(options, { steers: false });
     return this.#addInput(input, key, undefined);
   }
 
@@ -196,7 +201,8 @@ export class Session {
    * @example
    * const { outcome } = await session.turnResult(turnId, { signal: request.signal });
    */
-  async turnResult(turnId: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<TurnResult> {
+  async turnResult(turnId: string, options: TurnResultOptions = {}): Promise<TurnResult> {
+    const { signal } = resultOptionsOf(options);
     if (typeof turnId !== "string") throw turnUnknown("A turn's id is a text, such as t1.");
     return this.#ask("turnResult", { turnId }, { signal });
   }

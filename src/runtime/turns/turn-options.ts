@@ -5,6 +5,7 @@ import {
   checkPromptLayer,
   definedOnly,
   type FieldsOf,
+  invalidOptions,
   isRecord,
   type Json,
   type JsonObject,
@@ -87,8 +88,8 @@ export function extrasOf(options: TurnOptions): TurnExtras {
   const { key, model, prompt, maxSteps, pluginInputs, protocolOptions, protocolExtension, output } = options;
   const { modelOptions, modelRetry, fallbackModels } = options;
   const calling: CallSettings = definedOnly({ modelOptions, modelRetry, fallbackModels });
-  if (key !== undefined && (typeof key !== "string" || key === "" || key.length > MAX_KEY_LENGTH))
-    throw invalidOption(`key is a string of 1 to ${MAX_KEY_LENGTH} characters`);
+  const badKey = keyProblem(key);
+  if (badKey !== undefined) throw invalidOption(badKey);
   if (model !== undefined && typeof model !== "string") throw invalidOption("model is the name of one of the models");
   const problem = callSettingsProblem(calling);
   if (problem !== undefined) throw invalidOption(problem);
@@ -127,6 +128,11 @@ function outputSchema(output: Schema): JsonObject {
 
 const MAX_KEY_LENGTH = 256;
 
+function keyProblem(key: unknown): string | undefined {
+  if (key === undefined || (typeof key === "string" && key !== "" && key.length <= MAX_KEY_LENGTH)) return undefined;
+  return `key is a string of 1 to ${MAX_KEY_LENGTH} characters`;
+}
+
 const invalidOption = refusal("invalid_turn_options", "The turn's options cannot be used");
 
 /** How something is said into a running turn. */
@@ -135,4 +141,38 @@ export interface SteerOptions {
   readonly key?: string;
   /** `after_work` (default): from the next checkpoint on. `before_completion`: when the model has its answer. */
   readonly boundary?: CheckpointKind;
+}
+
+const STEER_OPTIONS: FieldsOf<SteerOptions> = { key: true, boundary: true };
+const QUEUE_OPTIONS: FieldsOf<Pick<SteerOptions, "key">> = { key: true };
+
+/** How an input that waits is named and when it is taken, checked. `steers`: it may say at which checkpoint. */
+export function inputOptionsOf(options: SteerOptions, { steers }: { readonly steers: boolean }): SteerOptions {
+  if (!isRecord(options)) throw invalidOptions("the options of an input are an object");
+  const unknown = unknownField(options, steers ? STEER_OPTIONS : QUEUE_OPTIONS, "an input", "option");
+  if (unknown !== undefined) throw invalidOptions(unknown);
+  const { key, boundary } = options;
+  const problem = keyProblem(key);
+  if (problem !== undefined) throw invalidOptions(`for an input, ${problem}`);
+  if (boundary !== undefined && boundary !== "after_work" && boundary !== "before_completion")
+    throw invalidOptions('the boundary of an input is "after_work" or "before_completion"');
+  return options;
+}
+
+/** How long somebody waits for what a turn comes to. */
+export interface TurnResultOptions {
+  /** Ends the waiting, not the turn. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+const RESULT_OPTIONS: FieldsOf<TurnResultOptions> = { signal: true };
+
+export function resultOptionsOf(options: TurnResultOptions): TurnResultOptions {
+  if (!isRecord(options)) throw invalidOptions("the options of turnResult are an object");
+  const unknown = unknownField(options, RESULT_OPTIONS, "turnResult", "option");
+  if (unknown !== undefined) throw invalidOptions(unknown);
+  const { signal } = options;
+  if (signal !== undefined && !(signal instanceof AbortSignal))
+    throw invalidOptions("the signal of turnResult must be an AbortSignal");
+  return options;
 }

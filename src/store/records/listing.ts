@@ -85,7 +85,7 @@ export async function listStored(
   asked: ListRequest,
   pause: () => Promise<void> = async () => {},
 ): Promise<SessionPage> {
-  const request = readRequest(asked);
+  const request = checkListRequest(asked);
   const { limit = 100, order = "id" } = request;
   const source = order === "changed" ? byChange(backend, request) : byId(backend, request);
   const sessions: StoredSession[] = [];
@@ -239,7 +239,8 @@ const KNOWN: readonly (keyof ListRequest)[] = [
   "orderBy",
 ];
 
-function readRequest(request: ListRequest): ListRequest {
+/** The request, complete. Throws `invalid_list` for anything else. */
+export function checkListRequest(request: ListRequest): ListRequest {
   if (typeof request !== "object" || request === null) throw invalidList("what is asked for is an object");
   const stranger = Object.keys(request).find((name) => !KNOWN.includes(name as keyof ListRequest));
   // A filter that is not known would list more than is wanted.
