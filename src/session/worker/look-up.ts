@@ -24,34 +24,36 @@ async function runningTurn(
   session: Session,
   shown: ReturnType<Observations["running"]>,
 ): Promise<TurnInProgress | null> {
-  const { id, life, stored } = session;
+  const { id, life, stored, waitingCalls } = session;
   const turn = life.turn ?? life.unfinished;
   if (turn === undefined) return null;
   const { turnId } = turn;
   const turnIndex = indexOfTurn(turnId) ?? stored.turnIndex;
   const input = life.unfinished?.start.input ?? inputOf(life.turn);
   // Until it was told of, it is about to be taken up.
-  const told =
-    shown?.turnId === turnId ? shown : { turnId, since: life.unfinished?.since ?? 0, text: "", pending: NOTHING };
+  const told = shown?.turnId === turnId ? shown : { turnId, since: life.unfinished?.since ?? 0, text: "" };
   const step = life.turn?.state.step ?? 0;
   const left = life.unfinished === undefined ? life.turn?.left : leftBehind(id, life.unfinished);
-  if (left === undefined) return { ...told, turnIndex, input, step };
+  const waiting = waitingCalls.all.map(inView);
+  if (left === undefined) return { ...told, turnIndex, input, step, pending: waiting };
   // Taken up or about to be, it is as far as its journal has it.
   const behind = step < left.calls ? { step: left.calls, text: left.text } : { step };
-  const pending = [...told.pending, ...(await waitingSince(session, told.pending))];
+  const pending = [...waiting, ...(await waitingSince(session, waiting))];
   return { ...told, turnIndex, input, ...behind, pending };
 }
 
 const MOST_CALLS = 1_000;
-const NOTHING: readonly PendingCall[] = [];
 
-/** Calls that wait since before the turn was taken up, and were not told of again. */
-async function waitingSince({ id, services }: Session, told: readonly PendingCall[]): Promise<readonly PendingCall[]> {
+/** Calls that wait since before the turn was taken up, and have not come to wait again. */
+async function waitingSince({ id, services }: Session, again: readonly PendingCall[]): Promise<readonly PendingCall[]> {
   const rows = await services.store.rows({ table: WAITING_CALLS, session: id, limit: MOST_CALLS });
-  return rows.flatMap(({ value }) => {
-    const { sessionId: _session, tenant: _tenant, turnId: _turn, since: at, ...call } = decode<WaitingCall>(value);
-    return told.some(({ key }) => key === call.key) ? [] : [{ ...call, at }];
-  });
+  const all = rows.map(({ value }) => inView(decode<WaitingCall>(value)));
+  return all.filter((call) => !again.some(({ key }) => key === call.key));
+}
+
+/** As its activity told of it; its session and turn are those of the view. */
+function inView({ sessionId: _session, tenant: _tenant, turnId: _turn, since: at, ...call }: WaitingCall): PendingCall {
+  return { ...call, at };
 }
 
 /** What hooks may still replace is told to nobody. */

@@ -110,11 +110,11 @@ export class Observations {
   }
 
   /** The turn that runs in a session, as far as it was told of; undefined between turns. */
-  running(sessionId: string): Pick<TurnInProgress, "turnId" | "since" | "text" | "pending"> | undefined {
+  running(sessionId: string): Pick<TurnInProgress, "turnId" | "since" | "text"> | undefined {
     const log = this.#sessions.get(sessionId)?.log;
     const { turnId, since } = log?.running ?? {};
     if (log === undefined || turnId === undefined || since === undefined) return undefined;
-    return { turnId, since, ...log.shown };
+    return { turnId, since, text: log.shownText };
   }
 
   /** What a turn came to that ended lately. */

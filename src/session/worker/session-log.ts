@@ -1,12 +1,6 @@
 import type { Clock } from "../../async/index.js";
 import { type Activity, cursorInvalid, type TurnResult } from "../../kernel/index.js";
-import {
-  joinEvents,
-  type ObservationGap,
-  type Observed,
-  type ObservedEvent,
-  type PendingCall,
-} from "../calls/index.js";
+import { joinEvents, type ObservationGap, type Observed, type ObservedEvent } from "../calls/index.js";
 
 /** Events kept for readers that come back; neighbouring deltas count once. */
 const KEPT = 2_048;
@@ -135,10 +129,9 @@ export class SessionLog {
     return undefined;
   }
 
-  /** What the running turn has shown: its text, block by block, and the calls that wait for an answer. */
-  get shown(): { readonly text: string; readonly pending: readonly PendingCall[] } {
+  /** The text that the running turn has shown, block by block. */
+  get shownText(): string {
     const blocks: string[] = [];
-    const pending = new Map<string, PendingCall>();
     let block: string | undefined;
     for (const { position, event } of this.#entries) {
       if (position < (this.#turn?.start ?? 0) || event.type !== "activity") continue;
@@ -147,15 +140,11 @@ export class SessionLog {
         if (activity.blockId === block) blocks.push(`${blocks.pop() ?? ""}${activity.text}`);
         else blocks.push(activity.text);
       }
-      if (activity.type === "tool_call_pending") {
-        const { type: _type, ...call } = activity;
-        pending.set(activity.callId, call);
-      } else if (activity.type === "tool_call_finished") pending.delete(activity.callId);
       // A block's id means something only within its model call.
       if (activity.type === "text_delta") block = activity.blockId;
       else if (activity.type === "model_call_started") block = undefined;
     }
-    return { text: blocks.join("\n\n"), pending: [...pending.values()] };
+    return blocks.join("\n\n");
   }
 
   #keep(event: ObservedEvent, position: number): void {

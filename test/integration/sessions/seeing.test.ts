@@ -219,6 +219,41 @@ test("a call that waits for a person is in the view of whoever opens the page la
   await turn;
 });
 
+test.each([false, true])(
+  "a call that was given its yes waits in no view any more while its tool still runs (journal: %s)",
+  async (journal) => {
+    const { tool, begun, open } = gate();
+    const troupe = await startTroupe({
+      sessionWorkers: 1,
+      journal,
+      model: scriptedModel([{ toolCalls: [{ tool: "pay" }, { tool: "ask" }] }, { text: "Paid." }]),
+      tools: {
+        pay: { ...tool, approval: true as const },
+        ask: { description: "Asks.", inputSchema: EMPTY_OBJECT, execute: () => pendingTool() },
+      },
+    });
+    const session = await troupe.session("s");
+    const waiting = async () => ((await session.view()).running?.pending ?? []).map(({ toolName }) => toolName);
+    const turn = session.turn("pay");
+    await until("both wait", async () => (await waiting()).length === 2);
+    const pending = (await session.view()).running?.pending ?? [];
+    const keyOf = (name: string) => pending.find(({ toolName }) => toolName === name)?.key ?? "";
+    const paying = begun();
+    await troupe.approve(keyOf("pay"));
+    await paying;
+    expect(await waiting()).toEqual(["ask"]);
+    if (journal) {
+      const again = begun();
+      await troupe.kill({ sessionWorker: 0 });
+      await again;
+      expect(await waiting()).toEqual(["ask"]);
+    }
+    open();
+    await troupe.completeTool(keyOf("ask"), { value: "yes" });
+    expect((await turn).text).toBe("Paid.");
+  },
+);
+
 test("a turn that was taken up after its worker died is shown from its beginning, with the answers it paid for", async () => {
   const { tool, begun, open } = gate();
   const troupe = await startTroupe({
