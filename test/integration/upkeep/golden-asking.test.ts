@@ -40,7 +40,7 @@ async function started() {
     model: fixture("models/obeys.mjs"),
     instructions: "After.",
     plugins: [{ module: new URL(`${fixture("plugins/guards.mjs")}?id=guard`), tier: "inline", options: [] }],
-    tools: { pay: tool("pay"), dig: tool("dig") },
+    tools: { pay: tool("pay"), lend: tool("lend"), dig: tool("dig") },
   });
   const endOf = async (id: string, turns: number) => {
     const session = await troupe.session(id);
@@ -52,7 +52,7 @@ async function started() {
 
 test("calls that wait for a yes in a stored session, and in one whose first turn they are of, are listed, answered and run", async () => {
   const { troupe, path, done, endOf } = await started();
-  const { calls } = await troupe.pending();
+  const calls = (await troupe.pending()).calls.filter(({ sessionId }) => sessionId !== "late");
   expect(calls).toEqual([KNOWN, FIRST]);
   expect((await troupe.pending({ tenant: "acme" })).calls).toEqual([KNOWN]);
   const { running } = await (await troupe.session("first")).view();
@@ -74,13 +74,25 @@ test("calls that wait for a yes in a stored session, and in one whose first turn
       ["assistant", "[tool_call]"],
       ["tool", "pay done"],
     ],
-    tools: ["dig", "pay"],
+    tools: ["dig", "lend", "pay"],
   });
   expect(JSON.parse(first.result.text).system).toContain("Before.");
+  await endOf("late", 1);
   expect((await troupe.pending()).calls).toEqual([]);
   await troupe.close();
   const { file, sessions, others } = verifyStore(path);
   expect([...file, ...sessions.flatMap(({ findings }) => findings), ...others]).toEqual([]);
+});
+
+test("a call whose time for a yes ran out while no process was there is not run, and is listed no more", async () => {
+  const { troupe, done, endOf } = await started();
+  const { result } = await endOf("late", 1);
+  expect(JSON.parse(result.text).conversation.at(-1)).toEqual([
+    "tool",
+    expect.stringContaining("tool_completion_timeout: lend was not approved within 10000 ms."),
+  ]);
+  expect(done).toEqual([]);
+  expect((await troupe.pending({ sessionId: "late" })).calls).toEqual([]);
 });
 
 test("a turn of a stored session that was cancelled before its process was killed ends cancelled, and does nothing again", async () => {
