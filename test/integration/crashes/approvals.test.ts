@@ -7,15 +7,17 @@ import { describe, expect, test } from "vitest";
 import { fixture, NODE_ARGS, startTroupe, tempFolder, until } from "../../support/runtime.js";
 
 // Plain modules, shared with the program that is killed.
-const { askingOptions, linesIn } = (await import(fixture("asking/seams.mjs").href)) as {
+const { askingOptions, endThreadBy, linesIn, seam } = (await import(fixture("asking/seams.mjs").href)) as {
   askingOptions: (folder: string) => TroupeOptions;
+  endThreadBy: (kill: () => Promise<void>) => void;
   linesIn: (folder: string) => string[];
+  seam: (folder: string, line: string) => Promise<void> | undefined;
 };
 
 /** A folder in which a process died at a seam of a call that waits for a yes. */
 async function killedAt(seam: string, answer: object = {}): Promise<string> {
   const folder = await tempFolder();
-  writeFileSync(join(folder, "order"), seam);
+  writeFileSync(join(folder, "order"), `process ${seam}`);
   const args = [...NODE_ARGS, fixture("programs/asks.mjs").pathname, folder, JSON.stringify(answer)];
   const program = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
   const [, signal] = await once(program, "exit");
@@ -91,6 +93,41 @@ describe("a process that is killed", () => {
     expect(looked).toEqual(["before 5", "before 3"]);
     expect(linesIn(folder).filter((line) => line.startsWith(">body"))).toEqual([">body 3", ">body 3"]);
   });
+});
+
+describe("a session worker that dies", () => {
+  test.each([
+    ["waiting", {}, 1],
+    [">body", {}, 2],
+    ["<body", {}, 2],
+    ["after", {}, 1],
+    [">body", { args: { amount: 3 } }, 2],
+  ])(
+    "at %s of a call that waits for a yes (%j) costs the caller nothing, and nobody is asked twice",
+    async (at, answer, bodies) => {
+      const folder = await tempFolder();
+      const troupe = await startTroupe(askingOptions(folder));
+      const session = await troupe.session("s");
+      endThreadBy(() => troupe.kill({ sessionWorker: 0 }));
+      writeFileSync(join(folder, "order"), `thread ${at}`);
+      const turn = session.turn("pay");
+      await until("a call waits", async () => (await troupe.pending()).calls.length === 1);
+      const [call] = (await troupe.pending()).calls;
+      await seam(folder, "waiting");
+      expect(await troupe.approve(call?.key as string, answer)).toBe("counted");
+      const { amount } = { amount: 5, ...("args" in answer ? answer.args : {}) };
+      expect((await turn).text).toBe(`paid ${amount}`);
+      expect((await troupe.stats()).workers[0]?.restarts).toBe(1);
+      const lines = linesIn(folder);
+      const looked = amount === 5 ? ["before 5"] : ["before 5", `before ${amount}`];
+      expect(lines.filter((line) => line.startsWith("before"))).toEqual(looked);
+      const ran = lines.filter((line) => line.startsWith(">body"));
+      expect(ran).toEqual(ran.map(() => `>body ${amount}`));
+      expect(ran).toHaveLength(bodies);
+      expect(await endOf(session)).toEqual({ texts: [`paid ${amount}`], state: { before: looked.length, after: 1 } });
+      expect((await troupe.pending()).calls).toEqual([]);
+    },
+  );
 });
 
 test("a yes with other arguments counts right after a restart, when the turn has come to wait again", async () => {
