@@ -15,10 +15,22 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   schema: "inputSchema",
   system: "instructions",
   systemPrompt: "instructions",
+  max_tokens: "maxOutputTokens",
+  maxCompletionTokens: "maxOutputTokens",
+  needsApproval: "approval",
+  timeoutMs: "deadlineMs",
+  timeout: "deadlineMs",
+  steps: "maxSteps",
+  prompt: "input",
+  message: "input",
+  net: "network",
+  logger: "log",
+  storage: "store",
 };
 
 /**
- * What to say of a field nobody knows; undefined when all are known. A field that is undefined says nothing.
+ * What to say of a field nobody knows; undefined when all are known. A field that is undefined says nothing. `instead`:
+ * what to do where somebody looks for something here that is elsewhere.
  *
  * @example
  * unknownField({ modle: "x" }, { model: true }, "createTroupe", "option");
@@ -29,9 +41,12 @@ export function unknownField(
   known: Readonly<Record<string, true>>,
   what: string,
   kind = "field",
+  instead: Readonly<Record<string, string>> = {},
 ): string | undefined {
   for (const [name, value] of Object.entries(given)) {
-    if (value !== undefined && !Object.hasOwn(known, name)) return unknownName(name, Object.keys(known), what, kind);
+    if (value === undefined || Object.hasOwn(known, name)) continue;
+    if (Object.hasOwn(instead, name)) return `${what} has no ${kind} "${name}". ${instead[name]}`;
+    return unknownName(name, Object.keys(known), what, kind);
   }
   return undefined;
 }

@@ -1,5 +1,6 @@
 import { refusal, TroupeError } from "../errors.js";
-import { type Json, wellFormed } from "../json.js";
+import { isRecord, type Json, wellFormed } from "../json.js";
+import { type FieldsOf, unknownField } from "../known-names.js";
 import type { Part } from "./parts.js";
 
 /** `record` is not part of the conversation: something a plugin or protocol left in the history for itself. */
@@ -105,15 +106,20 @@ export function isConversation({ role }: Message): boolean {
   return role !== "record";
 }
 
+const APPEND_FIELDS: FieldsOf<AppendRequest> = { nodes: true, operationId: true, requiresAncestorNodeId: true };
+
 /** A request from outside, checked: `invalid_nodes` says what is wrong with it. */
 export function checkAppend(request: unknown): AppendRequest {
-  const { nodes, operationId, requiresAncestorNodeId } = (request ?? {}) as Partial<Record<string, unknown>>;
+  if (!isRecord(request)) throw invalid("what is appended is an object { nodes }");
+  const unknown = unknownField(request, APPEND_FIELDS, "it", "field");
+  if (unknown !== undefined) throw invalid(unknown);
+  const { nodes, operationId, requiresAncestorNodeId } = request;
   checkNodes(nodes);
   if (operationId !== undefined && (typeof operationId !== "string" || operationId === ""))
     throw invalid("their operationId must be a text that is not empty");
   if (requiresAncestorNodeId !== undefined && typeof requiresAncestorNodeId !== "string")
     throw invalid("their requiresAncestorNodeId must be the id of a node");
-  return request as AppendRequest;
+  return request as unknown as AppendRequest;
 }
 
 const ROLES: readonly unknown[] = ["user", "system", "assistant"];

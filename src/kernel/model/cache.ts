@@ -2,6 +2,7 @@ import { refusal } from "../errors.js";
 import type { Message } from "../history/index.js";
 import { turnOfMessage } from "../ids.js";
 import { isRecord } from "../json.js";
+import { unknownField, unknownName } from "../known-names.js";
 
 /**
  * The end of a part of a request up to which a provider is asked to keep what it has read: its `tools`; its `system`
@@ -27,7 +28,7 @@ export interface RequestCache {
 
 /** Anthropic and Bedrock refuse a request with more. */
 const MAX_POINTS = 4;
-const PLACES: readonly unknown[] = ["tools", "system", "previous", "input", "end"];
+const PLACES: readonly string[] = ["tools", "system", "previous", "input", "end"];
 const TTLS: readonly unknown[] = ["5m", "1h"];
 const AUTO: readonly CachePoint[] = ["system", "previous", "input", "end"];
 
@@ -120,9 +121,12 @@ export function checkCachePolicy(policy: unknown): CachePolicy {
   if (!Array.isArray(policy)) throw invalid('it is "auto", "off" or a list of points');
   if (policy.length > MAX_POINTS) throw invalid(`providers take ${MAX_POINTS} points at most, not ${policy.length}`);
   for (const point of policy as readonly unknown[]) {
-    const { at, ttl, ...unknown } = isRecord(point) ? point : { at: point, ttl: undefined };
-    const known = PLACES.includes(at) && (!isRecord(point) || TTLS.includes(ttl)) && Object.keys(unknown).length === 0;
-    if (!known) throw invalid(`a point is one of ${PLACES.join(", ")}, or { at, ttl: "5m" or "1h" }`);
+    const { at, ttl } = isRecord(point) ? point : { at: point, ttl: "5m" };
+    const unknown = isRecord(point) ? unknownField(point, { at: true, ttl: true }, "a point") : undefined;
+    if (unknown !== undefined) throw invalid(unknown);
+    if (typeof at !== "string") throw invalid(`a point is one of ${PLACES.join(", ")}, or { at, ttl: "5m" or "1h" }`);
+    if (!PLACES.includes(at)) throw invalid(unknownName(at, PLACES, "a request", "point"));
+    if (!TTLS.includes(ttl)) throw invalid(`the ttl of a point is "5m" or "1h", not ${JSON.stringify(ttl)}`);
   }
   return policy as readonly CachePoint[];
 }

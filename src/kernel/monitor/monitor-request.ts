@@ -116,7 +116,7 @@ function checkWatch(request: Readonly<Record<string, unknown>>): WatchSpec {
   const [fields] = kinds;
   if (fields === undefined || kinds.length > 1)
     throw invalidMonitor("it watches one thing: argv, file or tool says which");
-  const unknown = unknownField(request, { ...WORDS, ...fields }, "Such a monitor");
+  const unknown = unknownField(request, { ...WORDS, ...fields }, "such a monitor");
   if (unknown !== undefined) throw invalidMonitor(unknown);
   if (fields === COMMAND) return checkProgram(request);
   if (fields === FILE) {

@@ -113,12 +113,12 @@ const FIELDS: FieldsOf<CompactionPolicy> = { at: true, keepTurns: true, instruct
 
 /** When to sum up, from outside, checked: `invalid_compaction` says what is wrong. */
 export function checkCompaction(policy: unknown): CompactionPolicy {
-  if (!isRecord(policy)) throw invalid("it is an object, with as few fields as you like");
+  if (!isRecord(policy)) throw invalid("it is an object such as { at: 0.8, keepTurns: 4 }; {} takes these");
   const unknown = unknownField(policy, FIELDS, "compaction", "field");
   if (unknown !== undefined) throw invalid(unknown);
   const { at, keepTurns, instructions, summary } = policy;
   if (at !== undefined && !(typeof at === "number" && at > 0 && at <= 1))
-    throw invalid("at must be a share: more than 0, and 1 at most");
+    throw invalid("at must be a share of maxContextTokens: more than 0, and 1 at most");
   if (keepTurns !== undefined && !(Number.isSafeInteger(keepTurns) && (keepTurns as number) >= 0))
     throw invalid("keepTurns must be a whole number from 0");
   if (instructions !== undefined && (typeof instructions !== "string" || instructions.trim() === ""))

@@ -1,5 +1,6 @@
 import { refusal } from "../errors.js";
 import { isRecord } from "../json.js";
+import { type FieldsOf, unknownField, unknownName } from "../known-names.js";
 
 /** The places of a system prompt, in the order they are sorted. */
 export const PROMPT_SLOTS = [
@@ -158,17 +159,20 @@ export class PromptCache {
   }
 }
 
+const LAYER: FieldsOf<PromptLayer> = { template: true, slots: true };
+
 /** A layer from outside, checked: `invalid_prompt` says what is wrong. */
 export function checkPromptLayer(layer: unknown): PromptLayer {
-  if (!isRecord(layer)) throw invalid("a layer is an object with a template or slots");
-  const { template, slots, ...unknown } = layer;
-  const [stranger] = Object.keys(unknown);
-  if (stranger !== undefined) throw invalid(`a layer has a template and slots, but no ${stranger}`);
+  if (!isRecord(layer))
+    throw invalid("a layer is an object with a template or slots; a text for every prompt is `instructions`");
+  const unknown = unknownField(layer, LAYER, "a layer", "field");
+  if (unknown !== undefined) throw invalid(unknown);
+  const { template, slots } = layer;
   if (template !== undefined) checkTemplate(template);
   if (slots === undefined) return layer as PromptLayer;
   if (!isRecord(slots)) throw invalid("slots must be an object");
   for (const [slot, content] of Object.entries(slots)) {
-    if (!isSlot(slot)) throw invalid(`there is no slot ${slot}; the slots are ${PROMPT_SLOTS.join(", ")}`);
+    if (!isSlot(slot)) throw invalid(unknownName(slot, PROMPT_SLOTS, "a prompt", "slot"));
     const usable = isRecord(content) && Array.isArray(content.contributions) && content.contributions.every(hasContent);
     if (!usable) throw invalid(`slot ${slot} needs contributions with their content`);
   }

@@ -1,6 +1,7 @@
 import { refusal } from "../errors.js";
 import type { Message } from "../history/index.js";
 import { isRecord } from "../json.js";
+import { type FieldsOf, unknownField } from "../known-names.js";
 
 /** How much of a long history the model is given. */
 export interface HistoryWindow {
@@ -35,12 +36,14 @@ export function beginningBefore(messages: readonly Message[], index: number): nu
   return undefined;
 }
 
+const FIELDS: FieldsOf<HistoryWindow> = { maxMessages: true, keepMessages: true };
+
 /** A window from outside, checked: `invalid_window` says what is wrong. */
 export function checkWindow(window: unknown): HistoryWindow {
-  if (!isRecord(window)) throw invalid("it is an object with maxMessages");
-  const { maxMessages, keepMessages, ...unknown } = window;
-  const [stranger] = Object.keys(unknown);
-  if (stranger !== undefined) throw invalid(`it has maxMessages and keepMessages, but no ${stranger}`);
+  if (!isRecord(window)) throw invalid("it is an object such as { maxMessages: 40 }");
+  const unknown = unknownField(window, FIELDS, "window", "option");
+  if (unknown !== undefined) throw invalid(unknown);
+  const { maxMessages, keepMessages } = window;
   if (!isCount(maxMessages) || maxMessages < 2) throw invalid("maxMessages must be a whole number from 2");
   if (keepMessages !== undefined && !(isCount(keepMessages) && keepMessages >= 1 && keepMessages < maxMessages))
     throw invalid("keepMessages must be a whole number from 1, and less than maxMessages");

@@ -131,6 +131,13 @@ export function checkVersions(names: readonly string[]): void {
 
 /** Nobody registered the agent, or its version is gone. */
 export function agentUnknown(name: string, registered: readonly string[], advice = ""): TroupeError {
-  const message = `There is no agent ${name}. ${knownInstead(name, registered)}${advice}`;
+  const { agent, version } = readAgentName(name);
+  const versions = versionsOf(
+    registered.map((each) => ({ name: each })),
+    agent,
+  ).map((each) => each.name);
+  const agents = version === undefined ? registered.map((each) => readAgentName(each).agent) : registered;
+  const others = versions.length > 0 ? `There are: ${versions.join(", ")}.` : knownInstead(name, [...new Set(agents)]);
+  const message = `There is no agent ${name}. ${others}${advice}`;
   return new TroupeError("agent_unknown", message, { details: { agent: name } });
 }

@@ -54,6 +54,7 @@ export const DEFAULT_CONFIG: SessionConfig = Object.freeze({
 
 /** A config with some fields set anew; the same object when nothing changes by it. */
 export function changeConfig(current: SessionConfig, change: Partial<SessionConfig>): SessionConfig {
+  if (!isRecord(change)) throw invalid("what changes is an object of settings, such as { instructions }");
   const next = checkConfig({ ...current, ...definedOnly(change) });
   return sameConfig(current, next) ? current : next;
 }
@@ -76,6 +77,14 @@ const SETTINGS: FieldsOf<SessionConfig> = {
   metadata: true,
 };
 
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  agent: "session.setAgent(name) gives it another one.",
+  budget: "session.setBudget(budget) changes it.",
+  modelRetry: "It is of the runtime, an agent, a model or a turn.",
+  fallbackModels: "They are of the runtime, an agent or a turn.",
+  tools: "An agent says which of the runtime's tools it has.",
+};
+
 /** Throws `invalid_config` with what is wrong; unknown fields are wrong too, they are mostly spelling mistakes. */
 export function checkConfig(config: SessionConfig): SessionConfig {
   const {
@@ -91,7 +100,7 @@ export function checkConfig(config: SessionConfig): SessionConfig {
     cache,
     metadata,
   } = config;
-  const unknown = unknownField(config, SETTINGS, "a session", "setting");
+  const unknown = unknownField(config, SETTINGS, "a session", "setting", ELSEWHERE);
   if (unknown !== undefined) throw invalid(unknown);
   if (typeof instructions !== "string") throw invalid("instructions must be a string");
   if (prompt !== null) checkPromptLayer(prompt);

@@ -1,6 +1,7 @@
 import { refusal, TroupeError } from "../errors.js";
 import type { AppendNode } from "../history/index.js";
 import { isRecord, type Json, sameJson } from "../json.js";
+import { unknownName } from "../known-names.js";
 import { authorityWidened } from "../refusals.js";
 import { type ToolSpec, toolIdOf } from "../tools/index.js";
 import type { SessionConfig } from "./config.js";
@@ -91,7 +92,7 @@ export function narrowingProblem({
   catalog?: unknown;
 }): string | undefined {
   const problem = problemIn({ authority, catalog }, REQUEST);
-  return problem ?? (isRecord(authority) ? problemIn(authority, AUTHORITY, "authority.") : undefined);
+  return problem ?? (isRecord(authority) ? problemIn(authority, AUTHORITY, "authority") : undefined);
 }
 
 type Field = readonly [fits: (value: unknown) => boolean, is: string];
@@ -126,12 +127,12 @@ const AUTHORITY: { readonly [F in keyof Required<Authority>]: Field } = {
 };
 
 /** The first field that is unknown or does not fit. */
-function problemIn(given: object, fields: Readonly<Record<string, Field>>, path = ""): string | undefined {
+function problemIn(given: object, fields: Readonly<Record<string, Field>>, path = "it"): string | undefined {
   for (const [name, value] of Object.entries(given)) {
     const field = Object.hasOwn(fields, name) ? fields[name] : undefined;
-    if (field === undefined) return `there is no field ${path}${name}`;
+    if (field === undefined) return unknownName(name, Object.keys(fields), path, "field");
     const [fits, is] = field;
-    if (value !== undefined && !fits(value)) return `${path}${name} must be ${is}`;
+    if (value !== undefined && !fits(value)) return `${path === "it" ? "" : `${path}.`}${name} must be ${is}`;
   }
   return undefined;
 }

@@ -40,7 +40,7 @@ export function checkTriggerOptions(options: unknown): {
   readonly sessions?: readonly string[];
 } {
   if (!isRecord(options)) throw invalidTrigger("an event is sent with { key?, sessions? }");
-  const unknown = unknownField(options, { key: true, sessions: true }, "An event");
+  const unknown = unknownField(options, { key: true, sessions: true }, "an event");
   if (unknown !== undefined) throw invalidTrigger(unknown);
   const { key, sessions } = options;
   if (sessions !== undefined && !Array.isArray(sessions)) throw invalidTrigger("sessions is a list of sessions' ids");

@@ -73,14 +73,14 @@ export function checkTurnInput(input: unknown): TurnInput {
   if (typeof input === "string") return input;
   const items = typeof input === "object" && input !== null ? (input as { items?: unknown }).items : undefined;
   if (!Array.isArray(items)) {
-    const given = input === null ? "null" : typeof input;
+    const given = input === null ? "null" : Array.isArray(input) ? "a list" : typeof input;
     throw invalidTurnInput(`it is a string or { items }, not ${given}`);
   }
-  for (const item of items as readonly Partial<Record<string, unknown>>[]) checkItem(item);
+  items.forEach(checkItem);
   return input as TurnInput;
 }
 
-function checkItem(item: Partial<Record<string, unknown>> | null): void {
+function checkItem(item: Partial<Record<string, unknown>> | null, index: number): void {
   if (item?.type === "text" && typeof item.text === "string") return;
   const source = item?.source as Partial<Record<string, unknown>> | undefined;
   const named = item?.type === "attachment" && typeof source?.mediaType === "string";
@@ -90,7 +90,7 @@ function checkItem(item: Partial<Record<string, unknown>> | null): void {
     (source?.kind === "url" && typeof source.url === "string");
   if (named && whole) return;
   throw invalidTurnInput(
-    'an item is { type: "text", text } or { type: "attachment", source } with a mediaType and bytes, a hash or a url',
+    `items[${index}] is none: an item is { type: "text", text } or { type: "attachment", source }, with a source such as { kind: "inline", mediaType, bytes }, { kind: "stored", mediaType, hash } or { kind: "url", mediaType, url }`,
   );
 }
 

@@ -122,10 +122,16 @@ export function checkBudget(budget: unknown): SessionBudget {
   return budget as SessionBudget;
 }
 
+const PRICE_FIELDS: FieldsOf<ModelPrice> = { input: true, output: true, cacheRead: true, cacheWrite: true };
+
 /** Prices from outside, checked. */
 export function checkPrices(prices: unknown): ModelPrices {
   if (!isRecord(prices)) throw invalidBudget("prices are an object by model id");
+  if (isAmount(prices.input) || isAmount(prices.output))
+    throw invalidBudget('prices are by model id: { "gpt-5": { input: 1.25, output: 10 } }');
   for (const [model, price] of Object.entries(prices)) {
+    const unknown = isRecord(price) ? unknownField(price, PRICE_FIELDS, `the price of ${model}`) : undefined;
+    if (unknown !== undefined) throw invalidBudget(unknown);
     const { input, output, cacheRead = 0, cacheWrite = 0 } = isRecord(price) ? price : {};
     if (![input, output, cacheRead, cacheWrite].every(isAmount))
       throw invalidBudget(`the price of ${model} needs numbers from 0 for input and output`);

@@ -76,6 +76,8 @@ export function checkTenantBudget(budget: unknown): TenantBudget {
   if (period === "day" || period === "month") return budget as unknown as TenantBudget;
   const ms = isRecord(period) && Object.keys(period).length === 1 ? period.ms : undefined;
   if (!Number.isInteger(ms) || (ms as number) < 1_000 || (ms as number) > MAX_PERIOD_MS)
-    throw invalidBudget('its period is "day", "month" or { ms }, from 1,000 to ten years');
+    throw invalidBudget(
+      `its period is "day", "month" or { ms }, from 1,000 to ten years, not ${JSON.stringify(period)}`,
+    );
   return budget as unknown as TenantBudget;
 }

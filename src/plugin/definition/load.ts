@@ -169,10 +169,10 @@ const JOB_FIELDS: FieldsOf<Job> = { input: true, pool: true, run: true };
 function jobOf(name: string, given: unknown, id: string, source: string): LoadedJob {
   const { input, pool, run } = Object(given) as Partial<Job>;
   const what = `job ${name} of plugin ${id}`;
-  if (input === undefined || typeof run !== "function")
-    throw pluginInvalid(source, `${what} needs an input schema and a run function`);
   const unknown = unknownField(Object(given), JOB_FIELDS, what);
   if (unknown !== undefined) throw pluginInvalid(source, unknown);
+  if (input === undefined || typeof run !== "function")
+    throw pluginInvalid(source, `${what} needs an input schema and a run function`);
   if (pool !== undefined && typeof pool !== "boolean")
     throw pluginInvalid(source, `the pool of ${what} is true or false`);
   if (!isStandardSchema(input)) jsonSchemaOf(input, what);

@@ -1,4 +1,11 @@
-import { type JsonObject, type PluginEvent, type ToolOutput, type ToolSpec, TroupeError } from "../../kernel/index.js";
+import {
+  type JsonObject,
+  knownInstead,
+  type PluginEvent,
+  type ToolOutput,
+  type ToolSpec,
+  TroupeError,
+} from "../../kernel/index.js";
 import {
   type HostInterface,
   PLUGIN_ACTION_HOST,
@@ -177,8 +184,17 @@ export function notOfPlugin(
   });
 }
 
-export function unknownOperation(kind: OperationKind | "operation", name: string): TroupeError {
-  return operationUnknown(`There is no ${kind} called ${name}.`, { kind, name });
+/** `known`: the operations there are; one of the same name is of another kind. */
+export function unknownOperation(
+  kind: OperationKind | "operation",
+  name: string,
+  known: readonly Pick<OperationSpec, "kind" | "name">[] = [],
+): TroupeError {
+  const other = known.find((each) => each.name === name);
+  const names = known.filter((each) => each.kind === kind).map((each) => each.name);
+  const hint =
+    other === undefined ? knownInstead(name, names) : `It is a ${other.kind}: session.${other.kind}("${name}").`;
+  return operationUnknown(`There is no ${kind} called ${name}. ${hint}`, { kind, name });
 }
 
 function operationUnknown(message: string, details: Readonly<Record<string, unknown>>): TroupeError {

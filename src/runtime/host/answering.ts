@@ -49,7 +49,8 @@ export function noOf(options: DenyOptions): ApprovalVerdict {
 }
 
 function checkOptions(options: object, fields: Readonly<Record<string, true>>, what: string): void {
-  if (typeof options !== "object" || options === null) throw answerUnusable(`${what} takes an object of options`);
+  if (typeof options !== "object" || options === null)
+    throw answerUnusable(`${what} takes an object, such as ${"reason" in fields ? "{ reason }" : "{ args }"}`);
   const stranger = unknownField(options, fields, what);
   if (stranger !== undefined) throw answerUnusable(stranger);
 }

@@ -18,10 +18,24 @@ const SESSION_OPTIONS: FieldsOf<SessionOptions> = {
   plugins: true,
 };
 
+const CONFIGURING = "session.configure() says it for one session.";
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  instructions: CONFIGURING,
+  prompt: CONFIGURING,
+  model: CONFIGURING,
+  modelOptions: CONFIGURING,
+  maxSteps: CONFIGURING,
+  window: CONFIGURING,
+  cache: CONFIGURING,
+  compaction: CONFIGURING,
+  budget: "session.setBudget() says it for one session.",
+  tools: "An agent says which of the runtime's tools it has.",
+};
+
 /** Throws `invalid_options` for what no session can be opened with. Null is as good as nothing. */
 export function checkOpening(options: SessionOptions): OpeningOptions {
   if (!isObject(options)) throw invalidOptions("A session's options must be an object");
-  const unknown = unknownField(options, SESSION_OPTIONS, "A session", "option");
+  const unknown = unknownField(options, SESSION_OPTIONS, "A session", "option", ELSEWHERE);
   if (unknown !== undefined) throw invalidOptions(unknown);
   const { pluginOptions, tenant, metadata, agent, plugins } = options;
   if (agent != null) readAgentName(agent);

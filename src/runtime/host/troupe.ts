@@ -37,9 +37,18 @@ import { type HandleParts, handleOf, Relay, type Session } from "../sessions/ind
 import { AgentTasks, TaskServices, Tasks, taskTools } from "../tasks/index.js";
 import { TriggerServices, Triggers } from "../triggers/index.js";
 import { type CancelOptions, cancellationOf, HOST_CANCELLED, Turns } from "../turns/index.js";
-import { type DeleteOptions, deleteSession, exportSession, importSession, Moving } from "../upkeep/index.js";
+import {
+  backup,
+  type DeleteOptions,
+  deleteSession,
+  exportSession,
+  importSession,
+  Moving,
+  prune,
+} from "../upkeep/index.js";
 import { agentsOf, type TroupeAgents } from "./agents.js";
 import { drained } from "./drain.js";
+import { checkKillTarget, type KillTarget } from "./kill-target.js";
 import { outsideAnswers } from "./outside-answers.js";
 import { checkOpening, type SessionOptions } from "./session-options.js";
 import { sharedOf, type TroupeShared } from "./shared.js";
@@ -133,7 +142,11 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
       open: (id) => this.#open(id, {}, "free"),
     });
     this.#moving = new Moving(runtime, this.#observers);
-    this.#schedules = new Schedules({ runtime, open: (id, opening) => this.#open(id, opening, "free") });
+    this.#schedules = new Schedules({
+      runtime,
+      open: (id, opening) => this.#open(id, opening, "free"),
+      checkAgent: (name) => runtime.crew.agents.check(name),
+    });
     options.builtIns.bodies = {
       wake_me: (args, context) => wakeMe(this.#schedules, clock, args, context),
       ...taskTools(this.#tasks, tasks),
@@ -326,7 +339,7 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
       this.#observers.ended(id);
       this.#relay.forget(id);
     };
-    return deleteSession(this.#runtime, id, { ...options, onGone });
+    return deleteSession(this.#runtime, id, options, { onGone });
   }
 
   /**
@@ -364,9 +377,8 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
    * @example
    * const { segments, components } = await troupe.prune();
    */
-  async prune({ signal, onProgress, ...policy }: PruneOptions = {}): Promise<PruneReport> {
-    const { directory, store } = this.#runtime;
-    return store.follow("prune", { ...policy, running: directory.ids() }, { signal, onProgress });
+  async prune(options: PruneOptions = {}): Promise<PruneReport> {
+    return prune(this.#runtime, options);
   }
 
   /**
@@ -403,8 +415,8 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
    * @example
    * await troupe.backup(`./backups/${new Date().toISOString()}`);
    */
-  async backup(folder: string, { signal }: Pick<WorkOptions, "signal"> = {}): Promise<void> {
-    return this.#runtime.store.follow("backup", { folder }, { signal });
+  async backup(folder: string, options: Pick<WorkOptions, "signal"> = {}): Promise<void> {
+    return backup(this.#runtime, folder, options);
   }
 
   /**
@@ -413,14 +425,9 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
    * @example
    * await troupe.kill({ plugin: "acme.budget", host: 0 });
    */
-  async kill(
-    target:
-      | { readonly sessionWorker: number }
-      | { readonly plugin: string; readonly host?: number }
-      | { readonly processes: true }
-      | { readonly store: true },
-  ): Promise<void> {
+  async kill(target: KillTarget): Promise<void> {
     this.#runtime.checkOpen();
+    checkKillTarget(target);
     const { crew } = this.#runtime;
     if ("processes" in target) return this.#outside.kill();
     if ("store" in target) return crew.store.crash();

@@ -1,6 +1,7 @@
 import { ignore } from "../../async/index.js";
 import { invalidOptions, messageOf, type TroupeError } from "../../kernel/index.js";
 import type { Inspected } from "../../session/index.js";
+import { checkCallOptions } from "../options/index.js";
 import type { Runtime } from "../places/index.js";
 import type { SessionWorker } from "../threads/index.js";
 
@@ -26,8 +27,10 @@ export class Inspections {
     this.#runtime = runtime;
   }
 
-  async inspect(listener: Inspector, { sessions }: InspectOptions = {}): Promise<() => void> {
+  async inspect(listener: Inspector, options: InspectOptions = {}): Promise<() => void> {
     this.#runtime.checkOpen();
+    checkCallOptions(options, { sessions: true }, "inspect");
+    const { sessions } = options;
     check(listener, sessions);
     const inspection: Inspection = { listener, sessions: sessions && new Set(sessions) };
     this.#inspections.add(inspection);

@@ -17,6 +17,7 @@ import {
 import type { ModelSource } from "../../model/index.js";
 import type { AgentsSetup } from "../../session/index.js";
 import { type ModelCallOptions, type ModelEntry, resolveCalling, resolveModel } from "./model-settings.js";
+import { isModule } from "./option-checks.js";
 
 /**
  * An agent as data: what its sessions have that the runtime's options do not say for all. What it leaves out is as they
@@ -163,7 +164,7 @@ function ownModel(
   models: AgentSources["models"],
 ): string | ModelSource | undefined {
   if (model === undefined || (typeof model === "string" && Object.hasOwn(models, model))) return model;
-  if (typeof model === "string" && !/^(?:file:|data:|\.|\/|[a-z]:[\\/])/i.test(model))
+  if (typeof model === "string" && !isModule(model))
     throw invalidAgent(
       `${agent}.model is ${model}, which is no model of the runtime (${knownInstead(model, Object.keys(models))}); a module is named by URL`,
     );

@@ -1,6 +1,7 @@
 /** What a host asks for, checked and completed. */
 export * from "./agent-entry.js";
 export type { BuiltInBodies, BuiltInTool, TaskArgs, WakeArgs } from "./built-in-tools.js";
+export { checkCallOptions } from "./option-checks.js";
 export * from "./options.js";
 export * from "./permissions.js";
 export * from "./plugin-entry.js";

@@ -2,11 +2,14 @@ import {
   type CallSettings,
   callSettingsProblem,
   definedOnly,
+  type FieldsOf,
+  isRecord,
+  knownInstead,
   type ModelRetry,
   retryProblem,
 } from "../../kernel/index.js";
 import type { ModelSource } from "../../model/index.js";
-import { invalid, moduleUrl } from "./option-checks.js";
+import { checkFields, invalid, isModule, moduleUrl } from "./option-checks.js";
 
 /** A module that exports a model, or a function that makes them, and plain data for that function. */
 export interface ModelModule {
@@ -25,21 +28,27 @@ export interface ModelCallOptions extends Omit<CallSettings, "fallbackModels"> {
   readonly fallbackModels?: readonly ModelEntry[];
 }
 
+/** What models have themselves, those of the AI SDK and those of a host's own. */
+const LIVE = ["specificationVersion", "modelId", "provider", "id", "stream", "doStream", "doGenerate"];
+
 export function resolveModel(model: ModelEntry, what: string): ModelSource {
   if (model instanceof URL || typeof model === "string") return { kind: "module", url: moduleUrl(model, what) };
   if (typeof model === "object" && model !== null) {
     checkRetry(model.modelRetry, what);
     if ("module" in model) return resolveModule(model, what);
     if (model.kind === "scripted" || model.kind === "module") return model;
+    if (!LIVE.some((field) => field in model)) checkFields(model, MODULE, what);
   }
   throw invalid(
     `${what} must be the URL of a module or a script; a live model object cannot cross to the session workers`,
   );
 }
 
-function resolveModule({ module, options, modelRetry, ...unknown }: ModelModule, what: string): ModelSource {
-  const [stranger] = Object.keys(unknown);
-  if (stranger !== undefined) throw invalid(`${what} has module, options and modelRetry, but no ${stranger}`);
+const MODULE: FieldsOf<ModelModule> = { module: true, options: true, modelRetry: true };
+
+function resolveModule(model: ModelModule, what: string): ModelSource {
+  checkFields(model, MODULE, what);
+  const { module, options, modelRetry } = model;
   try {
     structuredClone(options);
   } catch {
@@ -49,7 +58,7 @@ function resolveModule({ module, options, modelRetry, ...unknown }: ModelModule,
 }
 
 export function resolveModels(models: Readonly<Record<string, ModelEntry>>): Record<string, ModelSource> {
-  if (typeof models !== "object" || models === null) throw invalid("models must be an object of models by name");
+  if (!isRecord(models)) throw invalid("models must be an object of models by name");
   return Object.fromEntries(
     Object.entries(models).map(([name, model]) => {
       if (name === "") throw invalid("a model in models needs a name");
@@ -76,6 +85,10 @@ export function resolveCalling(
   const names = fallbackModels?.map((model: ModelEntry, index) => {
     if (typeof model === "string" && Object.hasOwn(models, model)) return model;
     const name = `${where}[${index}]`;
+    if (typeof model === "string" && !isModule(model))
+      throw invalid(
+        `${name} is ${JSON.stringify(model)}, which is no model of the runtime. ${knownInstead(model, Object.keys(models))} A module is named by URL: new URL("./x.js", import.meta.url)`,
+      );
     added[name] = resolveModel(model, name);
     return name;
   });

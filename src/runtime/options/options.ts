@@ -27,7 +27,7 @@ import { type AgentDefinitions, resolveAgents } from "./agent-entry.js";
 import { type BuiltInBodies, builtInTools } from "./built-in-tools.js";
 import { resolveListening } from "./listening.js";
 import { resolveCalling, resolveModel, resolveModels } from "./model-settings.js";
-import { checkFields, invalid, positive, positiveOrNull, text } from "./option-checks.js";
+import { checkFields, flag, invalid, positive, positiveOrNull, text } from "./option-checks.js";
 import { ThreadPermissions } from "./permissions.js";
 import { type ResolvedPlugin, resolvePlugins, resolveProtocol } from "./plugin-entry.js";
 import { resolveTenantBudgets } from "./tenant-budgets.js";
@@ -92,7 +92,8 @@ export function resolveOptions(options: TroupeOptions, clock: Clock): ResolvedOp
   const own = builtInTools(options.builtInTools, () => builtIns.bodies as BuiltInBodies);
   const { definitions, ...tools } = resolveTools(options.tools ?? {}, permissions, own);
   const { journals, onMismatch } = resolveJournal(options.journal ?? "path" in store);
-  const { onTrace, protocol, protocols = [], secrets, development = process.env.NODE_ENV !== "production" } = options;
+  const { onTrace, protocol, protocols = [], secrets } = options;
+  const development = flag(options.development, process.env.NODE_ENV !== "production", "development");
   if (onTrace !== undefined && typeof onTrace !== "function") throw invalid("onTrace must be a function");
   const modelLoadMs = positive(options.modelLoadMs, 30_000, "modelLoadMs");
   if (secrets !== undefined && typeof secrets !== "function")
@@ -254,6 +255,8 @@ function resolveStore(store: NonNullable<TroupeOptions["store"]>): StoreOptions 
         nodes: positive(commitBudget.nodes, COMMIT_BUDGET.nodes, "store.commitBudget.nodes"),
       },
     };
+    if ("memory" in store && "path" in store && store.memory === true && store.path !== undefined)
+      throw invalid("store is in memory or at a path: give one of memory and path");
     if ("memory" in store && store.memory === true) return { memory: true, ...budget };
     if ("path" in store && typeof store.path === "string" && store.path !== "") {
       return { path: resolve(store.path), ...budget };

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import { type FieldsOf, pluginOptionsInvalid } from "../../kernel/index.js";
 import type { FailurePolicies } from "../../session/index.js";
 import { type OnFailure, resolveOnFailure } from "./on-failure.js";
-import { checkFields, invalid, kindOf, moduleUrl, positive } from "./option-checks.js";
+import { checkFields, flag, invalid, kindOf, moduleUrl, positive } from "./option-checks.js";
 import { type Permissions, resolvePermissions } from "./permissions.js";
 
 /** A plugin as a host names it: by the module that default-exports it. */
@@ -133,11 +133,11 @@ function resolvePlugin(
       positive(entry.blockedMs, process.platform === "linux" ? 250 : 1_000, `${what}.blockedMs`),
     ),
     loadMs: positive(entry.loadMs, 30_000, `${what}.loadMs`),
-    lazy: entry.lazy === true,
+    lazy: flag(entry.lazy, false, `${what}.lazy`),
     permissions: resolvePermissions(entry.permissions, `${what}.permissions`),
-    optionalInChildren: entry.optionalInChildren === true,
+    optionalInChildren: flag(entry.optionalInChildren, false, `${what}.optionalInChildren`),
     onFailure: resolveOnFailure(entry.onFailure, `${what}.onFailure`),
-    optional: entry.optional === true,
+    optional: flag(entry.optional, false, `${what}.optional`),
     development,
   };
 }

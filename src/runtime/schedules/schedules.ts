@@ -25,6 +25,7 @@ import {
 import type { AnswerOf, ArgumentOf, OpeningOptions } from "../../session/index.js";
 import { SCHEDULES } from "../../store/index.js";
 import { eventError } from "../../trace/index.js";
+import { checkCallOptions } from "../options/index.js";
 import type { Runtime } from "../places/index.js";
 import { loadCron } from "./cron.js";
 import {
@@ -51,6 +52,8 @@ interface SchedulesParts {
   readonly runtime: SchedulesRuntime;
   /** Makes a call about a session, opened with these options when it is not there. */
   readonly open: (sessionId: string, opening: OpeningOptions) => Promise<unknown>;
+  /** Throws `agent_unknown` when no new session could have this agent. */
+  readonly checkAgent: (name: string) => void;
 }
 
 /** Runs made at once. */
@@ -99,6 +102,8 @@ export class Schedules implements TroupeSchedules {
     const spec = checkSchedule(request);
     // Told now and not at nine in the morning.
     admitInput(spec.input, this.#parts.runtime.options.worker.attachments);
+    if ("newSession" in spec.target && spec.target.newSession.agent !== undefined)
+      this.#parts.checkAgent(spec.target.newSession.agent);
     return this.#put(key, spec);
   }
 
@@ -124,7 +129,9 @@ export class Schedules implements TroupeSchedules {
     return row && viewOf(key, readSchedule(row));
   }
 
-  async list({ prefix, after, limit = MAX_LISTED }: ScheduleListRequest = {}): Promise<SchedulePage> {
+  async list(request: ScheduleListRequest = {}): Promise<SchedulePage> {
+    checkCallOptions(request, { prefix: true, after: true, limit: true }, "schedules.list");
+    const { prefix, after, limit = MAX_LISTED } = request;
     if (!Number.isSafeInteger(limit) || limit < 1 || limit > MAX_LISTED)
       throw invalidOptions(`limit is a whole number from 1 to ${MAX_LISTED}, not ${String(limit)}`);
     const rows = await this.#parts.runtime.store.ask("rows", {
@@ -204,7 +211,11 @@ export class Schedules implements TroupeSchedules {
   async #known(key: string): Promise<Row> {
     const row = await this.#row(key);
     if (row !== undefined) return row;
-    throw new TroupeError("schedule_unknown", `There is no schedule ${JSON.stringify(key)}.`, { details: { key } });
+    throw new TroupeError(
+      "schedule_unknown",
+      `There is no schedule ${JSON.stringify(key)}. troupe.schedules.list() says which there are.`,
+      { details: { key } },
+    );
   }
 
   async #alone<T>(key: string, task: () => Promise<T>): Promise<T> {

@@ -5,6 +5,7 @@ import {
   checkSessionId,
   type FieldsOf,
   invalidOptions,
+  isRecord,
   narrowingProblem,
   readAgentName,
   refusal,
@@ -47,7 +48,8 @@ const FORK_OPTIONS: FieldsOf<ForkOptions> = {
 /** A fork, as a host asks for it. */
 export async function fork(runtime: Runtime, parentId: string, options: ForkOptions): Promise<Residence> {
   runtime.checkOpen();
-  const unknown = unknownField(Object(options), FORK_OPTIONS, "a fork", "option");
+  if (!isRecord(options as unknown)) throw invalidFork("its options are an object, such as { id, at }");
+  const unknown = unknownField(options, FORK_OPTIONS, "a fork", "option");
   if (unknown !== undefined) throw invalidFork(unknown);
   const {
     at = "leaf",

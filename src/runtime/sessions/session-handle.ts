@@ -7,6 +7,7 @@ import {
   checkBudget,
   checkSessionId,
   checkTurnInput,
+  invalidOptions,
   type Json,
   type Message,
   nodeUnknown,
@@ -54,6 +55,13 @@ import {
   type Turns,
   withValue,
 } from "../turns/index.js";
+import {
+  type AwaitTaskOptions,
+  awaitTaskOptions,
+  compactOptions,
+  messageRange,
+  operationOptions,
+} from "./call-options.js";
 import { type ForkOptions, fork, forkMany } from "./fork.js";
 import type { ObserveOptions } from "./observe-options.js";
 import { type OperationOptions, type PluginIdOf, type PluginRemote, pluginRemote } from "./plugin-remote.js";
@@ -79,12 +87,6 @@ export interface SessionTasks {
   list(sessionId: string): Promise<readonly TaskRecord[]>;
   cancel(sessionId: string, id: string): Promise<TaskRecord>;
   awaited(sessionId: string, id: string, options: AwaitTaskOptions): Promise<TaskRecord>;
-}
-
-export interface AwaitTaskOptions {
-  /** The task as it is after so long, in milliseconds. Default: when it has ended. */
-  readonly waitMs?: number;
-  readonly signal?: AbortSignal | undefined;
 }
 
 /** The handle of a session: the same one for as long as the session is open. */
@@ -173,7 +175,9 @@ export class Session {
   }
 
   /** Takes an input back, by id or key. `already_taken`: the running turn has it. */
-  cancelInput(named: string): Promise<"cancelled" | "not_found" | "already_taken"> {
+  async cancelInput(named: string): Promise<"cancelled" | "not_found" | "already_taken"> {
+    // Inputs without a key would all be called undefined.
+    if (typeof named !== "string") throw invalidOptions("an input is named by its id or its key, a text");
     return this.#ask("cancelInput", { named });
   }
 
@@ -219,8 +223,8 @@ export class Session {
    * @example
    * const lastTwo = await session.messages({ from: -2 });
    */
-  messages(range: MessageRange = {}): Promise<readonly Message[]> {
-    return this.#ask("messages", { range });
+  async messages(range: MessageRange = {}): Promise<readonly Message[]> {
+    return this.#ask("messages", { range: messageRange(range) });
   }
 
   /** What the session has spent by now, its children and direct completions included, and what it may. */
@@ -282,7 +286,7 @@ export class Session {
    */
   async awaitTask(id: string, options: AwaitTaskOptions = {}): Promise<TaskRecord> {
     this.#parts.runtime.checkOpen();
-    return this.#parts.tasks.awaited(this.id, id, options);
+    return this.#parts.tasks.awaited(this.id, id, awaitTaskOptions(options));
   }
 
   /** What plugins and host give this session: its tools, operations and triggers. */
@@ -323,7 +327,8 @@ export class Session {
   }
 
   /** Begins a new frame with what the plugins' compactors make of the conversation; false when none has anything. */
-  compact({ instructions = null }: { readonly instructions?: string | null } = {}): Promise<boolean> {
+  async compact(options: { readonly instructions?: string | null } = {}): Promise<boolean> {
+    const { instructions = null } = compactOptions(options);
     return this.#ask("compact", { instructions });
   }
 
@@ -484,8 +489,9 @@ export class Session {
   /** Cancelling a task is asking it, and so it is still waited for. Only the worker knows what a plugin's operation is. */
   async #operate(
     call: NamedOperation & { readonly args: unknown },
-    { sessionId: about, key, signal }: OperationOptions,
+    options: OperationOptions,
   ): Promise<OperationReceipt> {
+    const { sessionId: about, key, signal } = operationOptions(options);
     if (about !== undefined) checkSessionId(about);
     const cooperative = !("kind" in call) || call.kind === "task";
     return this.#ask("operate", { ...call, about, key }, { signal, cooperative });

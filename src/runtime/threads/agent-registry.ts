@@ -1,5 +1,13 @@
 import { Serial } from "../../async/index.js";
-import { checkVersions, invalidAgent, readAgentName, TroupeError } from "../../kernel/index.js";
+import {
+  agentUnknown,
+  checkVersions,
+  chooseAgent,
+  invalidAgent,
+  isRecord,
+  readAgentName,
+  TroupeError,
+} from "../../kernel/index.js";
 import type { AgentsSetup } from "../../session/index.js";
 import { type AgentDefinition, type ResolvedOptions, resolveAgent, unsayableNames } from "../options/index.js";
 import type { SessionWorker } from "./session-worker.js";
@@ -45,6 +53,16 @@ export class AgentRegistry {
       const { agent, version } = readAgentName(name);
       return { name, agent, ...(version !== undefined && { version }), definition };
     });
+  }
+
+  /** Throws `agent_unknown` when no new session could have an agent of this name. */
+  check(name: string): void {
+    const { agents } = this.#setup;
+    if (chooseAgent(agents, name, "") !== undefined) return;
+    throw agentUnknown(
+      name,
+      agents.map((agent) => agent.name),
+    );
   }
 
   /** Resolves when the next turn of every session finds it. */
@@ -108,6 +126,8 @@ function usedBy(agents: AgentsSetup["agents"], models: AgentsSetup["models"]): A
 
 /** Later changes of the caller's object change nothing here. */
 function structuredCloneOf(name: string, definition: AgentDefinition): AgentDefinition {
+  if (!isRecord(definition as unknown))
+    throw invalidAgent(`${name} must be an object such as { instructions: "Be brief." }`);
   try {
     const { model, ...data } = definition;
     return { ...structuredClone(data), ...(model !== undefined && { model }) };

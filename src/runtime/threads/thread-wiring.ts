@@ -189,7 +189,7 @@ export class Crew {
     const worker = this.#sessionWorkers[place];
     if (worker !== undefined) return worker;
     if (this.#retiring?.place === place) return this.#retiring;
-    throw unknownWorker(place);
+    throw unknownWorker(place, this.sessionWorkers.length);
   }
 
   /**
@@ -198,7 +198,7 @@ export class Crew {
    */
   async replace(index: number, onLeft: (old: SessionWorker) => void): Promise<SessionWorker> {
     const old = this.#sessionWorkers[index];
-    if (old === undefined) throw unknownWorker(index);
+    if (old === undefined) throw unknownWorker(index, this.sessionWorkers.length);
     const fresh = this.#newSessionWorker(index);
     fresh.place = NOWHERE;
     this.#starting = fresh;
@@ -379,8 +379,9 @@ const STARTS_PER_CORE = 4;
 /** Groups that keep the thread they were loaded on, until it shows that nobody calls them: the first turn waits for none. */
 const MOST_WARM = 16;
 
-export function unknownWorker(index: number): TroupeError {
-  return new TroupeError("worker_unknown", `There is no session worker ${index}.`);
+export function unknownWorker(index: number, count: number): TroupeError {
+  const others = count === 1 ? "There is one, 0." : `There are ${count}, from 0 to ${count - 1}.`;
+  return new TroupeError("worker_unknown", `There is no session worker ${index}. ${others}`);
 }
 
 /**

@@ -80,10 +80,22 @@ const TURN_OPTIONS: FieldsOf<TurnOptions> = {
   output: true,
 };
 
+const CANCELLING = "turn.cancel() ends it, and session.cancel() whichever runs.";
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  signal: CANCELLING,
+  abortSignal: CANCELLING,
+  agent: "session.setAgent(name) gives its session another one.",
+  budget: "session.setBudget(budget) is what its session may spend.",
+  tools: "modelOptions: { activeTools: [names] } gives it some of its session's.",
+  temperature: "It is one of its modelOptions.",
+  maxTokens: "It is one of its modelOptions: maxOutputTokens.",
+  instructions: "session.configure({ instructions }) changes them, and prompt adds to them for one turn.",
+};
+
 /** What a turn brings along beside its input, checked; an option nobody knows is mostly a spelling mistake. */
 export function extrasOf(options: TurnOptions): TurnExtras {
   if (typeof options !== "object" || options === null) throw invalidOption("the options are an object");
-  const unknown = unknownField(options, TURN_OPTIONS, "a turn", "option");
+  const unknown = unknownField(options, TURN_OPTIONS, "a turn", "option", ELSEWHERE);
   if (unknown !== undefined) throw invalidOption(unknown);
   const { key, model, prompt, maxSteps, pluginInputs, protocolOptions, protocolExtension, output } = options;
   const { modelOptions, modelRetry, fallbackModels } = options;

@@ -21,7 +21,8 @@ export class Moving {
 
   async move(sessionId: string, worker: number): Promise<void> {
     this.#runtime.checkOpen();
-    if (this.#runtime.crew.sessionWorkers[worker] === undefined) throw unknownWorker(worker);
+    const { sessionWorkers } = this.#runtime.crew;
+    if (sessionWorkers[worker] === undefined) throw unknownWorker(worker, sessionWorkers.length);
     const moved = await this.#runtime.directory.moveOver(sessionId, async (residence) => {
       if (residence.worker !== worker) await this.#bring(residence, worker);
     });

@@ -1,5 +1,14 @@
-import { checkSessionId, invalidOptions, sessionExists } from "../../kernel/index.js";
-import { type ExportOptions, type ImportedSession, type ImportOptions, readWhole } from "../../store/index.js";
+import { checkSessionId, type FieldsOf, invalidOptions, sessionExists } from "../../kernel/index.js";
+import {
+  type ExportOptions,
+  type ImportedSession,
+  type ImportOptions,
+  type PruneOptions,
+  type PruneReport,
+  readWhole,
+  type WorkOptions,
+} from "../../store/index.js";
+import { checkCallOptions } from "../options/index.js";
 import { type Runtime, underWay } from "../places/index.js";
 import { NO_DEADLINE_MS } from "../threads/index.js";
 
@@ -12,8 +21,11 @@ export interface DeleteOptions {
 export async function deleteSession(
   runtime: Runtime,
   sessionId: string,
-  { running = "refuse", onGone }: DeleteOptions & { readonly onGone: () => void },
+  options: DeleteOptions,
+  { onGone }: { readonly onGone: () => void },
 ): Promise<boolean> {
+  checkCallOptions(options, { running: true }, "deleteSession");
+  const { running = "refuse" } = options;
   const { directory, store } = runtime;
   checkSessionId(sessionId);
   if (running !== "refuse" && running !== "cancel")
@@ -36,11 +48,17 @@ export async function deleteSession(
   return deleted;
 }
 
+const WORK: FieldsOf<WorkOptions> = { signal: true, onProgress: true };
+const EXPORT: FieldsOf<ExportOptions & { readonly file?: string }> = { ...WORK, file: true, format: true };
+const IMPORT: FieldsOf<ImportOptions> = { ...WORK, id: true, tenant: true };
+
 export async function exportSession(
   { store }: Runtime,
   sessionId: string,
-  { file, format = "msgpack", ...work }: ExportOptions & { readonly file?: string },
+  options: ExportOptions & { readonly file?: string },
 ): Promise<Uint8Array | undefined> {
+  checkCallOptions(options, EXPORT, "exportSession");
+  const { file, format = "msgpack", ...work } = options;
   checkSessionId(sessionId);
   if (format !== "msgpack" && format !== "json")
     throw invalidOptions(`format must be "msgpack" or "json", not ${String(format)}`);
@@ -50,9 +68,26 @@ export async function exportSession(
 export async function importSession(
   { directory, store, options: { worker } }: Runtime,
   source: string | URL | Uint8Array,
-  { id, tenant, ...work }: ImportOptions,
+  options: ImportOptions,
 ): Promise<ImportedSession> {
+  checkCallOptions(options, IMPORT, "importSession");
+  const { id, tenant, ...work } = options;
   if (id !== undefined && directory.has(checkSessionId(id))) throw sessionExists(id);
   const bytes = await readWhole(source);
   return store.follow("importSession", { bytes, sessionId: id, tenant, budget: worker.budget }, work);
+}
+
+const PRUNE: FieldsOf<PruneOptions> = { ...WORK, graceMs: true, journalsOlderThanMs: true, dryRun: true };
+
+export async function prune({ directory, store }: Runtime, options: PruneOptions): Promise<PruneReport> {
+  // A misspelt `dryRun` would remove.
+  checkCallOptions(options, PRUNE, "prune");
+  const { signal, onProgress, ...policy } = options;
+  return store.follow("prune", { ...policy, running: directory.ids() }, { signal, onProgress });
+}
+
+export async function backup({ store }: Runtime, folder: string, options: Pick<WorkOptions, "signal">): Promise<void> {
+  checkCallOptions(options, { signal: true }, "backup");
+  if (typeof folder !== "string" || folder === "") throw invalidOptions("backup takes the path of an empty folder");
+  return store.follow("backup", { folder }, { signal: options.signal });
 }

@@ -76,7 +76,11 @@ const STRIDE = 32;
  */
 async function turnAtNode(store: StoreClient, head: Head | undefined, node: string): Promise<number> {
   if (head === undefined || !(await leadsTo(store, head, node))) {
-    throw nodeUnknown(`The session does not lead to a node ${node}.`, head?.sessionId, node);
+    throw nodeUnknown(
+      `The session does not lead to a node ${node}. session.tree() lists its nodes.`,
+      head?.sessionId,
+      node,
+    );
   }
   await checkAnswered(store, node);
   for (let at: string | null = node; at !== null; ) {

@@ -94,14 +94,20 @@ function operationError(thrown: unknown, name: string): TroupeError {
 export async function configureSession(session: Session, change: Partial<SessionConfig>): Promise<ConfigReceipt> {
   const { hooks, id: sessionId } = session;
   const { config: previous } = session.settings;
-  const current = changeConfig(previous, change);
+  const changed = (from: SessionConfig, to: Partial<SessionConfig>): SessionConfig => {
+    const next = changeConfig(from, to);
+    // Told now, and not by every turn from now on.
+    if (to.model != null) session.settings.checkModel(to.model);
+    return next;
+  };
+  const current = changed(previous, change);
   if (current === previous) return { config: previous, changed: false, issues: [] };
   const issues: TurnIssue[] = [];
   let config = current;
   const facts = () => ({ sessionId, previous, current, config });
   for await (const { pluginId, answer } of hooks.oneByOne("session_config_mutator", facts, readConfigChange)) {
     try {
-      config = changeConfig(config, answer());
+      config = changed(config, answer());
     } catch (error) {
       const { message } = asTroupeError(error, "hook_failed");
       issues.push({ kind: "plugin", code: "config_mutator_failed", message, pluginId });

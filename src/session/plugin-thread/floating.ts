@@ -1,6 +1,6 @@
 import { realpathSync } from "node:fs";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { messageOf, TroupeError } from "../../kernel/index.js";
+import { messageOf, sentence, TroupeError } from "../../kernel/index.js";
 import { type ErrorData, encodeError } from "../../wire/index.js";
 
 /** A module whose code runs on a thread beside Troupe's own. */
@@ -52,7 +52,7 @@ export class FloatingRejections {
     const count = (this.#counts.get(owner?.module ?? "") ?? 0) + 1;
     this.#counts.set(owner?.module ?? "", count);
     if (count > REPORTED && !isPowerOfTwo(count)) return;
-    const message = `A promise of ${told(owner, at)} was rejected and nobody handled it: ${bounded(reason).message}. Await it, or give it a catch. ${this.#thread} goes on.`;
+    const message = `A promise of ${told(owner, at)} was rejected and nobody handled it: ${sentence(bounded(reason).message)} Await it, or give it a catch. ${this.#thread} goes on.`;
     const details = { owner: owner ?? null, at: at ?? null, count };
     const report = floatingRejection(message, details, bounded(reason));
     const [tell] = this.#listeners;

@@ -228,7 +228,7 @@ export class InlineLink implements PluginLink {
     // As it is across a thread: nothing is shared, nothing is served for a call that has ended or was given up.
     return async ({ granted, waiting, method, args, signal }) => {
       const { over, asking } = waiting as InlineCall;
-      if (over) throw hostCallOver(pluginId, method);
+      if (over) throw hostCallOver(`Plugin ${pluginId}`, method);
       if (signal?.aborted) throw aborted(signal);
       const answer = host({ sessionId, pluginId, granted, method, args: copied(args, method), signal, asking });
       return copied(await untilAborted(answer, signal, aborted), method);

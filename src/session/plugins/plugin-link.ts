@@ -274,8 +274,9 @@ function isSame(a: Pick<AskedService, "method" | "args">, b: Pick<AskedService, 
   return a.method === b.method && isDeepStrictEqual(a.args, b.args);
 }
 
-export function hostCallOver(pluginId: string, method: string): TroupeError {
-  return new TroupeError("host_call_over", `Plugin ${pluginId} asked for ${method} after its call ended.`);
+/** `who`: the plugin, or the plugins that share a thread. */
+export function hostCallOver(who: string, method: string): TroupeError {
+  return new TroupeError("host_call_over", `${who} asked for ${method} after its call ended.`);
 }
 
 /** One plugin as a session worker sees it, whatever thread runs it. */

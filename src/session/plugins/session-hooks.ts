@@ -348,7 +348,8 @@ export class SessionHooks {
       throw notOfPlugin(named, { owner: owner?.manifest.id, operations });
     }
     // The wrong kind is as unknown as the wrong name.
-    if (found === undefined || found.spec.kind !== named.kind) throw unknownOperation(named.kind, named.name);
+    if (found === undefined || found.spec.kind !== named.kind)
+      throw unknownOperation(named.kind, named.name, this.#table.operations());
     const { index, spec } = found;
     return { link: this.#table.links[index] as PluginLink, slot: this.slots[index] as PluginSlot, spec };
   }

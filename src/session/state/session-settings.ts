@@ -123,6 +123,11 @@ export class SessionSettings {
     return turnModels(model, fallbacks as readonly Model[]);
   }
 
+  /** Throws `model_unknown` unless there is a model of this name. */
+  checkModel(name: string): void {
+    this.#loaded(name);
+  }
+
   #nameOf(asked: string | undefined): string {
     return asked ?? this.#config.model ?? this.#owner.agent.agent?.model ?? "";
   }

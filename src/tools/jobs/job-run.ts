@@ -1,6 +1,7 @@
 import { type Clock, deferred, ignore, type Timer } from "../../async/index.js";
 import {
   asTroupeError,
+  checkTaskRequest,
   checkTaskValue,
   foreignError,
   invalidTask,
@@ -50,8 +51,8 @@ export async function runJob(plugin: LoadedPlugin, call: JobCall, line: JobLine)
  */
 export async function checkSpawn(plugin: LoadedPlugin, method: HostMethod, args: readonly unknown[]): Promise<void> {
   if (method !== "spawnManagedTask" && method !== "spawnHiddenTask") return;
-  const { job, input = null } = Object(args.at(-1)) as { readonly job?: unknown; readonly input?: unknown };
-  if (typeof job === "string") await parsedInput(plugin, job, input);
+  const { job, input } = checkTaskRequest(args.at(-1), { kind: "managed", owner: plugin.manifest.id });
+  if (job !== null) await parsedInput(plugin, job.name, input);
 }
 
 async function parsedInput({ manifest, jobs }: LoadedPlugin, name: string, input: unknown): Promise<unknown> {

@@ -1,6 +1,6 @@
 import type { MessagePort } from "node:worker_threads";
 import type { Clock } from "../../async/index.js";
-import { completionKeyOf, messageOf, toolOptionsInvalid } from "../../kernel/index.js";
+import { completionKeyOf, messageOf, sentence, toolOptionsInvalid } from "../../kernel/index.js";
 import {
   checkTool,
   compileSchema,
@@ -35,7 +35,7 @@ export function poolThread(data: PoolThreadData, clock: Clock): (task: PoolTask)
   process.on("unhandledRejection", (reason) => {
     if (++rejections > MOST_TOLD) return;
     const modules = [...loaded.keys()].join(", ");
-    const message = `A promise of a tool (${modules}) was rejected and nobody handled it: ${messageOf(reason)}. Await it, or give it a catch. Its thread goes on.`;
+    const message = `A promise of a tool (${modules}) was rejected and nobody handled it: ${sentence(messageOf(reason))} Await it, or give it a catch. Its thread goes on.`;
     process.emitWarning(message, { code: "floating_rejection" });
   });
   const thread = new TaskThread(data);

@@ -136,7 +136,7 @@ const CALLS: readonly (readonly [what: string, call: () => unknown, code: string
     "a yes with null",
     () => troupe.approve(key, null as never),
     "answer_unusable",
-    "The call cannot be answered so: an approval takes an object of options.",
+    "The call cannot be answered so: an approval takes an object, such as { args }.",
   ],
   [
     "a yes for a session that is a number",
@@ -148,7 +148,7 @@ const CALLS: readonly (readonly [what: string, call: () => unknown, code: string
     "a no without anything",
     () => (troupe.deny as (key: string) => Promise<unknown>).call(troupe, key),
     "answer_unusable",
-    "The call cannot be answered so: a denial takes an object of options.",
+    "The call cannot be answered so: a denial takes an object, such as { reason }.",
   ],
   [
     "a budget of a tenant that is a number",

@@ -335,7 +335,7 @@ const RUNNING: readonly Mistake[] = [
     "a query that there is not",
     async () => (await session()).query("notes.list", {}),
     "operation_unknown",
-    "There is no query called notes.list.",
+    "There is no query called notes.list. There are none.",
   ],
   [
     "a key that nobody waits under",

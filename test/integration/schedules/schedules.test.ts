@@ -156,7 +156,10 @@ test("the same request is the same schedule, another one begins it anew, and a r
   expect(await schedules.remove("k")).toBe(false);
   expect(await schedules.get("k")).toBeUndefined();
   for (const call of [schedules.pause("k"), schedules.resume("k"), schedules.runNow("k")])
-    expect(await refusalOf(call)).toMatchObject({ code: "schedule_unknown", message: 'There is no schedule "k".' });
+    expect(await refusalOf(call)).toMatchObject({
+      code: "schedule_unknown",
+      message: 'There is no schedule "k". troupe.schedules.list() says which there are.',
+    });
 });
 
 test("a cron expression that never comes, and one that is none, are refused when they are asked for", async () => {

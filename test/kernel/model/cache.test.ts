@@ -80,10 +80,16 @@ describe("a cache policy", () => {
     const refusal = (why: string) =>
       expect.objectContaining({ code: "invalid_cache_policy", message: expect.stringContaining(why) });
     expect(() => checkCachePolicy(true)).toThrow(refusal('it is "auto", "off" or a list of points'));
-    expect(() => checkCachePolicy(["middle"])).toThrow(
-      refusal("a point is one of tools, system, previous, input, end"),
+    expect(() => checkCachePolicy(["sytem"])).toThrow(
+      refusal('a request has no point "sytem". Did you mean "system"?'),
     );
-    expect(() => checkCachePolicy([{ at: "end", ttl: "2h" }])).toThrow(refusal("a point is one of"));
+    expect(() => checkCachePolicy([7])).toThrow(refusal("a point is one of tools, system, previous, input, end"));
+    expect(() => checkCachePolicy([{ at: "end", ttl: "2h" }])).toThrow(
+      refusal('the ttl of a point is "5m" or "1h", not "2h"'),
+    );
+    expect(() => checkCachePolicy([{ at: "end", tll: "1h" }])).toThrow(
+      refusal('a point has no field "tll". Did you mean "ttl"?'),
+    );
     expect(() => checkCachePolicy(["tools", "system", "previous", "input", "end"])).toThrow(
       refusal("4 points at most, not 5"),
     );

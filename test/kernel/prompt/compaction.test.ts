@@ -123,9 +123,9 @@ describe("a compaction from outside", () => {
   });
 
   test.each([
-    [7, "it is an object, with as few fields as you like"],
-    [{ at: 0 }, "at must be a share: more than 0, and 1 at most"],
-    [{ at: 1.1 }, "at must be a share: more than 0, and 1 at most"],
+    [7, "it is an object such as { at: 0.8, keepTurns: 4 }; {} takes these"],
+    [{ at: 0 }, "at must be a share of maxContextTokens: more than 0, and 1 at most"],
+    [{ at: 1.1 }, "at must be a share of maxContextTokens: more than 0, and 1 at most"],
     [{ keepTurns: -1 }, "keepTurns must be a whole number from 0"],
     [{ keepTurns: 1.5 }, "keepTurns must be a whole number from 0"],
     [{ instructions: " " }, "instructions must be a text that says something"],

@@ -203,12 +203,12 @@ describe("checkPromptLayer", () => {
   });
 
   it.each<[string, unknown, string]>([
-    ["text", "prompt", "a layer is an object with a template or slots"],
-    ["an unknown field", { slot: {} }, "a layer has a template and slots, but no slot"],
+    ["text", "prompt", "a layer is an object with a template or slots; a text for every prompt is `instructions`"],
+    ["an unknown field", { slot: {} }, 'a layer has no field "slot". Did you mean "slots"?'],
     [
       "an unknown slot",
       { slots: { middle: { contributions: [] } } },
-      "there is no slot middle; the slots are intro, execution, guidance, project_instructions, runtime_context, environment",
+      'a prompt has no slot "middle". There are: intro, execution, guidance, project_instructions, runtime_context, environment.',
     ],
     ["a slot without contributions", { slots: { intro: {} } }, "slot intro needs contributions with their content"],
     [
@@ -224,7 +224,10 @@ describe("checkPromptLayer", () => {
     ],
   ])("refuses %s", (_, given, why) => {
     expect(() => checkPromptLayer(given)).toThrow(
-      expect.objectContaining({ code: "invalid_prompt", message: `The prompt cannot be used: ${why}.` }),
+      expect.objectContaining({
+        code: "invalid_prompt",
+        message: `The prompt cannot be used: ${/[.?]$/.test(why) ? why : `${why}.`}`,
+      }),
     );
   });
 });

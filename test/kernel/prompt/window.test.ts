@@ -50,13 +50,13 @@ describe("a window", () => {
         return (error as Error).message;
       }
     };
-    expect(refused(40)).toBe("The window cannot be used: it is an object with maxMessages.");
+    expect(refused(40)).toBe("The window cannot be used: it is an object such as { maxMessages: 40 }.");
     expect(refused({ maxMessages: 1 })).toBe("The window cannot be used: maxMessages must be a whole number from 2.");
     expect(refused({ maxMessages: 4, keepMessages: 4 })).toBe(
       "The window cannot be used: keepMessages must be a whole number from 1, and less than maxMessages.",
     );
-    expect(refused({ maxMessages: 4, size: 1 })).toBe(
-      "The window cannot be used: it has maxMessages and keepMessages, but no size.",
+    expect(refused({ maxMesages: 4 })).toBe(
+      'The window cannot be used: window has no option "maxMesages". Did you mean "maxMessages"?',
     );
   });
 });

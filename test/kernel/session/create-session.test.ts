@@ -2,7 +2,10 @@ import { describe, expect, it } from "vitest";
 import { checkCreateRequest, type SessionCreateRequest } from "../../../src/kernel/index.js";
 
 const refusal = (why: string) =>
-  expect.objectContaining({ code: "invalid_session_request", message: `The session cannot be created: ${why}.` });
+  expect.objectContaining({
+    code: "invalid_session_request",
+    message: `The session cannot be created: ${/[.?]$/.test(why) ? why : `${why}.`}`,
+  });
 
 describe("checkCreateRequest", () => {
   it("takes an empty request, and one with everything", () => {
@@ -43,8 +46,12 @@ describe("checkCreateRequest", () => {
   it.each<[string, unknown, string]>([
     ["what is no request", "child", "it must be an object"],
     ["a list", [], "it must be an object"],
-    ["a field nobody knows", { hiddenTools: ["shell"] }, "there is no field hiddenTools"],
-    ["a field every object has", JSON.parse('{"__proto__":1}'), "there is no field __proto__"],
+    ["a field that is misspelt", { sesionId: "s" }, 'it has no field "sesionId". Did you mean "sessionId"?'],
+    [
+      "a field every object has",
+      JSON.parse('{"__proto__":1}'),
+      'it has no field "__proto__". There are: sessionId, relation, start, config, agent, pluginSource, initialNodes, firstTurnInput, authority, catalog, usageSource.',
+    ],
     ["an id that is no text", { sessionId: 7 }, "sessionId must be a text"],
     ["a relation nobody knows", { relation: "cousin" }, 'relation must be "child" or "root"'],
     [
@@ -68,7 +75,7 @@ describe("checkCreateRequest", () => {
     [
       "a restriction that is misspelt",
       { authority: { hideTools: ["shell"] } },
-      "there is no field authority.hideTools",
+      'authority has no field "hideTools". Did you mean "hiddenTools"?',
     ],
     [
       "hidden tools that are one name",

@@ -34,7 +34,11 @@ describe("how a child is to be narrowed", () => {
       { catalog: { remove: "shell" } },
       "catalog must be { remove: [tool names] }",
     ],
-    ["a restriction nobody knows", { authority: { hiddenTool: ["shell"] } }, "there is no field authority.hiddenTool"],
+    [
+      "a restriction nobody knows",
+      { authority: { hiddenTool: ["shell"] } },
+      'authority has no field "hiddenTool". Did you mean "hiddenTools"?',
+    ],
   ])("cannot be said with %s: it would narrow nothing", (_what, request, problem) => {
     expect(narrowingProblem(request)).toBe(problem);
   });

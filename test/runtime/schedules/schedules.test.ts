@@ -52,7 +52,7 @@ function schedulesWith({ clock = new ManualClock() }: { readonly clock?: ManualC
       return "taken";
     },
   };
-  const schedules = new Schedules({ runtime, open: async () => undefined });
+  const schedules = new Schedules({ runtime, open: async () => undefined, checkAgent: () => {} });
   const put = async (key: string, request: Partial<ScheduleRequest>) =>
     schedules.put(key, { session: key, input: "Now.", ...request } as ScheduleRequest);
   return {
