@@ -23,10 +23,11 @@ const STARTS = {
   bare_200: ["bare", String(PLUGINS)],
   plugins_200: ["troupe", String(PLUGINS)],
   plugins_200_lazy: ["troupe", String(PLUGINS), "lazy"],
+  plugins_200_packages: ["troupe", String(PLUGINS), "packages"],
 } as const;
 type Start = keyof typeof STARTS;
 const SMALL: readonly Start[] = ["bare", "troupe"];
-const LARGE: readonly Start[] = ["bare_200", "plugins_200", "plugins_200_lazy"];
+const LARGE: readonly Start[] = ["bare_200", "plugins_200", "plugins_200_lazy", "plugins_200_packages"];
 
 export const start: Bench = {
   name: "start",
@@ -40,6 +41,7 @@ export const start: Bench = {
     { id: "start_all_vs_bare_workers", says: "the same until the second session worker answers too" },
     { id: "plugins_200_vs_bare", says: "the same with 200 worker plugins, over 200 empty Workers", atMost: 1.5 },
     { id: "plugins_200_lazy_vs_bare", says: "the same with 200 plugins nobody has called yet" },
+    { id: "plugins_200_packages_vs_bare", says: "the same with 200 worker plugins in as many packages" },
     { id: "cold_vs_warm", says: "processor time of turns 1 to 1,000 over that of turns 20,001 to 21,000" },
   ],
   async run(bench) {
@@ -68,6 +70,7 @@ export const start: Bench = {
         start_all_vs_bare_workers: over("troupe", "bare", "allMs"),
         plugins_200_vs_bare: over("plugins_200", "bare_200"),
         plugins_200_lazy_vs_bare: over("plugins_200_lazy", "bare_200"),
+        plugins_200_packages_vs_bare: over("plugins_200_packages", "bare_200"),
         cold_vs_warm: warming.coldUs / warming.warmUs,
       },
       samples: { starts: Object.fromEntries(samples), ...warming },

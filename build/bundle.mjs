@@ -9,6 +9,8 @@ import { rolldown } from "rolldown";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const folder = join(root, "dist/lib");
 const AJV = "shared/ajv.cjs";
+const LMDB = "shared/lmdb.cjs";
+const KEPT = "shared/session-thread";
 
 /** ajv is required when a schema first needs it, so it is a file of its own; one file loads four times as fast as 60. */
 const requireBundledAjv = {
@@ -20,6 +22,23 @@ const requireBundledAjv = {
   },
 };
 
+/**
+ * Likewise lmdb, but only for the store's thread: where other people's code runs it may load lmdb itself, and two of lmdb's
+ * JavaScript on one thread would share its native part.
+ */
+const requireBundledLmdb = {
+  name: "require-bundled-lmdb",
+  transform: {
+    filter: { id: /store\/lmdb\/file\/root\.ts$/ },
+    handler: (code) => ({ code: code.replace('("lmdb")', `("../${LMDB}")`), map: null }),
+  },
+};
+
+/** Comlink's "main" is a UMD file, of which nothing can be left out; "module" is the same as an ES module. */
+const resolve = { mainFields: ["module", "main"] };
+/** lmdb has native parts, Piscina starts threads from its own files, the AI SDK and croner are the host's. */
+const external = [/^node:/, "lmdb", "piscina", "croner", /^@ai-sdk\//];
+
 const library = await rolldown({
   cwd: root,
   input: {
@@ -28,17 +47,14 @@ const library = await rolldown({
     model: "src/model/authors.ts",
     subagents: "src/subagents/index.ts",
     testing: "src/testing/index.ts",
-    "workers/session": "workers/session.ts",
     "workers/plugin": "workers/plugin.ts",
     "workers/tool": "workers/tool.ts",
   },
   platform: "node",
   tsconfig: false,
   transform: { target: "node20" },
-  // Comlink's "main" is a UMD file, of which nothing can be left out; "module" is the same as an ES module.
-  resolve: { mainFields: ["module", "main"] },
-  // lmdb has native parts, Piscina starts threads from its own files, the AI SDK and croner are the host's.
-  external: [/^node:/, "lmdb", "piscina", "croner", /^@ai-sdk\//],
+  resolve,
+  external,
   plugins: [requireBundledAjv],
 });
 const { output } = await library.generate({
@@ -64,22 +80,41 @@ const { output } = await library.generate({
 });
 await library.close();
 
-// No code but Troupe's own runs on the store's thread and on that of child processes, so their classes need not be one with
-// anybody's: each is a file of its own, and CommonJS, which a thread starts sooner from.
-for (const name of ["workers/store", "workers/processes"]) {
+/** What `workers/kept-code.ts` loads imports by what it is given. Lines stay where they are, as above. */
+const importHere = {
+  name: "import-here",
+  transform: {
+    filter: { id: /\/src\/.*\.ts$/, code: /\bawait import\(/ },
+    handler: (code) => ({ code: code.replaceAll(/\bawait import\(/g, "await importHere("), map: null }),
+  },
+};
+const IMPORT_HERE = "const importHere = module.importHere ?? ((name) => import(name));";
+
+// A thread starts sooner from CommonJS, and from one file. What session workers load besides (models, inline plugins) has
+// the package's other files for itself: `TroupeError` knows its instances whichever copy they are of. On the threads of the
+// store and of child processes there is no code but Troupe's own.
+for (const { name, entry = `${name}.ts`, plugins = [], banner } of [
+  { name: "workers/session" },
+  { name: KEPT, entry: "workers/session-thread.ts", plugins: [requireBundledAjv, importHere], banner: IMPORT_HERE },
+  { name: "workers/store", plugins: [requireBundledLmdb] },
+  { name: "workers/processes" },
+]) {
   const own = await rolldown({
     cwd: root,
-    input: { [name]: `${name}.ts` },
+    input: { [name]: entry },
     platform: "node",
     tsconfig: false,
     transform: { target: "node20" },
-    external: [/^node:/, "lmdb"],
+    resolve,
+    external,
+    plugins,
   });
   const options = {
     dir: folder,
     format: "cjs",
     sourcemap: true,
     comments: false,
+    banner,
     entryFileNames: "[name].cjs",
   };
   output.push(...(await own.generate(options)).output);
@@ -100,6 +135,36 @@ const ajv = await rolldown({
 });
 output.push(...(await ajv.generate({ dir: folder, format: "cjs", entryFileNames: AJV })).output);
 await ajv.close();
+
+// The native part stays where npm puts it, and is found there by lmdb's own means.
+const lmdb = await rolldown({
+  cwd: root,
+  input: { lmdb: "node_modules/lmdb/node-index.js" },
+  platform: "node",
+  external: [/^node:/],
+  plugins: [
+    {
+      name: "lmdb-without-msgpackr",
+      // For values that are not bytes; ours are.
+      load: (id) => (id === "\0msgpackr" ? "export const Encoder = undefined;" : null),
+      resolveId: (id) => (id === "msgpackr" ? "\0msgpackr" : null),
+      transform: {
+        filter: { id: /node_modules\/lmdb\/native\.js$/ },
+        handler: (code) => ({
+          code: code.replace("fileURLToPath(import.meta.url)", 'require.resolve("lmdb")'),
+          map: null,
+        }),
+      },
+    },
+  ],
+  // ordered-binary makes its fastest reader of strings by `eval`.
+  checks: { eval: false },
+});
+output.push(
+  ...(await lmdb.generate({ dir: folder, format: "cjs", exports: "named", comments: false, entryFileNames: LMDB }))
+    .output,
+);
+await lmdb.close();
 
 const files = new Map(output.map((file) => [file.fileName, file.type === "chunk" ? inAscii(file.code) : file.source]));
 files.set("LICENSES.md", await licenses(output.flatMap((file) => (file.type === "chunk" ? file.moduleIds : []))));

@@ -9,3 +9,13 @@ export function keepCompiled(): void {
   const { enableCompileCache } = module as { enableCompileCache?: () => unknown };
   enableCompileCache?.();
 }
+
+/**
+ * Is it for us to keep what a large file was compiled to? On Node 20. Source maps are Node's to resolve, and it does so for
+ * what it loads itself.
+ */
+export function keepsOwnCode(): boolean {
+  if ("enableCompileCache" in module || process.env.NODE_DISABLE_COMPILE_CACHE !== undefined) return false;
+  const isNode = process.versions.bun === undefined && !("Deno" in globalThis);
+  return isNode && !process.sourceMapsEnabled;
+}

@@ -8,6 +8,8 @@ export interface TroupeErrorOptions {
   readonly cause?: unknown;
 }
 
+const BRAND = Symbol.for("troupe.error");
+
 /**
  * The one error of Troupe. Branch on `code` (stable, snake_case), never on the message. docs/errors.md has the cause and
  * the cure of every code.
@@ -21,6 +23,16 @@ export interface TroupeErrorOptions {
  * }
  */
 export class TroupeError extends Error {
+  /**
+   * Also of another copy of this class: the code of a session worker is loaded without the modules that plugins import, and
+   * an application may have bundled one with its plugin.
+   */
+  static override [Symbol.hasInstance](value: unknown): value is TroupeError {
+    // biome-ignore lint/complexity/noThisInStatic: a class that extends this one inherits the method, and has its own instances.
+    if (this !== TroupeError) return Function.prototype[Symbol.hasInstance].call(this, value);
+    return typeof value === "object" && value !== null && BRAND in value;
+  }
+
   override readonly name = "TroupeError";
   readonly code: TroupeErrorCode;
   readonly retryable: boolean;
@@ -31,6 +43,10 @@ export class TroupeError extends Error {
     this.code = code;
     this.retryable = options.retryable ?? false;
     this.details = options.details ?? {};
+  }
+
+  get [BRAND](): true {
+    return true;
   }
 }
 

@@ -25,9 +25,9 @@ afterEach(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** Node's compile cache is Node's own, and stays. */
+/** What code was compiled to stays, for the next start. */
 function leftIn(folder: string): string[] {
-  return readdirSync(folder).filter((name) => name !== "node-compile-cache");
+  return readdirSync(folder).filter((name) => !/^(node|troupe)-compile-cache/.test(name));
 }
 
 interface Ended {

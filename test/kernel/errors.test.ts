@@ -2,6 +2,19 @@ import { describe, expect, it } from "vitest";
 import { aborted, asTroupeError, messageOf, TroupeError } from "../../src/kernel/index.js";
 
 describe("TroupeError", () => {
+  it("is known by every copy of its class, and is no instance of a class that extends it", async () => {
+    const copy: { TroupeError: typeof TroupeError } = await import("../../src/kernel/errors.js?copy" as string);
+    expect(copy.TroupeError).not.toBe(TroupeError);
+    const error = new copy.TroupeError("mailbox_full", "The mailbox is full.");
+    expect(error instanceof TroupeError).toBe(true);
+    expect(asTroupeError(error, "start_failed")).toBe(error);
+    class Own extends TroupeError {}
+    expect(error instanceof Own).toBe(false);
+    expect(new Own("mailbox_full", "Mine.") instanceof Own).toBe(true);
+    for (const other of [new Error("x"), {}, null, "text", { code: "mailbox_full" }])
+      expect(other instanceof TroupeError).toBe(false);
+  });
+
   it("is not retryable and has no details and no cause unless told", () => {
     const error = new TroupeError("mailbox_full", "The mailbox is full.");
     expect(error).toMatchObject({ name: "TroupeError", code: "mailbox_full", retryable: false, details: {} });

@@ -1,5 +1,6 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import module from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -58,4 +59,61 @@ test("errors of the package name the lines of its source", async () => {
     cwd: root,
   });
   expect(stdout).toContain(join(root, "src/runtime/options/options.ts"));
+});
+
+/** A plugin that runs in the session worker says what it is refused with, and by an error of its own. */
+const INLINE = `
+import { definePlugin, TroupeError } from "troupe/plugin";
+export default definePlugin({ id: "test.inline", version: "1.0.0", hooks: { async beforeTurn({ host }) {
+  const refused = await host.createSession({ sessionId: "" }).catch((error) => error);
+  throw new TroupeError("over_quota", [refused instanceof TroupeError, refused.code].join());
+} } });`;
+const REFUSED = `
+import { createTroupe, TroupeError } from "troupe";
+const troupe = await createTroupe({ plugins: [{ module: new URL("inline.mjs", import.meta.url), tier: "inline" }] });
+const session = await troupe.session("s");
+await session.turn("hi").catch(({ cause }) => console.log(cause instanceof TroupeError, cause.code, cause.message));
+await troupe.close();`;
+
+const STACK = `
+import { createTroupe } from "troupe";
+await createTroupe({ model: new URL("file:///nowhere/model.js") }).catch((error) => console.log(error.stack));`;
+
+/** Runs the program twice, with a temporary folder of its own; answers what it printed and what is left there. */
+async function twice(
+  program: string,
+  { args = [], env = {} }: { readonly args?: readonly string[]; readonly env?: Readonly<Record<string, string>> } = {},
+): Promise<[said: string[], left: string[]]> {
+  const folder = await mkdtemp(join(root, "test/.docs-"));
+  const temporary = await mkdtemp(join(tmpdir(), "troupe-kept-"));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  onTestFinished(() => rm(temporary, { recursive: true, force: true }));
+  await writeFile(join(folder, "inline.mjs"), INLINE);
+  await writeFile(join(folder, "refused.mjs"), REFUSED);
+  await writeFile(join(folder, "stack.mjs"), STACK);
+  const once = () =>
+    run(process.execPath, [...args, join(folder, program)], {
+      env: { ...process.env, ...env, TMPDIR: temporary },
+    });
+  const said = [(await once()).stdout, (await once()).stdout];
+  return [said, (await readdir(temporary)).map((name) => name.replace(/-\d+$/, ""))];
+}
+
+const SAID = "true over_quota true,invalid_session_id\n";
+const KEEPS = "enableCompileCache" in module ? "node-compile-cache" : "troupe-compile-cache";
+
+test("what a session worker's code was compiled to is kept for the next start, where its plugins run as in the first", async () => {
+  expect(await twice("refused.mjs")).toEqual([[SAID, SAID], [KEEPS]]);
+});
+
+test("no compiled code is kept when Node is told to keep none", async () => {
+  expect(await twice("refused.mjs", { env: { NODE_DISABLE_COMPILE_CACHE: "1" } })).toEqual([[SAID, SAID], []]);
+});
+
+test("a session worker's stacks name the lines of the source when source maps are asked for", async () => {
+  const [said] = await twice("stack.mjs", { args: ["--enable-source-maps"] });
+  for (const stack of said) {
+    expect(stack).toMatch(/^TroupeError: There is no model module at file:/);
+    expect(stack).toContain(join(root, "src/wire/import-module.ts"));
+  }
 });

@@ -144,7 +144,6 @@ export function resolveOptions(options: TroupeOptions, clock: Clock): ResolvedOp
       residency: resolveResidency(options),
       journals,
       onMismatch,
-      runtimeId: clock.uuid(),
       standardProtocol: protocol === undefined ? "default" : options.agents === undefined ? "none" : "further",
       tracing: onTrace !== undefined,
       events: listening && { content: listening.content },

@@ -71,6 +71,8 @@ interface SessionWorkerParts {
   readonly plugins: () => readonly PluginSetup[];
   /** Tools' schemas that some session worker has checked, as JSON; the others need not. */
   readonly usableSchemas: Set<string>;
+  /** The same for all of a runtime. */
+  readonly runtimeId: () => string;
   readonly storePort: (replaces: string | undefined) => ReturnType<StoreWorker["connect"]>;
   readonly groups: () => readonly GroupSetup[];
   /** As they are registered now. */
@@ -174,6 +176,7 @@ export class SessionWorker {
           ...options.worker,
           store: { port: storePort, options: options.store, gate },
           mainPort: workerPort,
+          runtimeId: this.#parts.runtimeId(),
           plugins: this.#parts.plugins(),
           agents: this.#parts.agents(),
           groups: this.#parts.groups(),

@@ -46,8 +46,9 @@ export class StoreWorker {
   }
 
   static async start(options: StoreOptions, parts: StoreWorkerParts): Promise<StoreWorker> {
-    // Its thread loads while the folder is being locked.
+    // Its thread loads while the folder is being locked, and so do those that are started in the same breath.
     const worker = new StoreWorker(parts);
+    await undefined;
     try {
       if ("path" in options) worker.#lock = acquireStoreLock(options.path, parts.clock);
       // It takes as long as the store is large: every page is looked at, and an older layout is brought up to date.

@@ -1,5 +1,5 @@
 import { availableParallelism } from "node:os";
-import { ignore } from "../../async/index.js";
+import { deferred, ignore } from "../../async/index.js";
 import { pluginUnknown, runtimeClosed, TroupeError } from "../../kernel/index.js";
 import type { JobSpec, PluginManifest } from "../../plugin/index.js";
 import type { PluginSetup } from "../../session/index.js";
@@ -41,7 +41,8 @@ export class Crew {
   readonly #shared: Omit<ConstructorParameters<typeof PluginHosts>[0], "number" | "name" | "entries" | "onOffence">;
   #store: StoreWorker | undefined;
   /** Resolves when the store is open and every plugin is loaded. */
-  #prepared: Promise<void> = Promise.resolve();
+  readonly #prepared = deferred();
+  #runtimeId: string | undefined;
 
   constructor(options: ResolvedOptions, events: CrewEvents) {
     this.#options = options;
@@ -72,23 +73,27 @@ export class Crew {
   }
 
   /**
-   * Starts the store, the plugins and the first session worker at the same time: its thread loads while theirs do, and is
-   * configured once they are there. The other session workers start while the first already serves.
+   * Starts the first session worker, the store and the plugins at the same time, the thread first that has most to load:
+   * it is configured once the others are there. The other session workers start while the first already serves.
    */
   async start(): Promise<void> {
     const { clock, store } = this.#options;
     this.#formGroups();
     if (this.#groups.length > 0) this.#giveBackSignal = holdInspectorSignal();
-    const { onStoreProgress: onProgress } = this.#options;
-    const opened = StoreWorker.start(store, { clock, onProgress, onLost: this.#events.onStoreLost }).then((worker) => {
-      this.#store = worker;
-    });
-    this.#prepared = all([opened, this.#loadPlugins()]);
     const [first, ...others] = Array.from({ length: this.#options.sessionWorkers }, (_, index) =>
       this.#newSessionWorker(index),
     ) as [SessionWorker, ...SessionWorker[]];
     this.#sessionWorkers.push(first, ...others);
-    await all([this.#prepared, first.start()]);
+    const serving = first.start();
+    const { onStoreProgress: onProgress } = this.#options;
+    const opened = StoreWorker.start(store, { clock, onProgress, onLost: this.#events.onStoreLost }).then((worker) => {
+      this.#store = worker;
+    });
+    const prepared = all([opened, this.#loadPlugins()]);
+    prepared.then(this.#prepared.resolve, this.#prepared.reject);
+    // It has no one to wait for it when no session worker's thread could be made.
+    this.#prepared.promise.catch(ignore);
+    await all([prepared, serving]);
     for (const worker of others) worker.startBehind();
   }
 
@@ -323,6 +328,10 @@ export class Crew {
       usableSchemas: this.#usableSchemas,
       watchdog: this.#watchdog,
       groups: () => this.#groups.map(({ setup }) => setup),
+      runtimeId: () => {
+        this.#runtimeId ??= this.#options.clock.uuid();
+        return this.#runtimeId;
+      },
       onHostWanted: (wanted, worker) => this.#groups[wanted.group]?.want(wanted, worker),
       onHostDown: (note, worker) => this.#groups[note.group]?.down(note, worker),
       agents: () => this.agents.setup,
@@ -332,7 +341,7 @@ export class Crew {
         await Promise.all(this.#groups.map((group) => group.retell(worker)));
       },
       storePort: async (replaces) => {
-        await this.#prepared;
+        await this.#prepared.promise;
         return this.store.connect(replaces);
       },
     });

@@ -13,7 +13,7 @@ let troupe: string | undefined;
 export function workerEntry(kind: "session" | "plugin" | "store" | "processes" | "tool"): URL {
   // A bundler that writes CommonJS leaves no `import.meta.url`.
   const root = troupe ?? (import.meta.url === undefined ? "" : packageRoot(fileURLToPath(import.meta.url)));
-  const entry = `${root}/dist/lib/workers/${kind}.${kind === "store" || kind === "processes" ? "cjs" : "js"}`;
+  const entry = `${root}/dist/lib/workers/${kind}.${kind === "plugin" || kind === "tool" ? "js" : "cjs"}`;
   if (existsSync(entry)) {
     if (troupe === undefined && JSON.parse(readFileSync(`${root}/package.json`, "utf8")).name === "troupe")
       troupe = root;

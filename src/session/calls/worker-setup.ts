@@ -68,6 +68,8 @@ export interface SessionWorkerSetup extends WorkerSettings {
   readonly store: { readonly port: MessagePort; readonly options: StoreOptions; readonly gate: Int32Array | undefined };
   /** The lane to the main thread. */
   readonly mainPort: MessagePort;
+  /** One for each runtime: names its calls. */
+  readonly runtimeId: string;
   readonly plugins: readonly PluginSetup[];
   readonly agents: AgentsSetup;
   /** By number: how the sessions of a group are spread over hosts. */
@@ -114,8 +116,6 @@ export interface WorkerSettings {
   readonly journals: boolean;
   /** What becomes of a turn that is taken up and would now ask for something else than it did. */
   readonly onMismatch: OnMismatch;
-  /** One for each runtime: names its calls. */
-  readonly runtimeId: string;
   /** `default`: no plugin of the options is the protocol. `further`: only agents that name it have it. */
   readonly standardProtocol: "default" | "further" | "none";
   /** Somebody takes traces. */

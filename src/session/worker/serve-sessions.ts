@@ -48,6 +48,8 @@ export interface WorkerParts {
   readonly toolEntry: URL;
   readonly clock: Clock;
   readonly heap: Heap;
+  /** Called when its sessions are stored, and nothing is left to do. */
+  readonly onShutdown: () => void;
 }
 
 /** The session worker's side of everything the main thread asks of it. */
@@ -328,6 +330,7 @@ class WorkerWiring {
     await loopTurn(clock);
     this.#parts.events?.flush();
     this.#lane.close();
+    this.#parts.onShutdown();
   }
 
   async #turn([key, sessionId, input, listening, extras, again]: TurnCall): Promise<TurnReply> {
