@@ -7,6 +7,7 @@ import {
   unserialisable,
   wireCorrupt,
 } from "../kernel/index.js";
+import type { SignalCalls } from "./call-table.js";
 import type { Deadline } from "./deadlines.js";
 import type { CallFate, StageView } from "./stage.js";
 
@@ -99,7 +100,7 @@ export interface Pending extends Omit<OrphanedCall, "expiresAt"> {
   readonly id: number;
   deadline: Deadline | undefined;
   /** The calls of this call's signal, itself among them. */
-  listening: Set<number> | undefined;
+  listening: SignalCalls | undefined;
 }
 
 export function isThenable(value: unknown): value is PromiseLike<unknown> {

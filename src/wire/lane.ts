@@ -1,6 +1,7 @@
 import type { MessagePort } from "node:worker_threads";
 import { type Clock, ignore, onAbort } from "../async/index.js";
 import { aborted, type TroupeError } from "../kernel/index.js";
+import { CallTable, SignalCalls } from "./call-table.js";
 import { Deadlines } from "./deadlines.js";
 import { decodeError, encodeError, workerLost } from "./errors.js";
 import {
@@ -28,7 +29,7 @@ import {
   unreadableMessage,
   WIDTH,
 } from "./lane-calls.js";
-import { closePort, listenTo, OwnMap, postTo, whenSettled } from "./own.js";
+import { closePort, listenTo, postTo, whenSettled } from "./own.js";
 import { fateOf } from "./stage.js";
 
 /**
@@ -61,11 +62,11 @@ export class Lane {
   readonly #withholds: LaneOptions["withholds"];
   /** Deadlines missed since the last answer. */
   #missed = 0;
-  readonly #pending = new OwnMap<number, Pending>();
-  readonly #serving = new OwnMap<number, ServedCall>();
+  readonly #pending = new CallTable<Pending>();
+  readonly #serving = new CallTable<ServedCall>();
   readonly #clock: Clock;
   readonly #deadlines: Deadlines;
-  readonly #bySignal = new WeakMap<AbortSignal, Set<number>>();
+  readonly #bySignal = new WeakMap<AbortSignal, SignalCalls>();
   #outbox: unknown[] = [];
   #scheduled = false;
   #nextId = 1;
@@ -122,7 +123,7 @@ export class Lane {
     // Typed by what the other side serves under this method.
     return new Promise<unknown>((resolve, reject) => {
       const own: Pending = { id, method, payload, options, resolve, reject, deadline: undefined, listening: undefined };
-      this.#pending.set(id, own);
+      this.#pending.add(own);
       if (deadlineMs !== undefined) own.deadline = this.#deadlines.add(deadlineMs, this.#expire, own);
       if (signal !== undefined) {
         own.listening = this.#listeningTo(signal);
@@ -144,11 +145,11 @@ export class Lane {
     this.#outbox = [];
     this.#deadlines.clear();
     const { orphans } = this.#options;
-    const pending = [...this.#pending.values()];
+    const pending = this.#pending.values();
     this.#pending.clear();
     for (const call of pending) {
       const { id, method, payload, options, resolve, reject, deadline } = call;
-      call.listening?.delete(id);
+      call.listening?.ended();
       const orphan = { method, payload, options, resolve, reject, expiresAt: deadline?.at };
       if (orphans === undefined) reject(error);
       else orphans.take(orphan, fateOf(orphans.stage, id));
@@ -324,7 +325,7 @@ export class Lane {
         this.#reply(REPLY, served, result);
         return;
       }
-      this.#serving.set(id, served);
+      this.#serving.add(served);
       // A cancelled call was already settled by its caller: its late answer is dropped.
       whenSettled(
         result,
@@ -356,7 +357,7 @@ export class Lane {
     if (pending === undefined) return;
     this.#pending.delete(id);
     if (pending.deadline !== undefined) this.#deadlines.cancel(pending.deadline);
-    pending.listening?.delete(id);
+    pending.listening?.ended();
     if (error === undefined) pending.resolve(value);
     else pending.reject(error);
   }
@@ -367,20 +368,20 @@ export class Lane {
   };
 
   /** The pending calls of one signal. One listener serves them all: adding one per call costs as much as the call. */
-  #listeningTo(signal: AbortSignal): Set<number> {
+  #listeningTo(signal: AbortSignal): SignalCalls {
     const known = this.#bySignal.get(signal);
     if (known !== undefined) return known;
-    const ids = new Set<number>();
-    this.#bySignal.set(signal, ids);
+    const calls = new SignalCalls(this.#pending);
+    this.#bySignal.set(signal, calls);
     onAbort(signal, () => {
-      for (const id of [...ids]) {
+      for (const id of calls.waiting()) {
         const { cooperative, graceMs = 0 } = this.#pending.get(id)?.options ?? NO_OPTIONS;
         if (cooperative === true) this.#post(STOP, id, 0, 0);
         else if (graceMs > 0) this.#askToStop(id, graceMs, signal);
         else this.#abandon(id, aborted(signal));
       }
     });
-    return ids;
+    return calls;
   }
 
   /** The other side may still answer within the grace. */
@@ -393,7 +394,7 @@ export class Lane {
   }
 
   #abandon(id: number, error: TroupeError): void {
-    if (!this.#pending.has(id)) return;
+    if (this.#pending.get(id) === undefined) return;
     this.#settle(id, undefined, error);
     if (this.#lost === undefined) this.#post(CANCEL, id, 0, 0);
   }
