@@ -3,7 +3,7 @@
  * threads. Time and chance come by a {@link Clock} that every thread is made with and hands on; nothing in `src/` reads
  * them from anywhere else.
  */
-export { abortWith, onAbort, untilAborted } from "./abortable.js";
+export { abortWith, onAbort, Stop, untilAborted } from "./abortable.js";
 export { Alarm } from "./alarm.js";
 export { type Clock, pinnedClock, systemClock, type Timer } from "./clock.js";
 export { type Deferred, deferred, ignore } from "./deferred.js";

@@ -1,5 +1,3 @@
-import { ignore } from "./deferred.js";
-
 /**
  * One task at a time, in the order they were asked for. A task that fails does not stop the next.
  *
@@ -8,7 +6,7 @@ import { ignore } from "./deferred.js";
  * await Promise.all([appends.run(first), appends.run(second)]);
  */
 export class Serial {
-  #last: Promise<void> = Promise.resolve();
+  #last = NOTHING_BEFORE;
   #count = 0;
 
   /** Tasks that run or wait. */
@@ -18,10 +16,12 @@ export class Serial {
 
   run<T>(task: () => T | Promise<T>): Promise<T> {
     this.#count++;
-    const ran = this.#last.then(task).finally(() => {
+    const ran = this.#last.then(task);
+    const end = (): void => {
       this.#count--;
-    });
-    this.#last = ran.then(ignore, ignore);
+    };
+    // Ahead of whoever awaits the task: they find it counted as ended.
+    this.#last = ran.then(end, end);
     return ran;
   }
 
@@ -30,3 +30,5 @@ export class Serial {
     return this.#last;
   }
 }
+
+const NOTHING_BEFORE: Promise<void> = Promise.resolve();

@@ -1,6 +1,6 @@
 import { getEventListeners } from "node:events";
 import { expect, test } from "vitest";
-import { abortWith, deferred, onAbort, untilAborted } from "../../src/async/index.js";
+import { abortWith, deferred, onAbort, Stop, untilAborted } from "../../src/async/index.js";
 
 test("onAbort calls its listener when the signal aborts, and at once when it has", () => {
   const controller = new AbortController();
@@ -53,4 +53,35 @@ test("a controller aborts with the signal it follows, for the same reason, until
   given.abort("why");
   expect(stop.signal.reason).toBe("why");
   expect(left.signal.aborted).toBe(false);
+});
+
+test("whoever listens to a stop is told once that it aborts, behind its signal's own listeners, unless it has let go", () => {
+  const stop = new Stop();
+  const log: string[] = [];
+  onAbort(stop.signal, () => log.push("first"));
+  const letGo = onAbort(stop.signal, () => log.push("gone"));
+  onAbort(stop.signal, () => log.push(`second: ${stop.signal.reason}`));
+  stop.signal.addEventListener("abort", () => log.push("signal"));
+  letGo();
+  stop.abort("why");
+  stop.abort("again");
+  onAbort(stop.signal, () => log.push("late"));
+  expect(log).toEqual(["signal", "first", "second: why", "late"]);
+});
+
+test("listening to a stop adds no listener to its signal, however often", () => {
+  const { signal } = new Stop();
+  for (let n = 0; n < 20; n++) onAbort(signal, () => {});
+  expect(getEventListeners(signal, "abort")).toHaveLength(0);
+});
+
+test("a listener of a stop that throws takes nothing from the others, and whoever aborts is told", () => {
+  const stop = new Stop();
+  const log: string[] = [];
+  onAbort(stop.signal, () => {
+    throw new Error("mine");
+  });
+  onAbort(stop.signal, () => log.push("told"));
+  expect(() => stop.abort("why")).toThrow("mine");
+  expect(log).toEqual(["told"]);
 });

@@ -61,6 +61,7 @@ export function callSettings({ runtime, agent, session, turn }: CallLayers): Cal
   if (layers.length === 0) return NO_CALL_SETTINGS;
   const modelOptions = mergeModelOptions(layers.map((layer) => layer?.modelOptions));
   const fallbackModels = layers.findLast((layer) => layer?.fallbackModels !== undefined)?.fallbackModels;
+  if (modelOptions === undefined && fallbackModels === undefined) return NO_CALL_SETTINGS;
   return definedOnly({ modelOptions, fallbackModels });
 }
 

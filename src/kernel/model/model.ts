@@ -184,7 +184,7 @@ export class ResponseBuilder {
   readonly #mint: (() => string) | undefined;
   #callIds: Set<string> | undefined;
   /** Ids that were told before their calls came whole, by the provider's. */
-  readonly #announced = new Map<string, CallIds>();
+  #announced: Map<string, CallIds> | undefined;
   readonly #parts: (Block | CallPart | AnswerPart)[] = [];
   readonly #broken: Record<string, string> = {};
   #hasBroken = false;
@@ -245,17 +245,15 @@ export class ResponseBuilder {
 
   /** What a call is called that the provider names so: the same before and when it comes whole. */
   callIdOf(given: string): string {
-    return this.#idsOf(given).callId;
+    this.#announced ??= new Map();
+    const ids = this.#announced.get(given) ?? this.#newIds(given);
+    this.#announced.set(given, ids);
+    return ids.callId;
   }
 
-  #idsOf(given: string): CallIds {
-    let ids = this.#announced.get(given);
-    if (ids === undefined) {
-      const providerCallId = this.#providerId(given);
-      ids = { callId: this.#mint?.() ?? providerCallId, providerCallId };
-      this.#announced.set(given, ids);
-    }
-    return ids;
+  #newIds(given: string): CallIds {
+    const providerCallId = this.#providerId(given);
+    return { callId: this.#mint?.() ?? providerCallId, providerCallId };
   }
 
   #block(type: "text" | "reasoning", blockId: string): Block {
@@ -269,8 +267,8 @@ export class ResponseBuilder {
   }
 
   #toolCall({ callId: given, toolName, argsText, metadata }: Extract<ModelEvent, { type: "tool_call" }>): void {
-    const { callId, providerCallId } = this.#idsOf(given);
-    this.#announced.delete(given);
+    const { callId, providerCallId } = this.#announced?.get(given) ?? this.#newIds(given);
+    this.#announced?.delete(given);
     let args = argsOf(argsText);
     if (args === undefined) {
       args = argsText;

@@ -83,8 +83,8 @@ export function ask(step: TurnStep, changed: Partial<TurnState>): TurnStep {
 }
 
 /** Tells whoever listens; nobody answers it. */
-export function tell(step: TurnStep, activity: UntimedActivity): TurnStep {
-  return tellAll(step, [activity]);
+export function tell({ state, effects }: TurnStep, activity: UntimedActivity): TurnStep {
+  return { state, effects: [...effects, { type: "emit", activity }] };
 }
 
 function tellAll({ state, effects }: TurnStep, activities: readonly UntimedActivity[]): TurnStep {
@@ -110,10 +110,24 @@ export function summarise(state: TurnState): TurnSummary {
   };
 }
 
-/** What a turn that is stored came to. */
+/** What a turn that is stored came to. Field by field, as {@link copyOf}. */
 export function resultOf(state: TurnState): TurnResult {
+  const { turnId, turnIndex, outcome, text, usage, modelCalls, toolCalls, issues } = summarise(state);
   const { config, revision, modelCallRecords } = state;
-  return { ...summarise(state), sessionId: config.sessionId, revision, modelCallRecords };
+  const { sessionId } = config;
+  return {
+    turnId,
+    turnIndex,
+    outcome,
+    text,
+    usage,
+    modelCalls,
+    toolCalls,
+    issues,
+    sessionId,
+    revision,
+    modelCallRecords,
+  };
 }
 
 // What is said in a turn: every message it adds to the history passes `append`.
@@ -124,17 +138,30 @@ export function append(
   parts: readonly Part[],
   from: Pick<Message, "origin" | "route" | "interrupted"> = {},
 ): TurnStep {
-  return appendAll(step, [{ role, parts, ...from }]);
+  const { messages } = step.state;
+  return change(step, { messages: [...messages, messageIn(step.state, messages.length, { role, parts }, from)] });
 }
 
 /** Many at once: the list is copied once, however many there are. */
 function appendAll(step: TurnStep, said: readonly Omit<Message, "id">[]): TurnStep {
-  const { config, messages, at } = step.state;
-  const time = at === undefined ? undefined : { at };
-  const added = said.map(
-    (message, nth): Message => wellFormed({ id: `${config.turnId}.${messages.length + nth}`, ...message, ...time }),
-  );
+  const { messages } = step.state;
+  const added = said.map((message, nth) => messageIn(step.state, messages.length + nth, message, message));
   return change(step, { messages: messages.concat(added) });
+}
+
+/** The turn's message with this number. Field by field, because a literal with spreads costs many times as much. */
+function messageIn(
+  { config: { turnId }, at }: TurnState,
+  nth: number,
+  { role, parts }: Pick<Message, "role" | "parts">,
+  { origin, route, interrupted }: Pick<Message, "origin" | "route" | "interrupted">,
+): Message {
+  const message: { -readonly [F in keyof Message]: Message[F] } = { id: `${turnId}.${nth}`, role, parts };
+  if (origin !== undefined) message.origin = origin;
+  if (route !== undefined) message.route = route;
+  if (interrupted !== undefined) message.interrupted = interrupted;
+  if (at !== undefined) message.at = at;
+  return wellFormed(message);
 }
 
 /** What the host put into the running turn: plain user messages, before what plugins say to it. */

@@ -98,9 +98,7 @@ export function stepTurn(state: TurnState, event: TurnEvent, now?: number): Turn
   if (event.type === "cancel") return onCancel(unchanged, event);
   if (!ANSWERS[state.phase].includes(event.type)) return unchanged;
   const { issues = [] } = event;
-  const at = now ?? state.at;
-  const hasNews = issues.length > 0 || at !== state.at;
-  const step = hasNews ? change(unchanged, { issues: [...state.issues, ...issues], at }) : unchanged;
+  const step = withNews(unchanged, issues, SAYS_NOTHING_NEW.includes(event.type) ? state.at : (now ?? state.at));
   switch (event.type) {
     case "before_turn_done": {
       const begun = applyDirectives(step, event.directives);
@@ -146,6 +144,20 @@ export function stepTurn(state: TurnState, event: TurnEvent, now?: number): Turn
     case "refused":
       return change(step, { phase: "failed" });
   }
+}
+
+/** Answers because of which no message is said: when they came is of no interest. */
+const SAYS_NOTHING_NEW: readonly TurnEvent["type"][] = [
+  "prompt_done",
+  "before_model_done",
+  "captured",
+  "committed",
+  "delivered",
+];
+
+function withNews(step: TurnStep, issues: readonly TurnIssue[], at: number | undefined): TurnStep {
+  if (issues.length > 0) return change(step, { issues: [...step.state.issues, ...issues], at });
+  return at === step.state.at ? step : change(step, { at });
 }
 
 function nextModelCall(step: TurnStep): TurnStep {
@@ -311,12 +323,14 @@ export function onTools(before: TurnStep, event: Extract<TurnEvent, { type: "too
 
 /** A result as the history keeps it: as the projector left it, or as the tool gave it. */
 function resultPart({ callId, toolName, output, modelText, modelContent }: ToolRecord): Part {
-  const result = { type: "tool_result", callId, toolName, status: output.status } as const;
-  if (modelText !== undefined) return { ...result, text: modelText };
+  const type = "tool_result";
+  const { status } = output;
+  if (modelText !== undefined) return { type, callId, toolName, status, text: modelText };
   const content = modelContent ?? (output.status === "success" ? output.content : undefined);
-  if (content !== undefined) return { ...result, text: wordsOfContent(content), content: storedContent(content) };
+  if (content !== undefined)
+    return { type, callId, toolName, status, text: wordsOfContent(content), content: storedContent(content) };
   const isJson = output.status === "success" && typeof output.value !== "string";
-  return { ...result, text: renderToolOutput(output), ...(isJson && { json: true }) };
+  return { type, callId, toolName, status, text: renderToolOutput(output), ...(isJson && { json: true }) };
 }
 
 /** What the code printed is the model's next reading, unless the code itself gave the answer. */

@@ -1,23 +1,18 @@
-import { type Clock, sleep } from "../../async/index.js";
+import { type Clock, ignore, onAbort, sleep } from "../../async/index.js";
 import {
   type AttemptRecord,
   aborted,
   asTroupeError,
-  checkUsage,
   DEFAULT_RETRY,
-  definedOnly,
   type ModelEvent,
   type ModelRequest,
   type ModelResponse,
   ResponseBuilder,
   type RetryPolicy,
-  retryCause,
-  retryDelay,
   type TroupeError,
 } from "../../kernel/index.js";
 import { type Model, type ReportReplayDrops, streamCut } from "../boundary/index.js";
-import { bytesSaid, estimatedUsage } from "./estimate-usage.js";
-import { untilGivenUp } from "./given-up.js";
+import { Attempt, type Candidate, Ladder, STAYS } from "./attempts.js";
 import { streamInForm } from "./output-tool.js";
 import { presentableError } from "./presentable.js";
 
@@ -35,12 +30,6 @@ export interface FallbackNotice {
   readonly to: Model;
   /** What the model failed with last. */
   readonly error: TroupeError;
-}
-
-/** A model and how its failures are repeated. */
-export interface Candidate {
-  readonly model: Model;
-  readonly retry: RetryPolicy;
 }
 
 export interface RetryOptions {
@@ -75,163 +64,191 @@ export interface RetryOptions {
  *   collect(event);
  * }
  */
-export async function* streamWithRetry(
+export function streamWithRetry(
   first: Model,
   request: ModelRequest,
-  { signal, giveUp = signal, clock, retry = DEFAULT_RETRY, fallbacks = [], ...told }: RetryOptions,
-): AsyncGenerator<ModelEvent> {
-  const ladder = new Ladder([{ model: first, retry }, ...fallbacks], clock);
-  for (let attempt = 1; ; attempt++) {
-    const { model } = ladder;
-    const watch = new Attempt(attempt, clock);
-    let left = true;
+  options: RetryOptions,
+): AsyncIterableIterator<ModelEvent, undefined> {
+  return new RetriedStream(first, request, options);
+}
+
+type Given = IteratorResult<ModelEvent, undefined>;
+
+const DONE: Given = { done: true, value: undefined };
+
+/**
+ * The attempts of one call, read one after another. By hand and not as a generator over another one: every token of every
+ * answer passes here, and costs one promise beside the model's own. Its reader awaits one event before it asks for the next.
+ */
+class RetriedStream implements AsyncIterableIterator<ModelEvent, undefined> {
+  readonly #request: ModelRequest;
+  readonly #options: RetryOptions;
+  readonly #giveUp: AbortSignal;
+  readonly #ladder: Ladder;
+  #attempts = 0;
+  #attempt: Attempt | undefined;
+  /** Of the attempt that is read. */
+  #events: AsyncIterator<ModelEvent> | undefined;
+  /** Nothing more comes of it. */
+  #isOver = false;
+  /** The model's next event is waited for: what comes later, an event or a failure, reaches nobody. */
+  #waits = false;
+  /** Of the reader that waits. */
+  #resolve: (given: Given) => void = ignore;
+  #reject: (error: unknown) => void = ignore;
+  /** Who waits for a stream that was told to end waits no longer. */
+  #onEnded: () => void = ignore;
+  /** Takes the one listener off the signal. */
+  #letGo: () => void = ignore;
+
+  constructor(first: Model, request: ModelRequest, options: RetryOptions) {
+    const { signal, giveUp = signal, clock, retry = DEFAULT_RETRY, fallbacks = [] } = options;
+    this.#request = request;
+    this.#options = options;
+    this.#giveUp = giveUp;
+    this.#ladder = new Ladder([{ model: first, retry }, ...fallbacks], clock);
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  next(): Promise<Given> {
+    return this.#isOver ? Promise.resolve(DONE) : new Promise(this.#ask);
+  }
+
+  /** The reader stopped in the middle: a hook ended the stream. */
+  return(): Promise<Given> {
+    const attempt = this.#isOver ? undefined : this.#attempt;
+    this.#isOver = true;
+    if (attempt === undefined) return Promise.resolve(DONE);
+    return new Promise((resolve) => {
+      this.#untilEnded(() => {
+        this.#letGo();
+        this.#options.onAttempt?.(attempt.record("aborted"), this.#ladder.model);
+        resolve(DONE);
+      });
+    });
+  }
+
+  readonly #ask = (resolve: (given: Given) => void, reject: (error: unknown) => void): void => {
+    this.#resolve = resolve;
+    this.#reject = reject;
+    if (this.#attempt?.isFinished !== true) {
+      this.#read();
+      return;
+    }
+    this.#isOver = true;
+    this.#options.onAttempt?.(this.#attempt.record("completed"), this.#ladder.model);
+    this.#untilEnded(() => {
+      this.#letGo();
+      resolve(DONE);
+    });
+  };
+
+  #read(): void {
     try {
-      const events = streamInForm(model, request, signal, told.onReplayDropped);
-      for await (const given of untilGivenUp(events, giveUp)) {
-        const event = given.type === "finish" ? watch.counted(given, request) : given;
-        watch.saw(event);
-        yield event;
-        if (event.type !== "finish") continue;
-        left = false;
-        told.onAttempt?.(watch.record("completed"), model);
+      const events = this.#events ?? this.#begin();
+      if (this.#giveUp.aborted) {
+        this.#abandon();
         return;
       }
-      throw streamCut();
-    } catch (thrown) {
-      left = false;
+      this.#waits = true;
+      events.next().then(this.#came, this.#broke);
+    } catch (error) {
+      this.#waits = false;
+      void this.#goOn(error);
+    }
+  }
+
+  #begin(): AsyncIterator<ModelEvent> {
+    const { signal, clock, onReplayDropped } = this.#options;
+    this.#attempt = new Attempt(++this.#attempts, clock);
+    this.#events = streamInForm(this.#ladder.model, this.#request, signal, onReplayDropped)[Symbol.asyncIterator]();
+    if (this.#attempts === 1)
+      this.#letGo = onAbort(this.#giveUp, () => (this.#waits ? this.#abandon() : this.#onEnded()));
+    return this.#events;
+  }
+
+  readonly #came = (result: IteratorResult<ModelEvent>): void => {
+    if (!this.#waits) return;
+    this.#waits = false;
+    if (result.done === true) {
+      void this.#goOn(streamCut());
+      return;
+    }
+    try {
+      const value = (this.#attempt as Attempt).saw(result.value, this.#request); // begun: an event of it came
+      this.#resolve({ done: false, value });
+    } catch (error) {
+      this.#untilEnded(() => void this.#goOn(error));
+    }
+  };
+
+  readonly #broke = (error: unknown): void => {
+    if (!this.#waits) return;
+    this.#waits = false;
+    void this.#goOn(error);
+  };
+
+  /** One that ignores its signal is told to end, and nothing of it is waited for. */
+  #abandon(): void {
+    this.#waits = false;
+    this.#end().catch(ignore);
+    void this.#goOn(aborted(this.#giveUp));
+  }
+
+  /** Repeats what failed, asks the next model, or tells the reader. Never rejects. */
+  async #goOn(thrown: unknown): Promise<void> {
+    const { signal, clock, onAttempt, onFallback, onRetry } = this.#options;
+    const ladder = this.#ladder;
+    const { model } = ladder;
+    const attempt = this.#attempt as Attempt; // begun: it failed
+    this.#events = undefined;
+    try {
       const error = signal.aborted ? aborted(signal) : presentableError(asTroupeError(thrown, "model_failed"));
-      const next = signal.aborted || watch.outputStarted ? STAYS : ladder.next(error);
-      told.onAttempt?.(watch.record(signal.aborted ? "aborted" : "failed", error, next), model);
+      const next = signal.aborted || attempt.outputStarted ? STAYS : ladder.next(error);
+      onAttempt?.(attempt.record(signal.aborted ? "aborted" : "failed", error, next), model);
       switch (next.kind) {
         case "fails":
           throw error;
         case "fallback":
-          told.onFallback?.({ from: model, to: ladder.model, error });
+          onFallback?.({ from: model, to: ladder.model, error });
           break;
         case "retry":
-          told.onRetry?.({ attempt, delayMs: next.delayMs, error });
+          onRetry?.({ attempt: this.#attempts, delayMs: next.delayMs, error });
           await pause(clock, next.delayMs, signal);
       }
       if (signal.aborted) throw aborted(signal);
-    } finally {
-      // The reader stopped in the middle: a hook ended the stream.
-      if (left) told.onAttempt?.(watch.record("aborted"), model);
-    }
-  }
-}
-
-type Finish = Extract<ModelEvent, { type: "finish" }>;
-
-/** What follows a failure. */
-type Next = { readonly kind: "retry"; readonly delayMs: number } | { readonly kind: "fallback" | "fails" };
-
-const STAYS: Next = { kind: "fails" };
-
-/** One attempt while it runs. */
-class Attempt {
-  readonly #attempt: number;
-  readonly #clock: Clock;
-  readonly #started: number;
-  #firstTokenMs: number | undefined;
-  #finish: Finish | undefined;
-  #estimated = false;
-  #bytesSaid = 0;
-  outputStarted = false;
-
-  constructor(attempt: number, clock: Clock) {
-    this.#attempt = attempt;
-    this.#clock = clock;
-    this.#started = clock.now();
-  }
-
-  saw(event: ModelEvent): void {
-    // A call that is being written is none yet: an answer that breaks off there may be asked for again.
-    if (event.type === "tool_input_delta") return;
-    this.outputStarted = true;
-    if (event.type === "finish") {
-      this.#finish = event;
+    } catch (error) {
+      this.#isOver = true;
+      this.#letGo();
+      this.#reject(error);
       return;
     }
-    this.#firstTokenMs ??= this.#clock.now() - this.#started;
-    this.#bytesSaid += bytesSaid(event);
+    this.#read();
   }
 
-  /** The end of the answer with a usage that can be added up. */
-  counted(finish: Finish, request: ModelRequest): Finish {
-    checkUsage(finish.usage);
-    if (finish.unsaid === undefined) return finish;
-    const { unsaid, ...event } = finish;
-    this.#estimated = true;
-    return { ...event, usage: estimatedUsage(finish, request, this.#bytesSaid) };
-  }
-
-  record(outcome: AttemptRecord["outcome"], error?: TroupeError, next: Next = STAYS): AttemptRecord {
-    const { usage, evidence } = this.#finish ?? {};
-    return {
-      attempt: this.#attempt,
-      outcome,
-      durationMs: this.#clock.now() - this.#started,
-      outputStarted: this.outputStarted,
-      ...definedOnly({
-        firstTokenMs: this.#firstTokenMs,
-        error: error && { code: error.code, message: error.message },
-        retry: next.kind === "retry" ? { delayMs: next.delayMs, counted: true } : undefined,
-        usage,
-        evidence,
-      }),
-      ...(this.#estimated && { usageEstimated: true as const }),
+  /** Tells the stream to end, and waits for that as long as nobody gives it up. What goes wrong there changes nothing. */
+  #untilEnded(then: () => void): void {
+    let called = false;
+    const done = (): void => {
+      if (called) return;
+      called = true;
+      then();
     };
-  }
-}
-
-/** Counts what was tried, and says who is asked next and when. The one place that decides it. */
-class Ladder {
-  readonly #candidates: readonly Candidate[];
-  readonly #clock: Clock;
-  readonly #started: number;
-  #at = 0;
-  #attempts = 1;
-
-  constructor(candidates: readonly Candidate[], clock: Clock) {
-    this.#candidates = candidates;
-    this.#clock = clock;
-    this.#started = clock.now();
+    this.#onEnded = done;
+    this.#end().then(done, done);
+    if (this.#giveUp.aborted) done();
   }
 
-  get model(): Model {
-    return this.#candidate.model;
-  }
-
-  get #candidate(): Candidate {
-    return this.#candidates[this.#at] as Candidate; // there is always one: `next` stops at the last
-  }
-
-  next(error: TroupeError): Next {
-    const { retryAfterMs } = error.details;
-    const delayMs = retryDelay(
-      this.#candidate.retry,
-      {
-        attempts: this.#attempts,
-        elapsedMs: this.#clock.now() - this.#started,
-        cause: retryCause(error),
-        retryAfterMs: typeof retryAfterMs === "number" ? retryAfterMs : undefined,
-      },
-      this.#clock.random(),
-    );
-    if (delayMs !== undefined) {
-      this.#attempts++;
-      return { kind: "retry", delayMs };
+  #end(): Promise<unknown> {
+    try {
+      return Promise.resolve(this.#events?.return?.());
+    } catch (error) {
+      return Promise.reject(error);
     }
-    if (this.#at + 1 >= this.#candidates.length || !isOfProvider(error)) return STAYS;
-    this.#at++;
-    this.#attempts = 1;
-    return { kind: "fallback" };
   }
-}
-
-/** Another model may do better. What the runtime itself refuses it would refuse again. */
-function isOfProvider({ code }: TroupeError): boolean {
-  return code.startsWith("model_") || code === "context_overflow";
 }
 
 /** A model request of which only what is asked must be given: by default the first step, no history, no tools. */

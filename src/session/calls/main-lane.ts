@@ -241,7 +241,8 @@ type PackedCalls = readonly ModelCallRecord[] | readonly [model: string, route: 
 
 const COUNTERS = Object.keys(NO_USAGE) as readonly (keyof Usage)[];
 const FIRST_CALL = 2;
-const WIDTH = 3 + COUNTERS.length;
+const COUNTED = 3;
+const WIDTH = COUNTED + COUNTERS.length;
 /** In the place of a first token that never came. */
 const NONE = -1;
 
@@ -252,7 +253,8 @@ export function packResult(result: TurnResult): TurnReply {
   const packed: [string, string, ...number[]] = [first.model, first.route];
   for (const { step, attempts } of records) {
     const [{ durationMs, firstTokenMs = NONE, usage }] = attempts as readonly [OrdinaryAttempt];
-    packed.push(step, durationMs, firstTokenMs, ...COUNTERS.map((counter) => usage[counter]));
+    packed.push(step, durationMs, firstTokenMs);
+    for (const counter of COUNTERS) packed.push(usage[counter]);
   }
   return { ...result, modelCallRecords: packed };
 }
@@ -263,13 +265,9 @@ export function unpackResult(reply: TurnReply): TurnResult {
   const [model, route] = packed;
   const records: ModelCallRecord[] = [];
   for (let at = FIRST_CALL; at < packed.length; at += WIDTH) {
-    const [step, durationMs, firstTokenMs, ...counted] = packed.slice(at, at + WIDTH) as [
-      number,
-      number,
-      number,
-      ...number[],
-    ];
-    const usage = Object.fromEntries(COUNTERS.map((counter, place) => [counter, counted[place]])) as unknown as Usage;
+    const [step, durationMs, firstTokenMs] = packed.slice(at, at + COUNTED) as [number, number, number];
+    const usage: { -readonly [C in keyof Usage]: Usage[C] } = { ...NO_USAGE };
+    for (const [place, counter] of COUNTERS.entries()) usage[counter] = packed[at + COUNTED + place] as number;
     const first = firstTokenMs === NONE ? undefined : { firstTokenMs };
     const attempt: AttemptRecord = {
       attempt: 1,

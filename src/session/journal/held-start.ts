@@ -33,7 +33,7 @@ export class HeldStart {
     const start = this.#start;
     if (start === undefined) return undefined;
     this.drop();
-    return this.#parts.put({ ...start(), ...(prepared && { prepared }) });
+    return this.#parts.put(prepared === undefined ? start() : { prepared, ...start() });
   }
 
   /** The turn is stored, or will never be: nobody begins it again. */

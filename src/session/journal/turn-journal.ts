@@ -181,8 +181,8 @@ export class StoredJournal implements TurnJournal {
       const state = await this.#stateLeft(step.changes?.(value));
       // A step that may be refused takes nothing along that would be missed then.
       const spent = step.rows === undefined ? this.#unrecordedUsage() : undefined;
-      const aside = { ...(state && { state }), ...(spent && { spent }) };
-      const outcome = state === undefined && spent === undefined ? kept : { ...kept, ...aside };
+      const aside = state === undefined && spent === undefined ? undefined : asideOf(state, spent);
+      const outcome = aside === undefined ? kept : { ...kept, ...aside };
       const rows = step.rows ?? step.rowsOf?.(value);
       const receipt = await this.#record({ key, envelope, rows }, outcome);
       // It was recorded before: that is what came of it, whatever came of it now.
@@ -235,7 +235,7 @@ export class StoredJournal implements TurnJournal {
     const { held } = this.#parts.usage;
     const spent = held === this.#usageBefore ? undefined : ledgerSince(held, this.#usageBefore);
     this.#recordedUsage = held;
-    const done = { ...value, ...(state && { state }), ...(spent && { spent }) };
+    const done = state === undefined && spent === undefined ? value : { ...value, ...asideOf(state, spent) };
     const together = this.#start.write(done);
     if (together === undefined) this.note(key, done);
     else together.catch(ignore);
@@ -340,6 +340,10 @@ export class StoredJournal implements TurnJournal {
       this.#parts.hooks.restoreState(pluginId, bytes);
     }
   }
+}
+
+function asideOf(state: PluginStates | undefined, spent: Ledger | undefined): Aside {
+  return { ...(state && { state }), ...(spent && { spent }) };
 }
 
 /** What a row was recorded for, as far as it is kept. */

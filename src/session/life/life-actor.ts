@@ -196,7 +196,7 @@ export abstract class LifeActor {
     const mail = { id: ++this.#lastId, kind };
     const isTurn = TURNS.includes(kind);
     if (isTurn) this.#turns++;
-    this.#calls.set(mail.id, { ...call, isTurn });
+    this.#calls.set(mail.id, { run: call.run, reject: call.reject, isTurn });
     return mail;
   }
 

@@ -47,19 +47,22 @@ const MAX_ANSWERED = 256;
  */
 type Keep = (waits: () => boolean) => Promise<PendingAnswer | undefined>;
 
-/** Tool calls of a session whose answer comes from outside, by completion key. */
+/**
+ * Tool calls of a session whose answer comes from outside, by completion key. What most sessions never have is made with
+ * the first of its kind: sessions are many.
+ */
 export class Completions {
   readonly #running = new Set<RunningCalls>();
   readonly #waiting = new Map<string, WaitingCall>();
   /** Ends of running calls: of those that waited, and answers that came before their tool said that it waits. */
   readonly #ended = new Map<string, PendingAnswer>();
   /** Calls of a turn that is yet to be taken up again, and who waits for them to wait. */
-  readonly #expected = new Map<string, AnswerKind>();
-  readonly #arrivals = new Map<string, Deferred<void>>();
+  #expected: Map<string, AnswerKind> | undefined;
+  #arrivals: Map<string, Deferred<void>> | undefined;
   /** Keys whose answer is being kept. */
-  readonly #answering = new Map<string, Promise<unknown>>();
+  #answering: Map<string, Promise<unknown>> | undefined;
   /** Those that were answered last. */
-  readonly #answered = new Set<string>();
+  #answered: Set<string> | undefined;
   readonly #deadlines: Deadlines;
 
   constructor(deadlines: Deadlines) {
@@ -101,7 +104,7 @@ export class Completions {
       readonly signal: AbortSignal;
     },
   ): Promise<PendingAnswer> {
-    this.#expected.delete(key);
+    this.#expected?.delete(key);
     const early = this.#ended.get(key);
     if (early !== undefined) {
       this.#arrived(key);
@@ -129,12 +132,12 @@ export class Completions {
   }
 
   isAnswered(key: string): boolean {
-    return this.#answered.has(key);
+    return this.#answered?.has(key) === true;
   }
 
   /** Somebody has answered it, or is about to. */
   isTaken(key: string): boolean {
-    return this.#answered.has(key) || this.#answering.has(key);
+    return this.isAnswered(key) || this.#answering?.has(key) === true;
   }
 
   /** The waiting under a key of its own is over: nobody asks for its end again. */
@@ -144,26 +147,28 @@ export class Completions {
 
   /** A call will wait under this key: it did before a crash. */
   expect(key: string, kind: AnswerKind): void {
+    this.#expected ??= new Map();
     this.#expected.set(key, kind);
   }
 
   /** The turn is over: what it had not come to wait for, it will not. */
   turnEnded(): void {
-    this.#expected.clear();
-    for (const key of [...this.#arrivals.keys()]) this.#arrived(key);
+    this.#expected = undefined;
+    for (const key of [...(this.#arrivals?.keys() ?? [])]) this.#arrived(key);
   }
 
   /** Gives the answer, once it is kept; the first one counts. Undefined when no call waits under the key. */
   async complete(key: string, given: PendingAnswer, keep?: Keep): Promise<"counted" | "already_answered" | undefined> {
     // Who comes second is told so when it is known that the first one counts.
-    for (let first = this.#answering.get(key); first !== undefined; first = this.#answering.get(key))
-      await first.catch(ignore);
+    this.#answering ??= new Map();
+    const answering = this.#answering;
+    for (let first = answering.get(key); first !== undefined; first = answering.get(key)) await first.catch(ignore);
     const answered = this.#answer(key, given, keep);
-    this.#answering.set(key, answered);
+    answering.set(key, answered);
     try {
       return await answered;
     } finally {
-      this.#answering.delete(key);
+      answering.delete(key);
     }
   }
 
@@ -171,7 +176,7 @@ export class Completions {
     const edited = "approved" in given && given.approved ? given.args : undefined;
     if (edited !== undefined) await this.#checkEdited(key, edited);
     const kind = this.#kindOf(key);
-    if (kind === undefined) return this.#answered.has(key) ? "already_answered" : undefined;
+    if (kind === undefined) return this.isAnswered(key) ? "already_answered" : undefined;
     checkKind(kind, given);
     return this.#keep(key, given, keep);
   }
@@ -188,6 +193,7 @@ export class Completions {
   }
 
   #note(key: string): void {
+    this.#answered ??= new Set();
     this.#answered.add(key);
     for (const oldest of this.#answered) {
       if (this.#answered.size <= MAX_ANSWERED) break;
@@ -197,7 +203,8 @@ export class Completions {
 
   /** Of a turn that is being taken up, when the call has come to wait again: before, nobody knows its tool. */
   async #checkEdited(key: string, args: Json): Promise<void> {
-    if (this.#expected.get(key) === "verdict") {
+    if (this.#expected?.get(key) === "verdict") {
+      this.#arrivals ??= new Map();
       const arrival = this.#arrivals.get(key) ?? deferred();
       this.#arrivals.set(key, arrival);
       await arrival.promise;
@@ -213,9 +220,8 @@ export class Completions {
   }
 
   #arrived(key: string): void {
-    if (this.#arrivals.size === 0) return;
-    this.#arrivals.get(key)?.resolve();
-    this.#arrivals.delete(key);
+    this.#arrivals?.get(key)?.resolve();
+    this.#arrivals?.delete(key);
   }
 
   /** Which answer is waited for under a key; undefined when none is. */
@@ -223,7 +229,7 @@ export class Completions {
     const waiting = this.#waiting.get(key);
     if (waiting !== undefined) return waiting.editing === undefined ? "output" : "verdict";
     if (this.#ended.has(key)) return undefined;
-    const expected = this.#expected.get(key);
+    const expected = this.#expected?.get(key);
     if (expected !== undefined) return expected;
     return [...this.#running].some((calls) => keysOf(calls).includes(key)) ? "output" : undefined;
   }

@@ -60,6 +60,8 @@ export class SessionSettings {
   #config: SessionConfig;
   #promptLayers: readonly PromptLayer[];
   #callLayers: CallLayers;
+  /** What the layers come to. */
+  #calling: CallSettings;
 
   constructor(choice: Choice, config: SessionConfig, owner: SettingsOwner) {
     this.#choice = choice;
@@ -67,6 +69,7 @@ export class SessionSettings {
     this.#owner = owner;
     this.#promptLayers = this.#layers(config);
     this.#callLayers = this.#calls(config);
+    this.#calling = callSettings(this.#callLayers);
   }
 
   get config(): SessionConfig {
@@ -78,6 +81,7 @@ export class SessionSettings {
     this.#config = config;
     this.#promptLayers = this.#layers(config);
     this.#callLayers = this.#calls(config);
+    this.#calling = callSettings(this.#callLayers);
     this.component.change(encode(this.#stored(config)));
   }
 
@@ -110,16 +114,21 @@ export class SessionSettings {
     return this.#callLayers;
   }
 
+  /** What these layers come to; the session's own are added up when one of them changes, and not for every turn. */
+  calling(layers: CallLayers): CallSettings {
+    return layers === this.#callLayers ? this.#calling : callSettings(layers);
+  }
+
   /** Who answers a turn that names these, by these layers; throws `model_unknown` for a name nobody has. At once unless a model is yet to be made. */
   modelsFor(
     { model: name, calling }: { readonly model?: string; readonly calling?: CallSettings } = {},
     layers = this.#callLayers,
   ): TurnModels | Promise<TurnModels> {
     const model = this.#modelNamed(this.#nameOf(name));
-    const { fallbackModels = [] } = callSettings({ ...layers, turn: calling });
+    const { fallbackModels = [] } = this.calling(calling === undefined ? layers : { ...layers, turn: calling });
+    if (fallbackModels.length === 0 && !(model instanceof Promise)) return { model, fallbacks: NO_FALLBACKS };
     const fallbacks = fallbackModels.map((fallback) => this.#modelNamed(fallback));
     if (model instanceof Promise || fallbacks.some((each) => each instanceof Promise)) return made(model, fallbacks);
-    if (fallbacks.length === 0) return { model, fallbacks: NO_FALLBACKS };
     return turnModels(model, fallbacks as readonly Model[]);
   }
 
@@ -196,14 +205,28 @@ export class Spending {
   readonly component = new Component(COMPONENT.budget);
   readonly #parts: SpendingParts;
   readonly #waiting = new Set<() => void>();
-  /** What its children are about to spend for it. */
-  readonly children: ChildCalls;
+  #children: ChildCalls | undefined;
   #budget: SessionBudget | null;
 
   constructor(parts: SpendingParts) {
     this.#parts = parts;
     this.#budget = parts.budget;
-    this.children = new ChildCalls({ ...parts, budget: () => this.#budget, spent: () => this.#spent() });
+  }
+
+  /** What its children are about to spend for it. Made when somebody first asks for it: most sessions have no budget. */
+  get children(): ChildCalls {
+    this.#children ??= new ChildCalls({ ...this.#parts, budget: () => this.#budget, spent: () => this.#spent() });
+    return this.#children;
+  }
+
+  /** See {@link ChildCalls.crowd}. */
+  crowd(): Promise<unknown> | undefined {
+    return this.#children?.crowd();
+  }
+
+  /** See {@link ChildCalls.drop}. */
+  dropChildren(): void {
+    this.#children?.drop();
   }
 
   /** Do other sessions pay for the turn that runs, so that they are to be asked before its model calls? */
@@ -226,7 +249,7 @@ export class Spending {
     await this.#parts.stored.store("budget");
     this.#budget = budget;
     for (const wake of [...this.#waiting]) wake();
-    this.children.changed();
+    this.#children?.changed();
     return this.report();
   }
 

@@ -182,7 +182,7 @@ export class Session {
 
   /** Goes on with another equipment. Between turns, when everything is stored: what was made of the old one is gone. */
   equip(equipment: Equipment): void {
-    this.#equipped.spending.children.drop();
+    this.#equipped.spending.dropChildren();
     this.#equipped = this.#equip(equipment);
   }
 

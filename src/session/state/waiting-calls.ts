@@ -19,9 +19,10 @@ export type NewWaitingCall = Omit<PendingCall, "sessionId" | "tenant">;
  */
 export class WaitingCalls {
   readonly #parts: WaitingParts;
-  readonly #calls = new Map<string, PendingCall>();
+  /** Made with the first call, as what is expected is: most sessions have none, and are many. */
+  #calls: Map<string, PendingCall> | undefined;
   /** Keys of an unfinished turn whose calls have not come to wait again. */
-  readonly #expected = new Set<string>();
+  #expected: Set<string> | undefined;
   /** What is to be removed; made with the first call. */
   #removed: { readonly rows: SessionRows; readonly ofTenant: SessionRows } | undefined;
 
@@ -31,7 +32,7 @@ export class WaitingCalls {
 
   /** Those of the running turn, in the order they began to wait. */
   get all(): readonly PendingCall[] {
-    return [...this.#calls.values()];
+    return [...(this.#calls?.values() ?? [])];
   }
 
   /** The call as it is told and stored. It is among them from {@link begin} on. */
@@ -42,12 +43,14 @@ export class WaitingCalls {
   }
 
   begin(call: PendingCall): void {
-    this.#expected.delete(call.key);
+    this.#expected?.delete(call.key);
+    this.#calls ??= new Map();
     this.#calls.set(call.key, call);
   }
 
   /** It waited before a crash. */
   expect(key: string): void {
+    this.#expected ??= new Set();
     this.#expected.add(key);
   }
 
@@ -73,7 +76,7 @@ export class WaitingCalls {
 
   /** It waits no more. `answered`: its rows went with the answer. */
   end(key: string, { answered }: { readonly answered: boolean }): void {
-    this.#calls.delete(key);
+    this.#calls?.delete(key);
     const { journals, stored, store, sessionId } = this.#parts;
     if (answered || !journals) return;
     if (this.#removed === undefined) {
@@ -88,12 +91,13 @@ export class WaitingCalls {
 
   /** The turn is decided: what it did not come to wait for again, such as a call of a tool that is gone, waits no more. */
   settle(): void {
-    for (const key of [...this.#calls.keys(), ...this.#expected]) this.end(key, { answered: false });
-    this.#expected.clear();
+    const unanswered = [...(this.#calls?.keys() ?? []), ...(this.#expected ?? [])];
+    for (const key of unanswered) this.end(key, { answered: false });
+    this.#expected = undefined;
   }
 
   /** The turn is over, or left as it is for the next runtime: nothing of it is removed. */
   leave(): void {
-    this.#calls.clear();
+    this.#calls = undefined;
   }
 }

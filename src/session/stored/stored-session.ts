@@ -184,9 +184,20 @@ export class StoredSession {
     const { id: sessionId, epoch, store } = this.#parts;
     const riding = this.#riding.flatMap((each) => each.encode());
     const rows = withoutRepeated(riding, entry.rows);
-    const place = { sessionId, expectedRevision: this.revision, epoch };
+    const { turnId, key, hash, envelope, bytes } = entry;
+    const expectedRevision = this.revision;
     try {
-      const receipt = await store.record({ ...entry, ...place, ...(rows.length > 0 && { rows }) });
+      const receipt = await store.record({
+        sessionId,
+        turnId,
+        key,
+        hash,
+        ...(envelope !== undefined && { envelope }),
+        bytes,
+        expectedRevision,
+        epoch,
+        ...(rows.length > 0 && { rows }),
+      });
       // What was recorded before changes no row again.
       if (!receipt.replayed) for (const each of this.#riding) each.written(riding);
       return receipt;
@@ -267,6 +278,7 @@ export class StoredSession {
     const ledger = addLedgers(addLedgers(previous?.ledger ?? [], spent), usage);
     // Only with messages: what somebody has counted in passing is not known to a session that was parked meanwhile.
     const counted = planned.messagesBefore ?? (segment && past.known);
+    // What is added stands before what is copied: to a copy, V8 adds a field for the price of a hundred.
     const head: Head = {
       sessionId: id,
       leaf: null,

@@ -56,7 +56,7 @@ export class AskedWith {
   readonly #parts: AskedWithParts;
   /** Of the last call that was written down. */
   #last: RecordedCall | undefined;
-  readonly #catalogs = new Map<RecordedCall, TurnCatalog>();
+  #catalogs: Map<RecordedCall, TurnCatalog> | undefined;
   /** The tools of the session when the turn was taken up, and when it called its model first since. */
   readonly #toolsThen: string;
   /** Of the session's tools, when the turn began. */
@@ -89,9 +89,10 @@ export class AskedWith {
       return undefined;
     }
     const call = callAt(found, step);
-    const known = this.#catalogs.get(call);
+    const known = this.#catalogs?.get(call);
     if (known !== undefined) return known;
     const catalog = session.catalog.recorded(call, turnOptions);
+    this.#catalogs ??= new Map();
     this.#catalogs.set(call, catalog);
     return catalog;
   }
@@ -127,7 +128,7 @@ export class AskedWith {
     if (step > 0) return undefined;
     const { tools } = session;
     const toolState = tools.generation === this.#generationThen ? undefined : tools.exportState();
-    const row = { ...turn(), ...(toolState && { toolState }), ...this.#row(call, undefined) };
+    const row = Object.assign(turn(), toolState && { toolState }, this.#row(call, undefined));
     return journal.noteDone(askedKey(step), row, session.hooks.pluginsWith(...PREPARING));
   }
 

@@ -123,7 +123,7 @@ function plainExtras({ items: _items, parts: _parts, ...extras }: TurnExtras): T
 async function replaceInput(turn: Turn, messageCount: number): Promise<readonly Owned<BeforeTurnDirective>[]> {
   const { session, request, beginning, journal } = turn;
   const facts = (pluginId: string, input: string) => {
-    return { ...turn.beginningFor(pluginId), input, messageCount, arrival: "turn" as const };
+    return { messageCount, arrival: "turn" as const, ...turn.beginningFor(pluginId), input };
   };
   try {
     const directives = await orRefused("plugin_prepare_turn", "A beforeTurn hook failed", () =>
@@ -145,7 +145,7 @@ async function replaceInput(turn: Turn, messageCount: number): Promise<readonly 
 async function beforeTurn(turn: Turn): Promise<TurnEvent> {
   const { session } = turn;
   const messageCount = session.past.known ?? (await session.past.count());
-  const facts = (pluginId: string) => ({ ...turn.beginningFor(pluginId), messageCount });
+  const facts = (pluginId: string) => ({ messageCount, ...turn.beginningFor(pluginId) });
   try {
     const replaced = turn.replacesInput ? await replaceInput(turn, messageCount) : [];
     const prepared = await orRefused("context_prepare_turn", "A context transform failed", () =>
@@ -234,7 +234,7 @@ function passCheckpoint(turn: Turn, checkpoint: CheckpointKind): TurnEvent | Pro
 
 async function checkpointHooks(turn: Turn, checkpoint: CheckpointKind): Promise<TurnEvent> {
   try {
-    const facts = { ...turn.facts, checkpoint, step: turn.state.step };
+    const facts = { checkpoint, step: turn.state.step, ...turn.facts };
     const directives = await siteDirectives(turn, "checkpoint", facts, { signal: turn.request.signal });
     return passed(turn, checkpoint, directives);
   } catch (error) {
@@ -257,7 +257,7 @@ function deliversSomething({ directives, inputs = [] }: CheckpointDone): boolean
 }
 
 async function afterTurn(turn: Turn, { summary }: Extract<TurnEffect, { type: "after_turn" }>): Promise<TurnEvent> {
-  const facts = { ...turn.facts, turn: summary };
+  const facts = { turn: summary, ...turn.facts };
   const directives = await orRefused("plugin_finalize_turn", "An afterTurn hook failed", () =>
     siteDirectives(turn, "after_turn", facts),
   );
@@ -270,7 +270,7 @@ async function deliver(
   { session, facts }: Turn,
   { summary, revision }: Extract<TurnEffect, { type: "deliver" }>,
 ): Promise<TurnEvent> {
-  const told = session.hooks.announce("turn_persisted", { ...facts, turn: summary, revision });
+  const told = session.hooks.announce("turn_persisted", { turn: summary, revision, ...facts });
   const issues = told instanceof Promise ? await told : told;
   return { type: "delivered", issues: [...issues, ...(await settleOrIssue(session))] };
 }

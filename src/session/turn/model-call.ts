@@ -5,6 +5,7 @@ import {
   aborted,
   asTroupeError,
   type ModelCallRecord,
+  type ModelOptions,
   type ModelRequest,
   type ModelResponse,
   mergeModelOptions,
@@ -49,7 +50,7 @@ export function askModel(turn: Turn, asked: AskedCall): TurnEvent | Promise<Turn
   const why = turn.session.spending.whySpent();
   if (why !== undefined) return budgetSpent(turn, asked, why);
   const { signal } = turn.request;
-  const crowd = signal.aborted ? undefined : turn.session.spending.children.crowd();
+  const crowd = signal.aborted ? undefined : turn.session.spending.crowd();
   if (crowd !== undefined) {
     const again = () => askModel(turn, asked);
     return untilAborted(crowd, signal).then(again, again);
@@ -94,11 +95,11 @@ interface ModelCall {
   model: Model;
   hasFallenBack: boolean;
   /** See {@link Answer.volatile}. */
-  readonly volatile?: string;
+  readonly volatile: string | undefined;
   /** See {@link Answer.inherited}. */
-  readonly inherited?: readonly UnstoredMessage[];
+  readonly inherited: readonly UnstoredMessage[] | undefined;
   /** The whole answer, once it is there. */
-  said?: ModelResponse;
+  said: ModelResponse | undefined;
   replayDrops: readonly ReplayDrop[] | undefined;
 }
 
@@ -120,7 +121,7 @@ async function callWith(
   const { session, request, state } = turn;
   const options = mergeModelOptions([turn.calling.modelOptions, own]);
   const catalog = options?.activeTools === undefined ? all : all.only(options.activeTools);
-  const facts = { ...turn.facts, step };
+  const facts = { step, ...turn.facts };
   const place = { step, after: state.messages.length };
   turn.use(catalog);
   const recording = turn.recordCall(step, all);
@@ -131,25 +132,14 @@ async function callWith(
   const call: ModelCall = {
     turn,
     facts,
-    request: {
-      sessionId: session.id,
-      turnId: facts.turnId,
-      step,
-      system: turn.system,
-      history: withUnstored(turn.history, turn.inherited),
-      turn: turn.notes.within(state.messages),
-      tools: catalog.preamble.toolSpecs,
-      ...(options !== undefined && { options }),
-      ...(request.extras.output && { output: request.extras.output }),
-      ...cacheOf(turn),
-    },
-    ...(volatile !== undefined && { volatile }),
-    ...(state.modelCallRecords.length === 0 && turn.inherited.length > 0 && { inherited: turn.inherited }),
+    request: requestOf(turn, { step, options, tools: catalog.preamble.toolSpecs }),
+    volatile,
+    inherited: state.modelCallRecords.length === 0 && turn.inherited.length > 0 ? turn.inherited : undefined,
     pump: new StreamPump({
       hooks: session.hooks,
       facts,
       emit: request.emit,
-      ...(request.isShown && { isShown: request.isShown }),
+      isShown: request.isShown,
       signal: request.signal,
       earlierCalls: () => providerCallIdsOf(state.messages),
       newCallId: () => `call_${session.services.clock.uuid().replaceAll("-", "")}`,
@@ -159,6 +149,7 @@ async function callWith(
     attempts: [...earlier],
     model: turn.beginning.model,
     hasFallenBack: false,
+    said: undefined,
     replayDrops: undefined,
   };
   let answer: Answer;
@@ -185,6 +176,29 @@ async function callWith(
 
 const NO_ATTEMPTS: readonly AttemptRecord[] = [];
 
+/** What is asked. Added field by field: this is the hot path, and a literal with spreads costs many times as much. */
+function requestOf(
+  turn: Turn,
+  { step, options, tools }: Pick<ModelRequest, "step" | "tools"> & { readonly options: ModelOptions | undefined },
+): ModelRequest {
+  const { session, state } = turn;
+  const request: { -readonly [F in keyof ModelRequest]: ModelRequest[F] } = {
+    sessionId: session.id,
+    turnId: turn.turnId,
+    step,
+    system: turn.system,
+    history: withUnstored(turn.history, turn.inherited),
+    turn: turn.notes.within(state.messages),
+    tools,
+  };
+  const { output } = turn.request.extras;
+  const cache = cacheOf(turn);
+  if (options !== undefined) request.options = options;
+  if (output !== undefined) request.output = output;
+  if (cache !== undefined) request.cache = cache;
+  return request;
+}
+
 type Read = { readonly next: ProtocolStep; readonly misfit?: string } | { readonly issue: TurnIssue };
 
 /** The answer that ends a turn has the form the turn was asked for in, or the model is told what is wrong. */
@@ -196,10 +210,9 @@ function formed({ session, request }: Turn, response: ModelResponse, read: Read)
 }
 
 /** What the provider is told about caching. A family of forks has one key: their requests begin alike. */
-export function cacheOf({ session: { stored }, config, notes }: Turn): Pick<ModelRequest, "cache"> {
+export function cacheOf({ session: { stored }, config, notes }: Turn): ModelRequest["cache"] {
   const { cache: policy } = config;
-  if (policy === "off") return {};
-  return { cache: { policy, key: stored.cacheKey, stable: notes.stable } };
+  return policy === "off" ? undefined : { policy, key: stored.cacheKey, stable: notes.stable };
 }
 
 /** Streams an answer through the stream hooks, then has the response hooks look at the whole. */
@@ -208,14 +221,10 @@ async function answered(call: ModelCall): Promise<Answer> {
   let { request } = call;
   if (session.past.hasAttachments || haveAttachments(state.messages))
     request = { ...request, attachments: await session.blobs.of(request.history, request.turn) };
-  const { volatile: said, inherited } = call;
-  const { response, ...paid } = await paidOnce(call, async () => {
-    const streamed = await paidByOthers(call, () => stream(call, request));
-    const read = { ...(said !== undefined && { volatile: said }), ...(inherited && { inherited }) };
-    return { ...streamed, record: recordOf(call), ...read };
-  });
-  call.said = response;
-  return { ...paid, response: await respond(call, response) };
+  const answer = await paidOnce(call, () => paidByOthers(call, () => stream(call, request)));
+  call.said = answer.response;
+  if (!session.hooks.has("assistant_response")) return answer;
+  return { ...answer, response: await respond(call, answer.response) };
 }
 
 /** What the model had charged by then is told with what went wrong. */
@@ -306,11 +315,12 @@ function keepPartial({ attempts, pump }: ModelCall): void {
  */
 function candidatesOf({ beginning, state, callLayers }: Turn): readonly Candidate[] {
   const { model, fallbacks } = beginning;
+  if (fallbacks.length === 0) return [{ model, retry: retryPolicyOf(callLayers, model.modelRetry) }];
   const candidates = [model, ...fallbacks].map((candidate) => ({
     model: candidate,
     retry: retryPolicyOf(callLayers, candidate.modelRetry),
   }));
-  const last = fallbacks.length === 0 ? undefined : state.modelCallRecords.at(-1)?.route;
+  const last = state.modelCallRecords.at(-1)?.route;
   return candidates.slice(
     Math.max(
       0,
@@ -327,7 +337,7 @@ function fallBack(call: ModelCall, from: Model, to: Model): void {
   call.replayDrops = undefined;
 }
 
-async function stream(call: ModelCall, request: ModelRequest): Promise<Omit<Answer, "record">> {
+async function stream(call: ModelCall, request: ModelRequest): Promise<Answer> {
   const { turn, facts, pump } = call;
   const { clock, events: told, firstToken } = turn.session.services;
   const { emit } = turn.request;
@@ -376,19 +386,30 @@ async function stream(call: ModelCall, request: ModelRequest): Promise<Omit<Answ
       if (signal.aborted) throw aborted(signal);
     }
     await pump.drain();
-    return pump.aborted ? cutShort(pump) : { response: pump.response.build(), aborted: false };
+    return answerOf(call);
   } catch (error) {
     await pump.drain();
-    if (pump.aborted && !turn.request.signal.aborted) return cutShort(pump);
+    if (pump.aborted && !turn.request.signal.aborted) return answerOf(call);
     throw error;
   } finally {
     count(call);
   }
 }
 
+/** The answer as it came, with what the call was the first to read. */
+function answerOf(call: ModelCall): Answer {
+  const { pump, volatile, inherited } = call;
+  const { aborted } = pump;
+  const response = aborted ? cutShort(pump) : pump.response.build();
+  const answer: { -readonly [F in keyof Answer]: Answer[F] } = { response, aborted, record: recordOf(call) };
+  if (volatile !== undefined) answer.volatile = volatile;
+  if (inherited !== undefined) answer.inherited = inherited;
+  return answer;
+}
+
 /** What a stream hook let through before it ended the call. The cost is known when the model had said it by then. */
-function cutShort({ response, cost }: StreamPump): Omit<Answer, "record"> {
-  return { response: { ...response.build("stop"), ...(cost && { usage: cost }) }, aborted: true };
+function cutShort({ response, cost }: StreamPump): ModelResponse {
+  return { ...response.build("stop"), ...(cost && { usage: cost }) };
 }
 
 /** A file the model made, as a part that names its bytes: they are stored with the turn. */
@@ -414,5 +435,5 @@ function finishStream(
   { turn, facts }: ModelCall,
   reason: StreamEnd,
 ): readonly TurnIssue[] | Promise<readonly TurnIssue[]> {
-  return turn.session.hooks.announce("stream_finished", { ...facts, reason });
+  return turn.session.hooks.announce("stream_finished", { reason, ...facts });
 }

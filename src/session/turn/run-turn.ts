@@ -22,6 +22,7 @@ import {
   type TurnStart,
   type UnfinishedTurn,
 } from "../journal/index.js";
+import type { TurnModels } from "../state/index.js";
 import { attachedTo, type Blobs, storedParts, type TurnKey, turnKeyOf } from "../stored/index.js";
 import { historyAsked } from "./asked-with.js";
 import { begin, performEffect } from "./effects.js";
@@ -39,7 +40,8 @@ const MAX_FRAME_SWITCHES = 16;
  * result is the answer, with those before it. A turn that was asked for by a key before is answered and not run.
  */
 export async function runTurn(session: TurnSession, request: TurnRequest): Promise<TurnResult> {
-  const admitted = await admit(session, request.input, request.extras);
+  const admitting = admit(session, request.input, request.extras);
+  const admitted = admitting instanceof Promise ? await admitting : admitting;
   if (request.extras.items === undefined) return runAdmitted(session, request, admitted);
   try {
     return await runAdmitted(session, request, admitted);
@@ -49,7 +51,14 @@ export async function runTurn(session: TurnSession, request: TurnRequest): Promi
   }
 }
 
-async function runAdmitted(session: TurnSession, request: TurnRequest, admitted: Admitted): Promise<TurnResult> {
+function runAdmitted(session: TurnSession, request: TurnRequest, admitted: Admitted): Promise<TurnResult> {
+  const { extras, inputIds } = request;
+  if (extras.key !== undefined || inputIds !== undefined) return runNamed(session, request, admitted);
+  return runInFrames(session, request, { name: undefined, ...admitted });
+}
+
+/** A turn that may have been run before, or be the rest of one. */
+async function runNamed(session: TurnSession, request: TurnRequest, admitted: Admitted): Promise<TurnResult> {
   const { extras, inputIds } = request;
   // What a crash kept a named turn from doing in its next frame is still that turn.
   const left = inputIds === undefined ? undefined : await session.turnKeys.leftOff(inputIds);
@@ -64,14 +73,47 @@ async function runAdmitted(session: TurnSession, request: TurnRequest, admitted:
   return goOnInFrames(session, request, { ...admitted, name }, known);
 }
 
-/** Checks what a turn was asked for with. Throws for what only a program gets wrong; what a user sent is recorded. */
-async function admit(session: TurnSession, input: string, extras: TurnExtras): Promise<Admitted> {
-  const chosen = session.settings.modelsFor(extras);
-  const models = chosen instanceof Promise ? await chosen : chosen;
-  for (const pluginId of Object.keys(extras.pluginInputs ?? {})) session.hooks.of(pluginId);
+/**
+ * Checks what a turn was asked for with, at once where nothing is to be waited for. Throws for what only a program gets
+ * wrong; what a user sent is recorded.
+ */
+function admit(session: TurnSession, input: string, extras: TurnExtras): Admitted | Promise<Admitted> {
+  const models = session.settings.modelsFor(extras);
+  if (models instanceof Promise || extras.extension !== undefined)
+    return admitLater(session, { models, input, extras });
+  checkInputs(session, extras);
+  return admitted(session, models, { input, extras });
+}
+
+interface Admitting {
+  readonly models: TurnModels | Promise<TurnModels>;
+  readonly input: string;
+  readonly extras: TurnExtras;
+}
+
+async function admitLater(session: TurnSession, { models, input, extras }: Admitting): Promise<Admitted> {
+  const chosen = await models;
+  checkInputs(session, extras);
   if (extras.extension !== undefined) await session.protocol.validateTurnExtension(extras.extension);
+  return admitted(session, chosen, { input, extras });
+}
+
+function admitted(
+  session: TurnSession,
+  models: TurnModels,
+  { input, extras }: Pick<Admitting, "input" | "extras">,
+): Admitted | Promise<Admitted> {
   const asked = askedParts(session.blobs, input, extras);
-  return { ...models, ...(asked instanceof Promise ? await asked : asked) };
+  return asked instanceof Promise ? asked.then((parts) => admittedWith(models, parts)) : admittedWith(models, asked);
+}
+
+function admittedWith({ model, fallbacks }: TurnModels, { parts, stopped }: AskedParts): Admitted {
+  return { model, fallbacks, parts, ...(stopped && { stopped }) };
+}
+
+/** What single plugins are told is for plugins that are there. */
+function checkInputs({ hooks }: TurnSession, { pluginInputs }: TurnExtras): void {
+  if (pluginInputs !== undefined) for (const pluginId of Object.keys(pluginInputs)) hooks.of(pluginId);
 }
 
 type AskedParts = Pick<Admitted, "parts" | "stopped">;
@@ -196,7 +238,8 @@ async function modelsOf(session: TurnSession, { extras }: TurnStart, asked: Aske
 }
 
 async function runInFrames(session: TurnSession, request: TurnRequest, beginning: TurnBeginning): Promise<TurnResult> {
-  return goOnInFrames(session, request, beginning, await runOneTurn(session, request, beginning));
+  const first = await runOneTurn(session, request, beginning);
+  return first.outcome.type === "frame_switch" ? goOnInFrames(session, request, beginning, first) : first;
 }
 
 /** Does what a turn left to be done in another frame, and what that leaves, until a turn stays where it is. */
@@ -248,7 +291,8 @@ async function runOneTurn(session: TurnSession, request: TurnRequest, beginning:
     asked === undefined ? session.past.ahead(session.hooks, session.settings.config) : historyAsked(session, asked);
   const history = read instanceof Promise ? await read : read;
   const turn = new Turn(session, request, { beginning, history });
-  await enter(turn);
+  const entered = enter(turn);
+  if (entered !== undefined) await entered;
   session.life.begin(turn);
   try {
     const result = await perform(turn);
@@ -283,20 +327,19 @@ async function runOneTurn(session: TurnSession, request: TurnRequest, beginning:
   }
 }
 
-/** From here on the turn can be stopped. */
-async function enter(turn: Turn): Promise<void> {
+/** From here on the turn can be stopped. A promise only where something is to be written down before it goes on. */
+function enter(turn: Turn): Promise<unknown> | undefined {
   const { beginning, request } = turn;
   // A turn that had its worker killed before may do so again: it is counted before it can.
   if (beginning.unfinished !== undefined) {
     request.stop?.begins(turn);
-    await resumed(turn, beginning.unfinished);
-    return;
+    return resumed(turn, beginning.unfinished);
   }
   // What a hook replaces is not written down before it has.
   if (turn.replacesInput) turn.journal.hold();
   const begun = turn.replacesInput ? undefined : begin(turn);
   request.stop?.begins(turn);
-  if (request.again === true) await begun;
+  return request.again === true ? begun : undefined;
 }
 
 async function perform(turn: Turn): Promise<TurnResult> {

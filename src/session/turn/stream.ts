@@ -11,6 +11,8 @@ import type { HookFacts } from "../../plugin/index.js";
 import { readStreamTransform, type SessionHooks } from "../plugins/index.js";
 
 type TextDelta = Extract<ModelEvent, { type: "text_delta" }>;
+/** Of a stream that no hook sees. */
+const NONE_OPEN: Set<string> = new Set();
 export type FileEvent = Extract<ModelEvent, { type: "file" }>;
 
 /**
@@ -28,7 +30,7 @@ export class StreamPump {
   /** Not the promise: a pump that met no text is over before its promise could be kept. */
   #busy = false;
   /** Blocks that said something, while some hook is to be told of their end. */
-  readonly #open = new Set<string>();
+  readonly #open: Set<string>;
   #pumping: Promise<void> | undefined;
   #failure: TroupeError | undefined;
   #aborted = false;
@@ -40,6 +42,7 @@ export class StreamPump {
     this.response = new ResponseBuilder(earlierCalls, newCallId);
     const hooked = hooks.has("assistant_stream") || hooks.has("assistant_prose_projector");
     this.#stop = hooked ? new AbortController() : undefined;
+    this.#open = hooked ? new Set() : NONE_OPEN;
   }
 
   /** Aborts when the model call is no longer wanted: a hook aborted the stream, or it or the projector failed. */
@@ -206,7 +209,7 @@ interface StreamPumpOptions {
   readonly signal: AbortSignal;
   readonly emit: (activity: UntimedActivity) => void;
   /** Does anybody look? Arguments that are still being written are for them alone. */
-  readonly isShown?: () => boolean;
+  readonly isShown?: (() => boolean) | undefined;
   /** Keeps the bytes of a file the model made, and names them. */
   readonly keepFile: (file: FileEvent) => AttachmentPart;
   /** The ids that the provider gave to calls the turn has made before. */

@@ -1,4 +1,4 @@
-import { type Deferred, deferred } from "../../async/index.js";
+import { type Deferred, deferred, Stop } from "../../async/index.js";
 import { type Cancellation, isDecided, type TurnOutcome, type TurnState } from "../../kernel/index.js";
 import type { TurnJournal } from "../journal/index.js";
 import type { TurnKey } from "../stored/index.js";
@@ -21,7 +21,7 @@ interface StoppableTurn {
  * turn that is taken up again first finds all it had done before it heeds one: what its tools did is part of the history.
  */
 export class TurnStop {
-  readonly #controller = new AbortController();
+  readonly #stop = new Stop();
   #cancellation: Cancellation | undefined;
   #turn: StoppableTurn | undefined;
   #recorded: Promise<unknown> | undefined;
@@ -34,7 +34,7 @@ export class TurnStop {
 
   /** What the turn does listens to it. */
   get signal(): AbortSignal {
-    return this.#controller.signal;
+    return this.#stop.signal;
   }
 
   /** Undefined also when the runtime ends the turn for a reason of its own. */
@@ -49,7 +49,7 @@ export class TurnStop {
 
   /** Ends the turn for a reason of the runtime's. */
   abort(reason: unknown): void {
-    this.#controller.abort(reason);
+    this.#stop.abort(reason);
   }
 
   /** Asks it to stop. Resolves to `cancelled` when that cannot be lost any more. */
@@ -87,7 +87,7 @@ export class TurnStop {
   /** Tells the turn that it was cancelled, unless it still finds what it had done before. */
   heed(): void {
     if (this.#cancellation !== undefined && this.#turn?.journal.isAhead === false)
-      this.#controller.abort(this.#cancellation.reason);
+      this.#stop.abort(this.#cancellation.reason);
   }
 
   /** Who asks it to stop asks another one from now on: the turn that was taken up again. */

@@ -1,8 +1,8 @@
 import {
+  type Activity,
   type CallLayers,
   type CallSettings,
   type CompactionReason,
-  callSettings,
   contextMessages,
   firstPlace,
   type Json,
@@ -16,6 +16,7 @@ import {
   type SessionConfig,
   startTurn,
   stepTurn,
+  type TurnConfig,
   type TurnDirectives,
   type TurnEffect,
   type TurnEvent,
@@ -115,8 +116,7 @@ export class Turn implements RunningTurn {
   ) {
     const { parts, stopped, unfinished, asked } = beginning;
     this.session = session;
-    // Whoever tells an activity made it for that: its time is added to it, and not to a copy.
-    this.request = { ...request, emit: (told) => request.emit(Object.assign(told, { at: this.now() })) };
+    this.request = { ...request, emit: (told) => request.emit(timed(told, this.now())) };
     this.beginning = beginning;
     const { config } = this;
     const { maxSteps = config.maxSteps, options, prompt, calling, limited = false } = request.extras;
@@ -138,14 +138,15 @@ export class Turn implements RunningTurn {
     this.changes = session.prefixWatch && { messages: [], tools: [], said: [] };
     this.protocolOptions = mergeTurnOptions(session.protocol.turnOptions, options);
     this.callLayers = calling === undefined ? callLayers : { ...callLayers, turn: calling };
-    this.calling = callSettings(this.callLayers);
+    this.calling = session.settings.calling(this.callLayers);
     this.layers = prompt === undefined ? promptLayers : [...promptLayers, prompt];
     const from = config.window === null ? 0 : (session.past.known ?? history.length) - history.length;
     this.#context = asked?.context ?? { from };
     const { journals, onMismatch } = session.services;
     this.journal = journals
       ? new StoredJournal({
-          ...this.facts,
+          sessionId: session.id,
+          turnId: this.facts.turnId,
           clock: session.services.clock,
           write: (entry, unless) => session.stored.record(entry, unless),
           isStored: () => session.stored.turnIndex >= turnIndex,
@@ -159,16 +160,19 @@ export class Turn implements RunningTurn {
     this.deadline = deadlineFor(this);
     const records = journals && onMismatch === "use_recorded";
     this.asked = new AskedWith({ session, journal: this.journal, found: asked, records });
-    this.#machine = startTurn({
-      ...this.facts,
+    const { sessionId, turnId } = this.facts;
+    const started: TurnConfig = {
+      sessionId,
+      turnId,
+      turnIndex,
       input: parts,
-      ...(stopped !== undefined && { stopped }),
       maxSteps,
       noProgressLimit: config.noProgressLimit,
       asksBeforeModel: session.protocol.session.beforeLlmCall !== undefined,
       maxContextTokens: config.maxContextTokens,
       at: this.now(),
-    });
+    };
+    this.#machine = startTurn(stopped === undefined ? started : { ...started, stopped });
   }
 
   /** The time, or when what is found in the journal happened. */
@@ -232,9 +236,8 @@ export class Turn implements RunningTurn {
 
   /** What a plugin is told about the turn's beginning; what the host brought along for it is for nobody else. */
   beginningFor(pluginId: string): TurnFacts & { readonly input: string; readonly pluginInput: Json } {
-    const { input } = this;
-    const { extras } = this.request;
-    return { ...this.facts, input, pluginInput: extras.pluginInputs?.[pluginId] ?? null };
+    const { pluginInputs } = this.request.extras;
+    return { input: this.input, pluginInput: pluginInputs?.[pluginId] ?? null, ...this.facts };
   }
 
   /** Of hooks that are told {@link beginningFor}. */
@@ -257,7 +260,7 @@ export class Turn implements RunningTurn {
     let prepared = wholeContext(messageCount, window === null ? 0 : await past.windowStart(window));
     await hooks.each(
       "context_transform",
-      (pluginId) => ({ ...this.beginningFor(pluginId), messageCount, promptTokens, maxContextTokens, prepared }),
+      (pluginId) => ({ messageCount, promptTokens, maxContextTokens, prepared, ...this.beginningFor(pluginId) }),
       (answer, pluginId) => {
         const before = prepared;
         prepared = readPrepared(answer, before, { messageCount, pluginId });
@@ -343,7 +346,7 @@ export class Turn implements RunningTurn {
     if (this.changes !== undefined) this.changes.said = this.changes.said.filter(({ transform }) => transform);
     await this.session.hooks.each(
       "prompt_contributor",
-      (pluginId) => ({ ...this.beginningFor(pluginId), tools: catalog.names }),
+      (pluginId) => ({ tools: catalog.names, ...this.beginningFor(pluginId) }),
       (answer, pluginId) => {
         const said = readContributions(answer, pluginId);
         contributions.push(...said);
@@ -380,8 +383,9 @@ export class Turn implements RunningTurn {
     );
   }
 
-  /** Writes down what a call is asked with. */
+  /** Writes down what a call is asked with, when that is kept. */
   recordCall(step: number, { specs, preamble }: TurnCatalog): Promise<void> | undefined {
+    if (!this.asked.records) return undefined;
     const call = recordedCall(this, specs, preamble.toolSpecs);
     const whole = () =>
       recordedTurn(this, {
@@ -395,6 +399,12 @@ export class Turn implements RunningTurn {
   use(catalog: TurnCatalog): void {
     this.#catalog = catalog;
   }
+}
+
+/** Whoever tells an activity made it for that: its time is added to it, and not to a copy. */
+function timed(told: UntimedActivity & { at?: number }, at: number): Activity {
+  told.at = at;
+  return told as Activity; // now it has its time
 }
 
 const NO_CONTRIBUTIONS: readonly PromptContribution[] = [];

@@ -84,7 +84,7 @@ export class Observations {
       if (!this.isWatched(sessionId)) log.trim();
     } else if (activity.type === "turn_finished") {
       const { result } = activity;
-      for (const each of [...waiting]) {
+      for (const each of waiting) {
         if (each.turnId !== result.turnId) continue;
         waiting.delete(each);
         each.end.resolve(result);

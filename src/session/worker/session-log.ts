@@ -8,6 +8,8 @@ const KEPT = 2_048;
 const KEPT_CHARACTERS = 2_000_000;
 /** New events after which told deltas are worth joining. */
 const WORTH_JOINING = KEPT / 2;
+/** Events that wait to be put among the others while nobody reads: most turns are over before, and are given up unread. */
+const MOST_UNREAD = 64;
 
 /** An event, or neighbouring deltas as one. */
 interface Entry {
@@ -41,6 +43,8 @@ export class SessionLog {
   /** Another one for every life: places of different lives cannot be mixed up. Made when somebody asks for a cursor. */
   #incarnation: string | undefined;
   #entries: Entry[] = [];
+  /** The last events, when nobody has read them: see {@link MOST_UNREAD}. */
+  #unread: ObservedEvent[] = [];
   #characters = 0;
   #sinceJoined = 0;
   #next = 1;
@@ -56,6 +60,7 @@ export class SessionLog {
 
   /** The place behind everything that has happened. */
   get cursor(): string {
+    this.#read();
     this.#told = this.#next - 1;
     return this.#cursorAt(this.#next - 1);
   }
@@ -90,8 +95,9 @@ export class SessionLog {
 
   push(event: ObservedEvent): void {
     const position = this.#next++;
-    this.#keep(event, position);
-    if (this.#readers.size === 0) return;
+    this.#unread.push(event);
+    if (this.#readers.size === 0 && this.#unread.length < MOST_UNREAD) return;
+    this.#read();
     const observed: Observed = { cursor: this.#cursorAt(position), event };
     this.#told = position;
     for (const reader of this.#readers) reader(observed);
@@ -102,6 +108,7 @@ export class SessionLog {
    * of another session, or none at all, is refused with `cursor_invalid`.
    */
   subscribe(from: ObserveFrom, reader: (observed: Observed) => void): () => void {
+    this.#read();
     const start = this.#placeOf(from);
     const oldest = this.#entries[0]?.first ?? this.#next;
     if (start === undefined) reader(this.#gap("unavailable", oldest - 1));
@@ -117,12 +124,16 @@ export class SessionLog {
   /** Gives up what is not of the running turn, or but for its end of the one that ran last. */
   trim(): void {
     const { start = this.#next, end = start } = this.#turn ?? {};
+    const oldest = this.#next - this.#unread.length;
+    if (end > oldest) this.#unread = this.#unread.slice(end - oldest);
+    if (this.#entries.length === 0) return;
     this.#entries = this.#entries.filter(({ position }) => position >= end);
     this.#characters = this.#entries.reduce((sum, { event }) => sum + charactersOf(event), 0);
   }
 
   /** What a turn that ended lately came to. */
   resultOf(turnId: string): TurnResult | undefined {
+    this.#read();
     for (const { event } of this.#entries.toReversed())
       if (event.type === "activity" && event.activity.type === "turn_finished" && event.turnId === turnId)
         return event.activity.result;
@@ -131,6 +142,7 @@ export class SessionLog {
 
   /** The text that the running turn has shown, block by block. */
   get shownText(): string {
+    this.#read();
     const blocks: string[] = [];
     let block: string | undefined;
     for (const { position, event } of this.#entries) {
@@ -145,6 +157,15 @@ export class SessionLog {
       else if (activity.type === "model_call_started") block = undefined;
     }
     return blocks.join("\n\n");
+  }
+
+  /** Puts what nobody has read among the entries. */
+  #read(): void {
+    const unread = this.#unread;
+    if (unread.length === 0) return;
+    this.#unread = [];
+    const first = this.#next - unread.length;
+    for (const [at, event] of unread.entries()) this.#keep(event, first + at);
   }
 
   #keep(event: ObservedEvent, position: number): void {

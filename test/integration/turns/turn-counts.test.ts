@@ -197,6 +197,32 @@ describe("the reference turn with a tool of the host, and something said into it
   });
 });
 
+describe("on its session worker, and warm, a turn makes no more than", () => {
+  /** Each is some hundred nanoseconds of every turn: one more is a decision. */
+  test.each([
+    [145, "with four hooks inline, a tool and two model calls", SCRIPT, ["reference"]],
+    [68, "with one model call and no hooks", { turns: [[{ text: "Hello." }]] }, []],
+  ] as const)("%i promises %s", async (most, _, script, plugins) => {
+    const counts = new URL("../../fixtures/plugins/counts-promises.mjs", import.meta.url);
+    const troupe = await startTroupe({
+      ...RESIDENT,
+      sessionWorkers: 1,
+      model: scriptedModel(script),
+      plugins: [counts, ...plugins.map(module)].map((url) => ({ module: url, tier: "inline" as const, ...PATIENT })),
+      store: { memory: true },
+    });
+    const session = await troupe.session("s");
+    const made = async (turns: number) => {
+      const before = (await session.query("promises.made")) as number;
+      for (let turn = 0; turn < turns; turn++) await session.turn(INPUT);
+      return ((await session.query("promises.made")) as number) - before;
+    };
+    await made(2);
+    // What asking costs is the same for any number of turns.
+    expect((await made(12)) - (await made(2))).toBeLessThanOrEqual(10 * most);
+  });
+});
+
 describe("a turn that nobody has hooks for costs", () => {
   test("one message and one write, however long its history", async () => {
     const troupe = await startTroupe({ sessionWorkers: 1 });

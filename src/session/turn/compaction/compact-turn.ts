@@ -156,7 +156,8 @@ class Compacting {
   async #prompt() {
     const turn = this.#turn;
     const { preamble } = await turn.resolveCatalog();
-    return { system: turn.system, tools: preamble.toolSpecs, ...cacheOf(turn) };
+    const cache = cacheOf(turn);
+    return { system: turn.system, tools: preamble.toolSpecs, ...(cache !== undefined && { cache }) };
   }
 
   /** Opens its frame, unless an earlier life of the turn has, and reads what of it the model is given. */

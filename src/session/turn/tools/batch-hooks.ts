@@ -66,8 +66,11 @@ export class BatchHooks {
   }
 
   /** Asks the hooks before a call; one that fails fails the call. */
-  async before(call: ToolCall): Promise<Inspected> {
-    if (!this.#turn.session.hooks.has("before_tool_call", call.toolName)) return unchanged(call);
+  before(call: ToolCall): Inspected | Promise<Inspected> {
+    return this.#turn.session.hooks.has("before_tool_call", call.toolName) ? this.#asked(call) : unchanged(call);
+  }
+
+  async #asked(call: ToolCall): Promise<Inspected> {
     try {
       return await this.#inspect(call);
     } catch (error) {
@@ -88,7 +91,7 @@ export class BatchHooks {
     const around = session.hooks.around(call.toolName, {
       site: "before_tool_call",
       first: call.args,
-      facts: (args) => ({ ...facts, call: { ...call, args }, argumentProjection }),
+      facts: (args) => ({ call: { ...call, args }, argumentProjection, ...facts }),
       options: { signal: this.signal },
     });
     const verdict = await around.until(
@@ -103,14 +106,19 @@ export class BatchHooks {
   }
 
   /** The result as the hooks behind the call leave it. */
-  async after(call: ToolCall, output: ToolOutput, durationMs: number): Promise<ToolOutput> {
+  after(call: ToolCall, output: ToolOutput, durationMs: number): ToolOutput | Promise<ToolOutput> {
+    const { hooks } = this.#turn.session;
+    if (!hooks.has("after_tool_call", call.toolName) || output.status === "cancelled") return output;
+    return this.#reviewed(call, output, durationMs);
+  }
+
+  async #reviewed(call: ToolCall, output: ToolOutput, durationMs: number): Promise<ToolOutput> {
     const { session, facts } = this.#turn;
     const { hooks } = session;
-    if (!hooks.has("after_tool_call", call.toolName) || output.status === "cancelled") return output;
     const around = hooks.around<"after_tool_call", ToolOutput>(call.toolName, {
       site: "after_tool_call",
       first: output,
-      facts: (current) => ({ ...facts, call, output: current, durationMs }),
+      facts: (current) => ({ call, output: current, durationMs, ...facts }),
       options: unlessAborted(this.signal),
     });
     try {
@@ -134,7 +142,7 @@ export class BatchHooks {
     try {
       const projected = await session.hooks.only(
         "tool_result_projector",
-        { ...facts, call, output, durationMs },
+        { call, output, durationMs, ...facts },
         // Not the batch's signal: the model will read the results of a batch whose turn was aborted, too.
         { ...unlessAborted(this.#batchSignal), toolName },
         readProjection,

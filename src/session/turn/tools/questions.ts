@@ -63,15 +63,32 @@ export class Questions {
   }
 
   /** Asks the hooks, and the tool itself; says what somebody is to be asked. */
-  async prepare(call: ToolCall): Promise<Prepared> {
+  prepare(call: ToolCall): Prepared | Promise<Prepared> {
     if (this.#turn.journal.has(this.#keyOf(call, 1))) return this.#questioned(call, 1, neverRun);
-    const inspected = await this.#hooks.before(call);
-    const { decided } = inspected;
+    const inspected = this.#hooks.before(call);
+    return inspected instanceof Promise
+      ? inspected.then((later) => this.#mayRun(call, later))
+      : this.#mayRun(call, inspected);
+  }
+
+  /** At once where nobody wants an approval. */
+  #mayRun(call: ToolCall, inspected: Inspected): Prepared | Promise<Prepared> {
+    const { decided, demands } = inspected;
     if (decided !== undefined && decided.status !== "success") return inspected;
+    if (demands.length > 0 || this.#approvalOf(inspected) !== undefined) return this.#demanded(call, inspected);
+    return inspected;
+  }
+
+  async #demanded(call: ToolCall, inspected: Inspected): Promise<Prepared> {
     const demands = await this.#demandsOf(inspected);
     if ("refused" in demands) return { call: inspected.call, decided: demands.refused };
     if (demands.all.length === 0) return inspected;
     return this.#pose(call, inspected, oneApproval(demands.all), 1);
+  }
+
+  /** What a tool that is to run says of approvals; undefined: nothing. */
+  #approvalOf({ call, decided }: Inspected): RegisteredTool["approval"] {
+    return decided === undefined ? this.#turn.catalog.get(call.toolName)?.approval : undefined;
   }
 
   /** The call when it may run, with the arguments it may run with. */
@@ -126,13 +143,12 @@ export class Questions {
   }
 
   /** What is asked, by whom; or why the call cannot be made at all. */
-  async #demandsOf({
-    call,
-    decided,
-    demands,
-  }: Inspected): Promise<{ readonly all: readonly ApprovalDemand[] } | { readonly refused: ToolOutput }> {
+  async #demandsOf(
+    inspected: Inspected,
+  ): Promise<{ readonly all: readonly ApprovalDemand[] } | { readonly refused: ToolOutput }> {
+    const { call, decided, demands } = inspected;
     const tool = this.#turn.catalog.get(call.toolName);
-    const { approval } = tool ?? {};
+    const approval = this.#approvalOf(inspected);
     // What answers in its place needs no tool; who demanded an approval wants it all the same.
     if (tool === undefined || decided !== undefined || (approval === undefined && demands.length === 0))
       return { all: demands };

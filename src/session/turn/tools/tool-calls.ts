@@ -35,7 +35,9 @@ export async function runTools(
   { calls, brokenArgs }: Extract<TurnEffect, { type: "tools" }>,
 ): Promise<TurnEvent> {
   try {
-    return { type: "tools_done", ...(await runToolBatch({ turn, calls, brokenArgs, signal: turn.request.signal })) };
+    const batch = { turn, calls, brokenArgs, signal: turn.request.signal };
+    const { records, directives, issues } = await runToolBatch(batch);
+    return { type: "tools_done", records, directives, ...(issues && { issues }) };
   } catch (error) {
     const issue = replayIssue(error);
     const output = toolFailure("internal", issue.code, issue.message);
@@ -68,6 +70,12 @@ export function runToolBatch(batch: ToolBatch): Promise<ToolBatchResult> {
 /** A call's body as it ended; `at`: when, if that was in an earlier life of the turn. `since`: when it began to wait. */
 type Executed = ToolExecution & { readonly at?: number; readonly since?: number };
 
+/** A call as it was made, with what it came to. */
+interface Ended {
+  readonly call: ToolCall;
+  readonly output: ToolOutput;
+}
+
 /** Each call of a batch is made once, whatever becomes of the turn's worker. */
 class BatchRun {
   readonly #batch: ToolBatch;
@@ -97,7 +105,10 @@ class BatchRun {
     session.completions.begin(running);
     try {
       const prepared: Prepared[] = [];
-      for (const call of calls) prepared.push(await this.#prepare(call));
+      for (const call of calls) {
+        const preparing = this.#prepare(call);
+        prepared.push(preparing instanceof Promise ? await preparing : preparing);
+      }
       const records = await Promise.all(prepared.map((item) => this.#finish(item)));
       const { issues } = this.#hooks;
       const directives = foldTurnDirectives(this.#hooks.directives);
@@ -107,7 +118,7 @@ class BatchRun {
     }
   }
 
-  async #prepare(call: ToolCall): Promise<Prepared> {
+  #prepare(call: ToolCall): Prepared | Promise<Prepared> {
     const { brokenArgs } = this.#batch;
     const turn = this.#turn;
     turn.request.emit({ type: "tool_call_started", callId: call.callId, toolName: call.toolName, args: call.args });
@@ -127,33 +138,45 @@ class BatchRun {
     const durationMs = clock.now() - started;
     this.#notes?.end(call.callId);
     request.emit({ type: "tool_call_finished", callId: call.callId, toolName: call.toolName, output, durationMs });
-    const record: ToolRecord = { ...call, output, durationMs, completed: this.#completed++ };
+    const { callId, toolName, args } = call;
+    const record: ToolRecord = { callId, toolName, args, output, durationMs, completed: this.#completed++ };
     if (!session.hooks.has("tool_result_projector", call.toolName)) return record;
     return { ...record, ...(await this.#hooks.project(record)) };
   }
 
-  async #ended(prepared: Prepared): Promise<{ readonly call: ToolCall; readonly output: ToolOutput }> {
+  #ended(prepared: Prepared): Promise<Ended> {
+    const { call, decided, question } = prepared;
+    return question === undefined && decided === undefined && !this.#hooks.aborted
+      ? this.#attempts(call)
+      : this.#decided(prepared);
+  }
+
+  /** A call that waits for somebody's yes, or that is not to be made. */
+  async #decided(prepared: Prepared): Promise<Ended> {
     const { call, decided } = prepared.question === undefined ? prepared : await this.#questions.answered(prepared);
     if (decided !== undefined) return { call, output: await withKeptContent(this.#turn, decided) };
-    return { call, output: this.#hooks.aborted ? CANCELLED : await this.#attempts(call) };
+    return this.#hooks.aborted ? { call, output: CANCELLED } : this.#attempts(call);
   }
 
   /** Makes the call, and again when its tool's policy says so; every attempt is reviewed. An answer that comes later ends the ladder. */
-  async #attempts(call: ToolCall): Promise<ToolOutput> {
+  async #attempts(call: ToolCall): Promise<Ended> {
     const { request, catalog, session } = this.#turn;
     const { clock } = session.services;
     const retry = catalog.get(call.toolName)?.retry;
     for (let attempt = 1; ; attempt++) {
       const started = clock.now();
-      const { ran, output, pending, ...when } = await this.#executeOnce(call, attempt);
+      const executed = await this.#executeOnce(call, attempt);
+      const { ran, output, pending } = executed;
       // A call that never got to its tool has no result to review.
-      if (!ran) return output;
+      if (!ran) return { call, output };
       const answer =
-        pending === undefined ? withFrame(this.#turn, output) : await this.#answered(call, { pending, ...when });
-      const reviewed = await this.#hooks.after(call, answer, clock.now() - started);
+        pending === undefined ? withFrame(this.#turn, output) : await this.#answered(call, { ...executed, pending });
+      const reviewing = this.#hooks.after(call, answer, clock.now() - started);
+      const reviewed = reviewing instanceof Promise ? await reviewing : reviewing;
       const delayMs =
         pending === undefined && !this.#hooks.signal.aborted ? delayBeforeRetry(retry, attempt, reviewed) : undefined;
-      if (delayMs === undefined || reviewed.status !== "failure") return exhaustedRetries(retry, attempt, reviewed);
+      if (delayMs === undefined || reviewed.status !== "failure")
+        return { call, output: exhaustedRetries(retry, attempt, reviewed) };
       const { callId, toolName } = call;
       request.emit({ type: "tool_call_retry", callId, toolName, attempt, code: reviewed.failure.code, delayMs });
       const key = `${this.#keyOf(callId, attempt)}:sleep`;
@@ -174,7 +197,7 @@ class BatchRun {
       run: () => this.#execute(call),
       keep: (done) =>
         done.ran && done.output.status !== "cancelled"
-          ? { ...done, callId, ...bytesBesideOutputs(turn, [done.output]) }
+          ? { callId, ...done, ...bytesBesideOutputs(turn, [done.output]) }
           : undefined,
       changes: () => this.#changedBy(toolName),
       rowsOf: ({ pending, since }) =>
@@ -241,16 +264,12 @@ class BatchRun {
   }
 
   /** Waits until the tool may run once more. */
-  async #inItsPlace(tool: RegisteredTool | undefined, run: () => Promise<ToolExecution>): Promise<ToolExecution> {
+  #inItsPlace(tool: RegisteredTool | undefined, run: () => Promise<ToolExecution>): Promise<ToolExecution> {
     if (tool?.maxConcurrent === undefined) return run();
     const { limits } = this.#turn.session.services;
     const place = { toolId: toolIdOf(tool.spec), maxConcurrent: tool.maxConcurrent, signal: this.#hooks.signal };
-    try {
-      return await limits.within(place, run);
-    } catch {
-      // Nothing but an abort ends the wait for a place.
-      return { output: CANCELLED, ran: false };
-    }
+    // Nothing but an abort ends the wait for a place.
+    return limits.within(place, run).catch(() => ({ output: CANCELLED, ran: false }));
   }
 
   #kept(done: Executed): Executed | Promise<Executed> {
