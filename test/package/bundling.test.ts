@@ -75,6 +75,15 @@ const session = await troupe.session("s");
 await session.turn("hi").catch(({ cause }) => console.log(cause instanceof TroupeError, cause.code, cause.message));
 await troupe.close();`;
 
+/** A plugin that may write to the temporary folder could write what the next session worker runs. */
+const WRITES = `
+import { tmpdir } from "node:os";
+import { createTroupe } from "troupe";
+const plugin = { module: new URL("inline.mjs", import.meta.url), permissions: { write: [GRANT] } };
+const troupe = await createTroupe({ plugins: [plugin] });
+await (await troupe.session("s")).turn("hi").catch(({ code }) => console.log(code));
+await troupe.close();`;
+
 const STACK = `
 import { createTroupe } from "troupe";
 await createTroupe({ model: new URL("file:///nowhere/model.js") }).catch((error) => console.log(error.stack));`;
@@ -91,6 +100,8 @@ async function twice(
   await writeFile(join(folder, "inline.mjs"), INLINE);
   await writeFile(join(folder, "refused.mjs"), REFUSED);
   await writeFile(join(folder, "stack.mjs"), STACK);
+  for (const [name, grant] of Object.entries(GRANTS))
+    await writeFile(join(folder, `${name}.mjs`), WRITES.replace("GRANT", grant));
   const once = () =>
     run(process.execPath, [...args, join(folder, program)], {
       env: { ...process.env, ...env, TMPDIR: temporary },
@@ -100,7 +111,16 @@ async function twice(
 }
 
 const SAID = "true over_quota true,invalid_session_id\n";
+const FAILED = "plugin_prepare_turn\n";
 const KEEPS = "enableCompileCache" in module ? "node-compile-cache" : "troupe-compile-cache";
+const KEPT = KEEPS === "node-compile-cache" ? KEEPS : `${KEEPS}-${process.getuid?.()}`;
+/** What a plugin may write, as its program says it. */
+const GRANTS = {
+  whole: "tmpdir()",
+  star: 'tmpdir() + "/*"',
+  within: `tmpdir() + "/${KEPT}/x"`,
+  elsewhere: 'tmpdir() + "/mine"',
+};
 
 test("what a session worker's code was compiled to is kept for the next start, where its plugins run as in the first", async () => {
   expect(await twice("refused.mjs")).toEqual([[SAID, SAID], [KEEPS]]);
@@ -108,6 +128,18 @@ test("what a session worker's code was compiled to is kept for the next start, w
 
 test("no compiled code is kept when Node is told to keep none", async () => {
   expect(await twice("refused.mjs", { env: { NODE_DISABLE_COMPILE_CACHE: "1" } })).toEqual([[SAID, SAID], []]);
+});
+
+test.each([
+  ["the temporary folder", "whole"],
+  ["whatever begins as compiled code does", "star"],
+  ["a file of compiled code", "within"],
+])("compiled code is neither kept nor run where a plugin may write %s", async (_, program) => {
+  expect(await twice(`${program}.mjs`)).toEqual([[FAILED, FAILED], []]);
+});
+
+test("compiled code is kept where a plugin may write elsewhere in the temporary folder", async () => {
+  expect(await twice("elsewhere.mjs")).toEqual([[FAILED, FAILED], [KEEPS]]);
 });
 
 test("a session worker's stacks name the lines of the source when source maps are asked for", async () => {

@@ -28,7 +28,7 @@ import { type BuiltInBodies, builtInTools } from "./built-in-tools.js";
 import { resolveListening } from "./listening.js";
 import { resolveCalling, resolveModel, resolveModels } from "./model-settings.js";
 import { checkFields, flag, invalid, positive, positiveOrNull, text } from "./option-checks.js";
-import { ThreadPermissions } from "./permissions.js";
+import { mayWriteCompiled, ThreadPermissions } from "./permissions.js";
 import { type ResolvedPlugin, resolvePlugins, resolveProtocol } from "./plugin-entry.js";
 import { resolveTenantBudgets } from "./tenant-budgets.js";
 import { resolveTools } from "./tool-entry.js";
@@ -59,6 +59,8 @@ export interface ResolvedOptions {
   readonly store: StoreOptions;
   /** Of the threads that run plugins and tools. */
   readonly permissions: ThreadPermissions;
+  /** Environment of the threads of sessions and of the store, where it is not the process's own. */
+  readonly threadEnv: NodeJS.ProcessEnv | undefined;
   /** Told while the store is brought up to date. */
   readonly onStoreProgress: WorkOptions["onProgress"];
   /** Undefined: no tenant has a budget. */
@@ -90,7 +92,7 @@ export function resolveOptions(options: TroupeOptions, clock: Clock): ResolvedOp
   const permissions = new ThreadPermissions("path" in store ? { storePath: store.path } : {});
   const builtIns: ResolvedOptions["builtIns"] = { bodies: undefined };
   const own = builtInTools(options.builtInTools, () => builtIns.bodies as BuiltInBodies);
-  const { definitions, ...tools } = resolveTools(options.tools ?? {}, permissions, own);
+  const { definitions, granted, ...tools } = resolveTools(options.tools ?? {}, permissions, own);
   const { journals, onMismatch } = resolveJournal(options.journal ?? "path" in store);
   const { onTrace, protocol, protocols = [], secrets } = options;
   const development = flag(options.development, process.env.NODE_ENV !== "production", "development");
@@ -158,6 +160,9 @@ export function resolveOptions(options: TroupeOptions, clock: Clock): ResolvedOp
     builtIns,
     store,
     permissions,
+    threadEnv: mayWriteCompiled([...granted, ...plugins.map((plugin) => plugin.permissions)])
+      ? { ...process.env, NODE_DISABLE_COMPILE_CACHE: "1" }
+      : undefined,
     onStoreProgress: options.store?.onProgress,
     clock,
     onTrace,

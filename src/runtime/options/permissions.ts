@@ -1,4 +1,5 @@
 import { existsSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { FieldsOf } from "../../kernel/index.js";
@@ -64,6 +65,20 @@ export function resolvePermissions(permissions: unknown, what: string): Permissi
     if (given[key] !== undefined && typeof given[key] !== "boolean")
       throw invalid(`${what}.${key} must be true or false`);
   return permissions as Permissions;
+}
+
+/** Folders of the system's temporary one in which Node, and `workers/kept-code.ts`, keep compiled code. */
+const COMPILED = ["node-compile-cache", `troupe-compile-cache-${process.getuid?.() ?? "user"}`];
+
+/**
+ * Could a thread with one of these permissions write where compiled code is kept? It is run by the next session worker,
+ * outside of any permissions: a runtime with such a thread runs none of it.
+ */
+export function mayWriteCompiled(all: readonly (Permissions | "all")[]): boolean {
+  const folders = [tmpdir(), realPath(tmpdir())].flatMap((folder) => COMPILED.map((name) => join(folder, name)));
+  if (process.env.NODE_COMPILE_CACHE) folders.push(resolve(process.env.NODE_COMPILE_CACHE));
+  const written = all.flatMap((permissions) => (permissions === "all" ? [] : grantedPaths(permissions.write)));
+  return written.some((grant) => folders.some((folder) => covers(grant, folder) || covers(folder, grant)));
 }
 
 /** What runs the runtime, as far as the permissions of threads go. */

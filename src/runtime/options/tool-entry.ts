@@ -37,10 +37,12 @@ export function resolveTools(tools: ToolEntries, permissions: ThreadPermissions,
   const definitions = new Map<string, ToolDefinition>();
   const hostTools: WorkerSettings["hostTools"][number][] = [];
   const poolTools: WorkerSettings["poolTools"][number][] = [];
+  const granted: (Permissions | "all")[] = [];
   if (typeof tools !== "object" || tools === null || Array.isArray(tools))
     throw invalid(`tools must be an object of tools by name, not ${kindOf(tools)}`);
   for (const [name, tool] of Object.entries({ ...own, ...tools })) {
     if (typeof tool === "object" && tool !== null && "module" in tool) {
+      granted.push(resolvePermissions(tool.permissions, `the permissions of tool ${name}`));
       poolTools.push(resolvePoolTool(name, tool, permissions));
       continue;
     }
@@ -54,7 +56,7 @@ export function resolveTools(tools: ToolEntries, permissions: ThreadPermissions,
     const spec = { name, description: tool.description, inputSchema: jsonSchemaOf(tool.inputSchema, `tool ${name}`) };
     hostTools.push({ spec, ...toolPolicy(`Tool ${name}`, tool) });
   }
-  return { definitions, hostTools, poolTools };
+  return { definitions, granted, hostTools, poolTools };
 }
 
 function resolvePoolTool(name: string, entry: PoolToolEntry, threads: ThreadPermissions) {

@@ -159,6 +159,7 @@ export class SessionWorker {
       name: `Session worker ${index}`,
       clock,
       gate,
+      env: options.threadEnv,
       ...(options.sessionHeapMb !== undefined && {
         resourceLimits: { maxOldGenerationSizeMb: options.sessionHeapMb },
       }),

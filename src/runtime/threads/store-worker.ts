@@ -12,12 +12,13 @@ import {
   type WorkOptions,
 } from "../../store/index.js";
 import type { CallOptions } from "../../wire/index.js";
-import { NO_DEADLINE_MS, Thread } from "./threads.js";
+import { NO_DEADLINE_MS, Thread, type ThreadOptions } from "./threads.js";
 
 const CLOSE_MS = 10_000;
 
 interface StoreWorkerParts {
   readonly clock: Clock;
+  readonly env?: ThreadOptions["env"];
   readonly onLost: (error: TroupeError) => void;
   /** Told while the store is brought up to date. */
   readonly onProgress?: WorkOptions["onProgress"];
@@ -36,9 +37,9 @@ export class StoreWorker {
   /** What was left to do when the store was closed. */
   left: LeftWork = { firstWake: null, occurrences: false, tasks: false, firstTaskWake: null, monitors: false };
 
-  private constructor({ clock, onLost }: StoreWorkerParts) {
+  private constructor({ clock, env, onLost }: StoreWorkerParts) {
     this.#clock = clock;
-    const thread = new Thread<StoreService>({ kind: "store", name: "Store worker", clock });
+    const thread = new Thread<StoreService>({ kind: "store", name: "Store worker", clock, env });
     this.#thread = thread;
     void thread.exited.then(({ error }) => {
       if (!this.#closing) onLost(storeLost(error));

@@ -85,10 +85,12 @@ export class Crew {
     ) as [SessionWorker, ...SessionWorker[]];
     this.#sessionWorkers.push(first, ...others);
     const serving = first.start();
-    const { onStoreProgress: onProgress } = this.#options;
-    const opened = StoreWorker.start(store, { clock, onProgress, onLost: this.#events.onStoreLost }).then((worker) => {
-      this.#store = worker;
-    });
+    const { onStoreProgress: onProgress, threadEnv: env } = this.#options;
+    const opened = StoreWorker.start(store, { clock, env, onProgress, onLost: this.#events.onStoreLost }).then(
+      (worker) => {
+        this.#store = worker;
+      },
+    );
     const prepared = all([opened, this.#loadPlugins()]);
     prepared.then(this.#prepared.resolve, this.#prepared.reject);
     // It has no one to wait for it when no session worker's thread could be made.

@@ -17,7 +17,7 @@ export interface ThreadOptions {
   /** Names the thread in errors: "Session worker 1". */
   readonly name: string;
   readonly clock: Clock;
-  readonly env?: WorkerOptions["env"];
+  readonly env?: WorkerOptions["env"] | undefined;
   readonly execArgv?: readonly string[];
   readonly resourceLimits?: WorkerOptions["resourceLimits"];
   /** What the thread runs behind it is never ended in the middle of. */
