@@ -1,7 +1,7 @@
 import type { Clock } from "../async/index.js";
 import { isRecord, type ModelRetry, messageOf, retryProblem, type TroupeError } from "../kernel/index.js";
 import { importDefault, moduleInvalid } from "../wire/index.js";
-import { type AiSdkModelOptions, createAiSdkModel, isAiSdkLanguageModel } from "./ai-sdk/index.js";
+import { type AiSdkModelOptions, createAiSdkModel, isAiSdkLanguageModel, SPECIFICATIONS } from "./ai-sdk/index.js";
 import type { Model, ModelContext, ModelFactory, ModelSource, Script } from "./boundary/index.js";
 import { createScriptedModel, defaultModel } from "./scripted/index.js";
 
@@ -142,6 +142,8 @@ function whyNot(exported: unknown): string {
 function wrongVersion(model: unknown): string | undefined {
   const { specificationVersion } = (model ?? {}) as Record<string, unknown>;
   if (typeof specificationVersion !== "string") return undefined;
+  if (SPECIFICATIONS.includes(specificationVersion))
+    return "its AI SDK model is no language model: it has neither doStream() nor doGenerate(). Export one that has";
   return `its AI SDK model has specification ${specificationVersion}; v2, v3 and v4 are understood. Install a matching version of the provider package`;
 }
 

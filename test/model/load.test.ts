@@ -69,6 +69,11 @@ describe("loading a model module", () => {
     ["exports a provider", "./fixtures/ai-sdk-provider.mjs", "export default provider('model-id')"],
     ["has an old AI SDK model", "./fixtures/old-specification.mjs", "specification v1; v2, v3 and v4 are understood"],
     [
+      "exports a model of the AI SDK for something else",
+      "./fixtures/embedding-model.mjs",
+      "its AI SDK model is no language model: it has neither doStream() nor doGenerate(). Export one that has.",
+    ],
+    [
       "wants no stream of an old AI SDK model",
       "./fixtures/stream-false-old.mjs",
       "specification v1; v2, v3 and v4 are understood",

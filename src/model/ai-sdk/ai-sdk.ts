@@ -12,7 +12,7 @@ import { checkProviderTools } from "./provider-tools.js";
 /** How long a finished response may take to end before its connection is dropped instead of reused. */
 const DRAIN_MS = 1000;
 
-const SPECIFICATIONS = ["v2", "v3", "v4"];
+export const SPECIFICATIONS = ["v2", "v3", "v4"];
 
 /**
  * What is needed of an AI SDK language model, of any version from 2 to 4: at least one of its two calls.

@@ -1,11 +1,22 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { readdir, readFile } from "node:fs/promises";
 import { scriptedModel, type TroupeEvent } from "troupe";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { deferred } from "../../../src/async/index.js";
 import { EVENT_TYPES } from "../../../src/trace/index.js";
 import { counted, gates } from "../../support/journaled.js";
 import { listening } from "../../support/listening.js";
-import { fixture, PATIENT, RESIDENT, refusalOf, startTroupe, until } from "../../support/runtime.js";
+import {
+  fixture,
+  PATIENT,
+  plugin,
+  RESIDENT,
+  refusalOf,
+  startTroupe,
+  tempFolder,
+  until,
+} from "../../support/runtime.js";
 
 // Events of what seldom happens, as runtimes raise them. The others: diagnosis.test.ts, supervision.test.ts, node-debug.test.ts.
 
@@ -146,7 +157,61 @@ test("a listener and a logger may call the runtime: ask a session, open one, kil
   expect(said).toContain(true);
 });
 
-test("every type of event is looked for in a test that runs a runtime, but the two that only a slow disk and a slow listener raise", async () => {
+test("a write that a hanging disk keeps for more than a second is told when it is done, with how long it took", async () => {
+  const { onEvent, first, of } = listening();
+  const path = await tempFolder();
+  const troupe = await startTroupe({ onEvent, sessionWorkers: 1, store: { path } });
+  const session = await troupe.session("chat-42", { tenant: "acme" });
+  await session.turn("hi");
+  const disk = spawn(process.execPath, [fixture("programs/holds-store.mjs").pathname, path]);
+  onTestFinished(() => void disk.kill("SIGKILL"));
+  await once(disk.stdout, "data");
+  const nodes = [{ kind: "message", message: { role: "user", text: "a note" } }] as const;
+  const appended = session.append({ nodes });
+  // The store's thread answers nobody: it waits in the write.
+  await until("the store's thread is in the write", () =>
+    Promise.race([
+      troupe.has("nobody").then(() => false),
+      new Promise<boolean>((resolve) => setTimeout(resolve, 100, true)),
+    ]),
+  );
+  await new Promise((resolve) => setTimeout(resolve, 1_100));
+  disk.kill("SIGKILL");
+  expect(await appended).toMatchObject({ status: "appended" });
+  const slow = await first("store_slow");
+  expect(slow).toMatchObject({ session: "chat-42", thread: "Session worker 0", write: expect.any(String) });
+  expect(slow.tookMs).toBeGreaterThanOrEqual(1_000);
+  expect(of("store_slow")).toHaveLength(1);
+});
+
+test("what a listener that takes for ever cannot keep up with is counted, and the runtime waits for nothing of it", async () => {
+  const told: TroupeEvent[] = [];
+  const gate = deferred();
+  const troupe = await startTroupe({
+    ...RESIDENT,
+    sessionWorkers: 1,
+    plugins: [{ module: plugin("keeps-beginning"), tier: "inline", options: { keep: 0 } }],
+    onEvent: (event) => {
+      told.push(event);
+      return gate.promise;
+    },
+  });
+  // One is at the listener, 1,000 wait for it.
+  const compacts = async (_: unknown, n: number) => {
+    const session = await troupe.session(`chat-${n}`);
+    await session.turn("hi");
+    for (let times = 0; times < 32; times++) expect(await session.compact()).toBe(true);
+    expect((await session.turn("still here?")).outcome.type).toBe("finished");
+  };
+  await Promise.all(Array.from({ length: 32 }, compacts));
+  expect(told).toHaveLength(1);
+  gate.resolve();
+  await until("the last is told", () => told.at(-1)?.type === "events_dropped");
+  expect(told.map(({ type }) => type)).toEqual([...new Array(1_001).fill("context_compacted"), "events_dropped"]);
+  expect(told.at(-1)).toMatchObject({ type: "events_dropped", dropped: 23, count: 1 });
+});
+
+test("every type of event is looked for in a test that runs a runtime", async () => {
   const all = new URL("..", import.meta.url);
   const files = (await readdir(all, { recursive: true })).filter((file) => file.endsWith(".test.ts"));
   const texts = await Promise.all(files.map((file) => readFile(new URL(file, all), "utf8")));
@@ -155,5 +220,5 @@ test("every type of event is looked for in a test that runs a runtime, but the t
     return texts.some((text) => asserted.test(text));
   };
   const missing = Object.keys(EVENT_TYPES).filter((type) => !isAsserted(type));
-  expect(missing).toEqual(["store_slow", "events_dropped"]);
+  expect(missing).toEqual([]);
 });
