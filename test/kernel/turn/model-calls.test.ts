@@ -3,6 +3,7 @@ import {
   type ModelCallRecord,
   type ModelResponse,
   NO_USAGE,
+  type Part,
   type TurnConfig,
   type TurnEvent,
   type UntimedActivity,
@@ -69,6 +70,55 @@ describe("a model call", () => {
     const toolsBroken = asked({ type: "prompt_failed", issue: ISSUE });
     expect(told(toolsBroken)).toEqual([...ended, { type: "issue", issue: ISSUE }]);
     expect(toolsBroken.state.outcome).toMatchObject({ reason: "runtime_error" });
+  });
+});
+
+describe("an answer that is cut off by a cancellation", () => {
+  const stop: TurnEvent = { type: "cancel", reason: "Enough.", keepPartial: true };
+  const brokenOff = (...shown: Part[]): TurnEvent => ({ type: "model_failed", issue: ISSUE, shown });
+  const keptOf = (...events: TurnEvent[]) => turnAfter([...TO.model, ...events]).state.messages.slice(1);
+  const reasoning = { type: "reasoning", text: "hm" } as const;
+
+  it("is kept as one marked message of the text that was shown, without reasoning and calls, when that is wanted", () => {
+    const kept = [{ role: "assistant", interrupted: true, parts: [text("The warranty ")] }];
+    expect(keptOf(stop, brokenOff(reasoning, text("The warranty "), call("c1")))).toMatchObject(kept);
+    // It was whole by the time it was told to end.
+    expect(keptOf(stop, ANSWER.model(reasoning, text("The warranty "), call("c1")))).toMatchObject(kept);
+  });
+
+  it("leaves no message when nothing was shown, or nobody wants it kept", () => {
+    expect(keptOf(stop, brokenOff(reasoning, call("c1")))).toEqual([]);
+    expect(keptOf(stop, brokenOff())).toEqual([]);
+    expect(keptOf(ANSWER.cancel(), brokenOff(text("The warranty ")))).toEqual([]);
+  });
+});
+
+describe("an answer that does not have the form that was asked for", () => {
+  const unfit = (misfit: string) => ({ ...ANSWER.model(text("seven")), misfit }) as TurnEvent;
+
+  it("is followed by what is wrong with it, once: the second such answer ends the turn, both in the history", () => {
+    const first = asked(unfit("It is no number."));
+    expect(first.state).toMatchObject({ step: 1, repaired: true, outcome: undefined });
+    expect(first.state.messages.at(-1)?.origin).toEqual({ kind: "protocol" });
+    const second = turnAfter([...TO.model, unfit("It is no number."), unfit("Nor is this one.")]);
+    expect(linesOf(second.state)).toEqual([
+      "user: hello",
+      "assistant: seven",
+      "user: It is no number. Answer again, completely, in the form that was asked for.",
+      "assistant: seven",
+    ]);
+    expect(second.state.outcome).toEqual({
+      type: "stopped",
+      reason: "invalid_output",
+      code: "output_invalid",
+      message: "Nor is this one.",
+    });
+  });
+
+  it("ends the turn at once when no model call is left for another", () => {
+    const { outcome, messages } = asked(unfit("It is no number."), { maxSteps: 1 }).state;
+    expect(outcome).toMatchObject({ reason: "invalid_output", message: "It is no number." });
+    expect(messages).toHaveLength(2);
   });
 });
 

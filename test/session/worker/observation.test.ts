@@ -68,6 +68,22 @@ describe("an observation", () => {
     expect(reader.events()).toHaveLength(2_049);
   });
 
+  it("keeps a long answer whole that one reader was told word by word: another gets it joined, or the rest of it", () => {
+    const observation = new SessionLog("s", systemClock);
+    const { cursor } = observation;
+    const first = read(observation);
+    const words = Array.from({ length: 5_000 }, (_, nth) => `${nth} `);
+    for (const word of words) observation.push(text(word));
+    const textOf = (reader: typeof first) =>
+      reader
+        .events()
+        .map((event) => (event.type === "activity" && "text" in event.activity ? event.activity.text : "?"));
+    const whole = textOf(read(observation, cursor));
+    expect([whole.join(""), whole.length < 2_049]).toEqual([words.join(""), true]);
+    for (const nth of [0, 1, 1_024, 2_499, 4_999])
+      expect(textOf(read(observation, first.seen[nth]?.cursor)).join("")).toBe(words.slice(nth + 1).join(""));
+  });
+
   // turn §8.91
   it("announces that a cursor is of another life, and of a place that has not been", () => {
     const { cursor } = new SessionLog("s", systemClock);
