@@ -85,6 +85,8 @@ export class SessionActor extends LifeActor {
   readonly #stoppable: SessionActorOptions["stoppable"];
   readonly #onUnasked: () => void;
   #resumed: ResumedTurn | undefined;
+  /** The turn that waiting inputs began, while it runs. */
+  #begun: TurnStop | undefined;
   /** Turns that were asked for, in the order they are run in. */
   readonly #asked: Asked[] = [];
   /** Inputs on their way to those that wait, while hooks may replace them. */
@@ -266,9 +268,11 @@ export class SessionActor extends LifeActor {
     return callOf(run, turn.answer);
   }
 
-  /** Leaves the turn that was taken up again as its journal has it. */
+  /** Leaves a turn that nobody holds as its journal has it. */
   suspend(reason = suspension()): void {
     this.#resumed?.stop.abort(reason);
+    // Without a journal it is refused, and its inputs wait.
+    if (this.session?.services.journals === true) this.#begun?.abort(reason);
   }
 
   /** Runs an operation: a query at once, also while a turn runs; a command or task in its place. */
@@ -379,7 +383,13 @@ export class SessionActor extends LifeActor {
       const { signal } = stop;
       const told = { emit: this.#onActivity, ...this.#watching(() => undefined) };
       const how = { ...told, signal, stop, inputIds, keepsInputs: true };
-      await runTurnNow(session, { input, extras, ...how }).finally(letGo);
+      this.#begun = stop;
+      try {
+        await runTurnNow(session, { input, extras, ...how });
+      } finally {
+        this.#begun = undefined;
+        letGo();
+      }
     };
     const run = (outer: AbortSignal) => this.perform("inputs", (session) => perform(session, outer));
     this.#until(this.#stoppable(run), { stop }).catch((error) => this.#tellRefused(error));

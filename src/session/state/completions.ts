@@ -20,6 +20,8 @@ export type PendingAnswer = ToolOutput | ApprovalVerdict;
 interface RunningCalls {
   readonly facts: Pick<TurnFacts, "sessionId" | "turnId">;
   readonly calls: readonly Pick<ToolCall, "callId">[];
+  /** How many of them have not ended. Default: all. */
+  readonly open?: () => number;
   /** One of them says something before it answers. */
   readonly onNote?: (callId: string, note: ToolNote) => void;
 }
@@ -129,6 +131,14 @@ export class Completions {
       if (onCancel !== "wait") letGo = onAbort(signal, () => end(cancelled(toolName)));
       this.#arrived(key);
     });
+  }
+
+  /** Calls are under way, all of them wait, and none has been answered just now. */
+  get onlyWaits(): boolean {
+    if (this.#waiting.size === 0 || this.#answering.size > 0) return false;
+    let open = 0;
+    for (const running of this.#running) open += running.open?.() ?? running.calls.length;
+    return open === this.#waiting.size;
   }
 
   isAnswered(key: string): boolean {

@@ -31,6 +31,7 @@ import type {
   UsageNote,
 } from "../calls/index.js";
 import { callHost } from "../host-services/index.js";
+import { suspension } from "../journal/index.js";
 import {
   adoptSession,
   agentMismatch,
@@ -327,10 +328,18 @@ export class ResidentSessions {
 
   /** Turns stay as their journals have them. */
   stopAll(reasons: Parameters<UnderWay["stopAll"]>[0]): void {
+    // Turns first: what is told to the others does not leave a turn that inputs began as its journal has it.
+    for (const actor of this.#sessions.actors()) actor.suspend(reasons.turns);
     this.#parts.underWay.stopAll(reasons);
+    for (const actor of this.#sessions.actors()) actor.session?.completions.close();
+  }
+
+  /** Turns in which nothing goes on but waiting for people stay as their journals have them: nobody can answer any more. */
+  suspendWaiting(): void {
     for (const actor of this.#sessions.actors()) {
-      actor.suspend(reasons.turns);
-      actor.session?.completions.close();
+      if (actor.session?.completions.onlyWaits !== true) continue;
+      actor.suspend();
+      this.#parts.underWay.stopTurnsOf(actor.id, suspension());
     }
   }
 

@@ -81,8 +81,12 @@ export class UnderWay {
 
   /** Cancels whatever one session is at. */
   cancelSession(sessionId: string, reason: string | TroupeError): void {
-    for (const turn of this.#turns.values()) if (turn.sessionId === sessionId) turn.stop.abort(reason);
+    this.stopTurnsOf(sessionId, reason);
     for (const [stop, id] of this.#stops) if (id === sessionId) stop.abort(reason);
+  }
+
+  stopTurnsOf(sessionId: string, reason: string | TroupeError): void {
+    for (const turn of this.#turns.values()) if (turn.sessionId === sessionId) turn.stop.abort(reason);
   }
 
   stopTurns(reason: string | TroupeError): void {

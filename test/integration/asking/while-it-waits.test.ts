@@ -1,6 +1,7 @@
-import { pendingTool, scriptedModel, type Troupe } from "troupe";
-import { expect, test } from "vitest";
-import { EMPTY_OBJECT, startTroupe, until } from "../../support/runtime.js";
+import { EventEmitter, once } from "node:events";
+import { createTroupe, pendingTool, type Session, scriptedModel, type Troupe } from "troupe";
+import { describe, expect, test } from "vitest";
+import { EMPTY_OBJECT, refusalOf, startTroupe, tempFolder, until } from "../../support/runtime.js";
 
 const pays = Array.from({ length: 2 }, () => [{ toolCalls: [{ tool: "pay" }] }, { text: "{tool_result}" }]);
 const model = scriptedModel({ turns: pays });
@@ -35,4 +36,68 @@ test("a tool that runs behind a yes and then says that its result comes later wa
   expect(await troupe.approve(approval)).toBe("already_answered");
   await troupe.completeTool(call?.key ?? "", { value: "paid elsewhere" });
   expect((await turn).text).toBe("paid elsewhere");
+});
+
+describe("a runtime with a journal that closes", () => {
+  /** Whoever waited for it would wait longer than the test may take. */
+  const LONG = { sessionWorkers: 1, drainMs: 600_000 };
+  const stored = (session: Session) => until("it is stored", async () => (await session.info()).turns === 1);
+
+  test.each<[string, (session: Session) => Promise<unknown>, unknown]>([
+    ["a caller", async (session) => (await refusalOf(session.turn("Pay."))).code, "turn_suspended"],
+    ["an input that waited", (session) => session.enqueue("Pay."), expect.objectContaining({ text: "Pay." })],
+  ])(
+    "keeps a call that waits in a turn of %s at once: the next one has it under the same key",
+    async (_, begin, answer) => {
+      const options = { ...LONG, store: { path: await tempFolder() }, model, tools: { pay } };
+      const first = await createTroupe(options);
+      const begun = begin(await first.session("s"));
+      const { s: key = "" } = await keys(first, 1);
+      await first.close();
+      expect(await begun).toEqual(answer);
+      const troupe = await startTroupe(options);
+      expect((await keys(troupe, 1)).s).toBe(key);
+      expect(await troupe.approve(key)).toBe("counted");
+      const session = await troupe.session("s");
+      await stored(session);
+      expect((await session.messages()).at(-1)?.parts).toEqual([{ type: "text", text: "paid" }]);
+      expect(await session.inputs()).toEqual([]);
+    },
+  );
+
+  test("waits for a call that works beside one that waits, which is not made again", async () => {
+    const gate = new EventEmitter();
+    let worked = 0;
+    const work = {
+      description: "Works.",
+      inputSchema: EMPTY_OBJECT,
+      execute: async () => {
+        worked++;
+        gate.emit("begun");
+        await once(gate, "open");
+        return "worked";
+      },
+    };
+    const both = scriptedModel([{ toolCalls: [{ tool: "pay" }, { tool: "work" }] }, { text: "{tool_result}" }]);
+    const options = { ...LONG, store: { path: await tempFolder() }, model, models: { both }, tools: { pay, work } };
+    const first = await createTroupe(options);
+    const working = once(gate, "begun");
+    const [beside, alone] = [
+      (await first.session("s")).turn("Both.", { model: "both" }),
+      (await first.session("alone")).turn("Pay."),
+    ];
+    const suspended = refusalOf(beside);
+    const { s: key = "" } = await keys(first, 2);
+    await working;
+    const closing = first.close();
+    // By then it was looked for turns that only people can go on with.
+    expect((await refusalOf(alone)).code).toBe("turn_suspended");
+    gate.emit("open");
+    await closing;
+    expect((await suspended).code).toBe("turn_suspended");
+    const troupe = await startTroupe(options);
+    expect(await troupe.approve(key)).toBe("counted");
+    await stored(await troupe.session("s"));
+    expect(worked).toBe(1);
+  });
 });

@@ -219,9 +219,12 @@ describe("closing the runtime", () => {
   });
 
   // turn §8.30
-  test("refuses a turn that an input began by itself and that does not end: it waits for the next time", async () => {
+  test.each([
+    ["keeps a turn that an input began by itself and that does not end: it goes on the next time", true],
+    ["without a journal refuses such a turn: its input begins it again the next time", false],
+  ])("%s", async (_, journal) => {
     const path = await tempFolder();
-    const options = { sessionWorkers: 1, store: { path }, plugins: [LINGERS] };
+    const options = { sessionWorkers: 1, store: { path }, journal, plugins: [LINGERS] };
     const troupe = await createTroupe({ ...options, drainMs: 1, model: OBEYS });
     const session = await troupe.session("s");
     await session.enqueue("say x|<hang>");

@@ -101,7 +101,7 @@ class BatchRun {
       this.#notes ??= new ToldNotes(this.#turn, calls);
       this.#notes.add(callId, note);
     };
-    const running = { facts, calls, onNote };
+    const running = { facts, calls, onNote, open: () => calls.length - this.#completed };
     session.completions.begin(running);
     try {
       const prepared: Prepared[] = [];
