@@ -47,7 +47,7 @@ import {
   prune,
 } from "../upkeep/index.js";
 import { agentsOf, type TroupeAgents } from "./agents.js";
-import { drained } from "./drain.js";
+import { drained, leaveWaiting } from "./drain.js";
 import { checkKillTarget, type KillTarget } from "./kill-target.js";
 import { outsideAnswers } from "./outside-answers.js";
 import { checkOpening, type SessionOptions } from "./session-options.js";
@@ -465,9 +465,10 @@ export class Troupe extends TroupeAnswers implements AsyncDisposable {
     this.#agentTasks.stop();
     const intakes = [this.#schedules, this.#triggers, this.#tasks];
     await Promise.all([this.#resuming, this.#outside.stopTelling(), ...intakes.map((each) => each.close())]);
+    const looked = leaveWaiting(this.#runtime, this.#relay.childTurns);
     const drainMs = await drained(this.#runtime, this.#turns);
     this.#observers.close();
-    await this.#runtime.crew.close({ drainMs });
+    await this.#runtime.crew.close({ drainMs }).finally(looked);
     await Promise.all([this.#agentTasks.ended(), this.#outside.close()]);
     this.#runtime.directory.clear();
     this.#events?.close();

@@ -27,7 +27,7 @@ export class Relay {
   readonly #turns: Turns;
   readonly #onChildActivity: ChildActivityListener;
   readonly #outside: OutsideAnswers;
-  readonly #childTurns = new ChildTurns();
+  readonly childTurns = new ChildTurns();
   /** Under which name a session's usage stands in its creator's ledger. */
   readonly #usageSources = new Map<string, string>();
 
@@ -56,7 +56,7 @@ export class Relay {
     let line: readonly string[] | undefined;
     let turnId = "";
     return (activity) => {
-      line ??= this.#childTurns.lineOf(sessionId);
+      line ??= this.childTurns.lineOf(sessionId);
       if (activity.type === "turn_started") turnId = activity.turnId;
       this.#onChildActivity(line, { sessionId, turnId, activity });
     };
@@ -79,7 +79,7 @@ export class Relay {
 
   /** Asks all for whom a session's turn runs, the nearest first; those that let the call in are told when another does not. */
   async #admit({ sessionId, call, waits }: Parameters<RelayAnswers["payersAdmit"]>[0]): Promise<PayerAnswer> {
-    const line = this.#childTurns.limiting(sessionId);
+    const line = this.childTurns.limiting(sessionId);
     for (const [place, turn] of line.entries()) {
       if (turn.ended) continue;
       turn.calls.add(call);
@@ -131,7 +131,7 @@ export class Relay {
       const input = checkTurnInput(text);
       admitInput(input, this.#runtime.options.worker.attachments);
       const source = this.#usageSources.get(sessionId) ?? "child";
-      const started = this.#childTurns.start({
+      const started = this.childTurns.start({
         from,
         sessionId,
         turnId,
@@ -154,13 +154,13 @@ export class Relay {
     payersLeft: async ({ sessionId, call }) => {
       // Behind the activities that came before it: whoever reads those bills what it cost.
       await loopTurn(this.#runtime.options.clock);
-      const turn = this.#childTurns.limiting(sessionId)[0];
+      const turn = this.childTurns.limiting(sessionId)[0];
       if (turn?.calls.delete(call)) this.#bill([turn.from, undefined, call]);
     },
     outside: (ask) => this.#outside(ask),
-    awaitTurn: (turn) => this.#childTurns.result(turn),
-    cancelTurn: async (turn) => this.#childTurns.cancel(turn),
-    turnEvents: (turn) => this.#childTurns.events(turn),
+    awaitTurn: (turn) => this.childTurns.result(turn),
+    cancelTurn: async (turn) => this.childTurns.cancel(turn),
+    turnEvents: (turn) => this.childTurns.events(turn),
     ask: ({ sessionId, ...call }) =>
       this.#runtime.directory.use(sessionId, ({ worker }) =>
         this.#runtime.worker(worker).ask("hostCall", { sessionId, ...call }),

@@ -158,6 +158,11 @@ export class ChildTurns {
     return line;
   }
 
+  /** The sessions in which such turns run. */
+  get sessions(): string[] {
+    return [...this.#turns.values()].flatMap(({ ended, sessionId }) => (ended ? [] : [sessionId]));
+  }
+
   #runningIn(sessionId: string): ChildTurn | undefined {
     for (const turn of this.#turns.values()) if (!turn.ended && turn.sessionId === sessionId) return turn;
     return undefined;

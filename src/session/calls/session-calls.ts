@@ -394,8 +394,8 @@ export type SessionWorkerService = {
   /** The calls of its sessions that wait for somebody outside, where no store has them. */
   waitingCalls(argument: undefined): readonly PendingCall[];
   stats(argument: { known: number }): SessionWorkerStats;
-  /** The runtime is closing: turns that wait for nothing but people are left as their journals have them, now and from now on. */
-  drain(argument: undefined): void;
+  /** The runtime is closing: turns that wait for nothing but people are left as their journals have them. `but`: not in these sessions. */
+  suspendWaiting(argument: { readonly but: readonly string[] }): void;
   /** Ends every session: running and queued turns get `drainMs` to finish, then they are cancelled. */
   shutdown(argument: { readonly drainMs: number }): Promise<void>;
 };

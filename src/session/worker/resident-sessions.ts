@@ -335,11 +335,13 @@ export class ResidentSessions {
   }
 
   /** Turns in which nothing goes on but waiting for people stay as their journals have them: nobody can answer any more. */
-  suspendWaiting(): void {
+  suspendWaiting(but: ReadonlySet<string>): void {
     for (const actor of this.#sessions.actors()) {
-      if (actor.session?.completions.onlyWaits !== true) continue;
+      const { completions } = actor.session ?? {};
+      if (completions?.onlyWaits !== true || but.has(actor.id)) continue;
       actor.suspend();
       this.#parts.underWay.stopTurnsOf(actor.id, suspension());
+      completions.close();
     }
   }
 

@@ -1,5 +1,5 @@
 import { type MessagePort, threadId } from "node:worker_threads";
-import { type Clock, ignore, loopTurn, type Timer } from "../../async/index.js";
+import { type Clock, ignore, loopTurn } from "../../async/index.js";
 import { pluginUnknown, runtimeClosed, TroupeError } from "../../kernel/index.js";
 import { type PluginManifest, triggerSource, trustSchemas, usableSchemas } from "../../plugin/index.js";
 import { type NoteTaker, readNote, SchemaChecks, ToolPools } from "../../tools/index.js";
@@ -195,7 +195,7 @@ export function serveSessions(parentPort: MessagePort, parts: WorkerParts): void
     cancelWork: ({ sessionId, reason }) => sessions().cancelWork(sessionId, reason),
     discard: ({ sessionId }) => sessions().discard(sessionId),
     stats: ({ known }) => worker().stats(known),
-    drain: () => worker().drain(),
+    suspendWaiting: ({ but }) => sessions().suspendWaiting(new Set(but)),
     shutdown: ({ drainMs }) => worker().shutdown(drainMs),
   } satisfies Served<SessionWorkerService>;
   serve(parentPort, service);
@@ -215,9 +215,6 @@ interface WiringParts extends WorkerParts, LoadedSetup {
   readonly events: WorkerEvents | undefined;
 }
 
-/** How often a worker that is closing looks for turns that wait for nothing but people. */
-const DRAIN_LOOK_MS = 20;
-
 /** A session worker: its sessions, and what ties them to the main thread, the plugins, the pool and the store. */
 class WorkerWiring {
   readonly sessions: ResidentSessions;
@@ -226,7 +223,6 @@ class WorkerWiring {
   readonly #lane: Lane;
   readonly #underWay = new UnderWay();
   readonly #agents: Agents;
-  #draining: Timer | undefined;
 
   constructor(parts: WiringParts, service: Served<SessionWorkerService>) {
     const { setup, clock } = parts;
@@ -317,12 +313,6 @@ class WorkerWiring {
     return checkTrigger(event, this.#parts);
   }
 
-  /** Looked at now and then: a turn may come to wait, or its session be opened, while others still finish. */
-  drain(): void {
-    this.sessions.suspendWaiting();
-    this.#draining = this.#parts.clock.timeout(DRAIN_LOOK_MS, () => this.drain()).unref();
-  }
-
   async shutdown(drainMs: number): Promise<void> {
     const { setup, clock, pool, checks, surfaces } = this.#parts;
     const ended = this.sessions.close();
@@ -333,7 +323,6 @@ class WorkerWiring {
     });
     await ended;
     hurry.cancel();
-    this.#draining?.cancel();
     this.observations.close();
     await Promise.all([pool.close(), checks.close()]);
     for (const link of surfaces.links) link.close();

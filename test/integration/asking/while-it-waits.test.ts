@@ -1,6 +1,7 @@
 import { EventEmitter, once } from "node:events";
 import { createTroupe, pendingTool, type Session, scriptedModel, type Troupe } from "troupe";
 import { describe, expect, test } from "vitest";
+import { ask, asking, told, turnThatAsks } from "../../support/asking.js";
 import { EMPTY_OBJECT, refusalOf, startTroupe, tempFolder, until } from "../../support/runtime.js";
 
 const pays = Array.from({ length: 2 }, () => [{ toolCalls: [{ tool: "pay" }] }, { text: "{tool_result}" }]);
@@ -99,5 +100,20 @@ describe("a runtime with a journal that closes", () => {
     expect(await troupe.approve(key)).toBe("counted");
     await stored(await troupe.session("s"));
     expect(worked).toBe(1);
+  });
+
+  test("leaves a child's call that waits to the turn that waits for the child: that is kept, and told nothing of it", async () => {
+    const store = { path: await tempFolder() };
+    const hold = { description: "Asks.", inputSchema: EMPTY_OBJECT, execute: () => pendingTool() };
+    const first = await createTroupe({ ...asking("inline", { tools: { hold } }), store, drainMs: 200 });
+    const parent = await first.session("boss");
+    await ask(parent, ["createSession", { sessionId: "boss/worker" }]);
+    const turn = turnThatAsks(parent, ["startTurn", "boss/worker", told({ call: "hold" }, { say: "done" })]);
+    const { "boss/worker": key } = await keys(first, 1);
+    const suspended = refusalOf(turn);
+    await first.close();
+    expect((await suspended).code).toBe("turn_suspended");
+    const troupe = await startTroupe({ ...asking("inline", { tools: { hold } }), store });
+    expect((await keys(troupe, 1))["boss/worker"]).toBe(key);
   });
 });
