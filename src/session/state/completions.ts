@@ -135,7 +135,7 @@ export class Completions {
 
   /** Calls are under way, all of them wait, and none has been answered just now. */
   get onlyWaits(): boolean {
-    if (this.#waiting.size === 0 || this.#answering.size > 0) return false;
+    if (this.#waiting.size === 0 || (this.#answering?.size ?? 0) > 0) return false;
     let open = 0;
     for (const running of this.#running) open += running.open?.() ?? running.calls.length;
     return open === this.#waiting.size;
