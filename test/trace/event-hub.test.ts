@@ -125,6 +125,24 @@ test("what a listener cannot keep up with is counted and not kept", async () => 
   expect(told.at(-1)).toMatchObject({ type: "events_dropped", dropped: 500 });
 });
 
+test("an event that stands for many counts as many when it is not told", async () => {
+  const told: TroupeEvent[] = [];
+  let settle = (): void => undefined;
+  const { clock, hub } = hubOf({
+    onEvent: (event) => {
+      told.push(event);
+      return told.length === 1 ? new Promise<void>((resolve) => (settle = resolve)) : undefined;
+    },
+  });
+  for (let n = 0; n <= 1_000; n++) hub.emit(restarted(n));
+  await clock.turn();
+  hub.emit(restarted(1_001));
+  hub.receive({ type: "plugin_restarted", plugin: "acme.guard", thread: "t", restarts: 1, at: 0, count: 40 });
+  settle();
+  hub.close();
+  expect(told.at(-1)).toMatchObject({ type: "events_dropped", dropped: 41 });
+});
+
 test("closing tells everything that waits, also what was joined, and leaves no timer", () => {
   const told: TroupeEvent[] = [];
   const { clock, hub } = hubOf({ onEvent: (event) => void told.push(event) });

@@ -103,6 +103,12 @@ describe("choosing a version", () => {
     expect(share([{ name: "support@3" }, { name: "support@4", canary: 1 }], "support@4")).toBe(1);
   });
 
+  it("Two canaries have a share each, and the newest version without one has the rest", () => {
+    const two = [{ name: "support@3" }, { name: "support@4", canary: 0.1 }, { name: "support@5", canary: 0.1 }];
+    const shares = ["support@3", "support@4", "support@5"].map((name) => Math.round(share(two, name) * 50) / 50);
+    expect(shares).toEqual([0.8, 0.1, 0.1]);
+  });
+
   it("A larger canary keeps the sessions that a smaller one had", () => {
     const wider = [{ name: "support@3" }, { name: "support@4", canary: 0.5 }];
     for (let n = 0; n < 1_000; n++) {

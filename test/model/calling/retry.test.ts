@@ -216,6 +216,29 @@ describe("every attempt is recorded", () => {
     expect(more).toEqual([]);
   });
 
+  it("with how long its first text took, however long the rest", async () => {
+    const clock = new ManualClock();
+    const model: Model = {
+      id: "slow",
+      async *stream() {
+        clock.advance(40);
+        for (const text of ["a", "b", "c"]) {
+          yield { type: "text", blockId: "0", text };
+          clock.advance(1_000);
+        }
+        yield { type: "finish", reason: "stop", usage: NO_USAGE };
+      },
+    };
+    const records: AttemptRecord[] = [];
+    const stream = streamWithRetry(model, requestOf(), {
+      signal: calm(),
+      onAttempt: (record) => records.push(record),
+      clock,
+    });
+    await collect(stream);
+    expect(records).toMatchObject([{ firstTokenMs: 40, durationMs: 3_040 }]);
+  });
+
   it("also one whose reader left", async () => {
     const leave = async (stream: AsyncIterable<ModelEvent>) => {
       for await (const _ of stream) return;
