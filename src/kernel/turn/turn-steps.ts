@@ -110,7 +110,7 @@ export function summarise(state: TurnState): TurnSummary {
   };
 }
 
-/** What a turn that is stored came to. Field by field, as {@link copyOf}. */
+/** What a turn that is stored came to. Field by field: to a copy by spreading, V8 adds each field for the price of a hundred. */
 export function resultOf(state: TurnState): TurnResult {
   const { turnId, turnIndex, outcome, text, usage, modelCalls, toolCalls, issues } = summarise(state);
   const { config, revision, modelCallRecords } = state;
@@ -149,7 +149,7 @@ function appendAll(step: TurnStep, said: readonly Omit<Message, "id">[]): TurnSt
   return change(step, { messages: messages.concat(added) });
 }
 
-/** The turn's message with this number. Field by field, because a literal with spreads costs many times as much. */
+/** The turn's message with this number. */
 function messageIn(
   { config: { turnId }, at }: TurnState,
   nth: number,

@@ -138,21 +138,10 @@ export class SessionActor extends LifeActor {
       options.emit(activity);
       this.#onActivity(activity);
     };
-    const { retell, onLeft, isShown } = this.#watching(() => options);
-    // Field by field: this is the hot path, and a literal with spreads costs many times as much.
-    const request: { -readonly [F in keyof TurnRequest]: TurnRequest[F] } = {
-      input,
-      emit,
-      signal,
-      extras,
-      retell,
-      onLeft,
-      isShown,
-    };
-    if (stop !== undefined) request.stop = stop;
-    if (asked.call !== undefined) request.call = asked.call;
-    if (asked.again !== undefined) request.again = asked.again;
-    const turn = this.perform("turn", (session) => runTurnNow(session, request));
+    const told = { emit, ...this.#watching(() => options) };
+    const turn = this.perform("turn", (session) =>
+      runTurnNow(session, { input, ...told, signal, ...(stop && { stop }), extras, ...asked }),
+    );
     if (stop === undefined) return turn;
     const { key } = extras;
     return this.#until(turn, {

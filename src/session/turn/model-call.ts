@@ -5,7 +5,6 @@ import {
   aborted,
   asTroupeError,
   type ModelCallRecord,
-  type ModelOptions,
   type ModelRequest,
   type ModelResponse,
   mergeModelOptions,
@@ -132,7 +131,18 @@ async function callWith(
   const call: ModelCall = {
     turn,
     facts,
-    request: requestOf(turn, { step, options, tools: catalog.preamble.toolSpecs }),
+    request: {
+      sessionId: session.id,
+      turnId: facts.turnId,
+      step,
+      system: turn.system,
+      history: withUnstored(turn.history, turn.inherited),
+      turn: turn.notes.within(state.messages),
+      tools: catalog.preamble.toolSpecs,
+      ...(options !== undefined && { options }),
+      ...(request.extras.output && { output: request.extras.output }),
+      ...cacheOf(turn),
+    },
     volatile,
     inherited: state.modelCallRecords.length === 0 && turn.inherited.length > 0 ? turn.inherited : undefined,
     pump: new StreamPump({
@@ -176,29 +186,6 @@ async function callWith(
 
 const NO_ATTEMPTS: readonly AttemptRecord[] = [];
 
-/** What is asked. Added field by field: this is the hot path, and a literal with spreads costs many times as much. */
-function requestOf(
-  turn: Turn,
-  { step, options, tools }: Pick<ModelRequest, "step" | "tools"> & { readonly options: ModelOptions | undefined },
-): ModelRequest {
-  const { session, state } = turn;
-  const request: { -readonly [F in keyof ModelRequest]: ModelRequest[F] } = {
-    sessionId: session.id,
-    turnId: turn.turnId,
-    step,
-    system: turn.system,
-    history: withUnstored(turn.history, turn.inherited),
-    turn: turn.notes.within(state.messages),
-    tools,
-  };
-  const { output } = turn.request.extras;
-  const cache = cacheOf(turn);
-  if (options !== undefined) request.options = options;
-  if (output !== undefined) request.output = output;
-  if (cache !== undefined) request.cache = cache;
-  return request;
-}
-
 type Read = { readonly next: ProtocolStep; readonly misfit?: string } | { readonly issue: TurnIssue };
 
 /** The answer that ends a turn has the form the turn was asked for in, or the model is told what is wrong. */
@@ -210,9 +197,10 @@ function formed({ session, request }: Turn, response: ModelResponse, read: Read)
 }
 
 /** What the provider is told about caching. A family of forks has one key: their requests begin alike. */
-export function cacheOf({ session: { stored }, config, notes }: Turn): ModelRequest["cache"] {
+export function cacheOf({ session: { stored }, config, notes }: Turn): Pick<ModelRequest, "cache"> {
   const { cache: policy } = config;
-  return policy === "off" ? undefined : { policy, key: stored.cacheKey, stable: notes.stable };
+  if (policy === "off") return {};
+  return { cache: { policy, key: stored.cacheKey, stable: notes.stable } };
 }
 
 /** Streams an answer through the stream hooks, then has the response hooks look at the whole. */
@@ -401,10 +389,8 @@ function answerOf(call: ModelCall): Answer {
   const { pump, volatile, inherited } = call;
   const { aborted } = pump;
   const response = aborted ? cutShort(pump) : pump.response.build();
-  const answer: { -readonly [F in keyof Answer]: Answer[F] } = { response, aborted, record: recordOf(call) };
-  if (volatile !== undefined) answer.volatile = volatile;
-  if (inherited !== undefined) answer.inherited = inherited;
-  return answer;
+  const read = { ...(volatile !== undefined && { volatile }), ...(inherited && { inherited }) };
+  return { response, aborted, record: recordOf(call), ...read };
 }
 
 /** What a stream hook let through before it ended the call. The cost is known when the model had said it by then. */

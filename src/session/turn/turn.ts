@@ -16,7 +16,6 @@ import {
   type SessionConfig,
   startTurn,
   stepTurn,
-  type TurnConfig,
   type TurnDirectives,
   type TurnEffect,
   type TurnEvent,
@@ -160,19 +159,16 @@ export class Turn implements RunningTurn {
     this.deadline = deadlineFor(this);
     const records = journals && onMismatch === "use_recorded";
     this.asked = new AskedWith({ session, journal: this.journal, found: asked, records });
-    const { sessionId, turnId } = this.facts;
-    const started: TurnConfig = {
-      sessionId,
-      turnId,
-      turnIndex,
+    this.#machine = startTurn({
       input: parts,
       maxSteps,
       noProgressLimit: config.noProgressLimit,
       asksBeforeModel: session.protocol.session.beforeLlmCall !== undefined,
       maxContextTokens: config.maxContextTokens,
       at: this.now(),
-    };
-    this.#machine = startTurn(stopped === undefined ? started : { ...started, stopped });
+      ...this.facts,
+      ...(stopped !== undefined && { stopped }),
+    });
   }
 
   /** The time, or when what is found in the journal happened. */

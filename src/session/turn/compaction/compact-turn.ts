@@ -156,8 +156,7 @@ class Compacting {
   async #prompt() {
     const turn = this.#turn;
     const { preamble } = await turn.resolveCatalog();
-    const cache = cacheOf(turn);
-    return { system: turn.system, tools: preamble.toolSpecs, ...(cache !== undefined && { cache }) };
+    return { system: turn.system, tools: preamble.toolSpecs, ...cacheOf(turn) };
   }
 
   /** Opens its frame, unless an earlier life of the turn has, and reads what of it the model is given. */
