@@ -149,19 +149,29 @@ function appendAll(step: TurnStep, said: readonly Omit<Message, "id">[]): TurnSt
   return change(step, { messages: messages.concat(added) });
 }
 
-/** The turn's message with this number. */
+/**
+ * The turn's message with this number. The usual ones as literals: a field that is added to an object stands in a list
+ * beside it, and a session in memory has many messages.
+ */
 function messageIn(
   { config: { turnId }, at }: TurnState,
   nth: number,
   { role, parts }: Pick<Message, "role" | "parts">,
   { origin, route, interrupted }: Pick<Message, "origin" | "route" | "interrupted">,
 ): Message {
-  const message: { -readonly [F in keyof Message]: Message[F] } = { id: `${turnId}.${nth}`, role, parts };
-  if (origin !== undefined) message.origin = origin;
-  if (route !== undefined) message.route = route;
-  if (interrupted !== undefined) message.interrupted = interrupted;
-  if (at !== undefined) message.at = at;
-  return wellFormed(message);
+  const id = `${turnId}.${nth}`;
+  const isUsual = at !== undefined && interrupted === undefined;
+  if (isUsual && origin !== undefined && route === undefined) return wellFormed({ id, role, parts, origin, at });
+  if (isUsual && origin === undefined && route !== undefined) return wellFormed({ id, role, parts, route, at });
+  return wellFormed({
+    id,
+    role,
+    parts,
+    ...(origin !== undefined && { origin }),
+    ...(route !== undefined && { route }),
+    ...(interrupted !== undefined && { interrupted }),
+    ...(at !== undefined && { at }),
+  });
 }
 
 /** What the host put into the running turn: plain user messages, before what plugins say to it. */

@@ -218,8 +218,10 @@ describe("on its session worker, and warm, a turn makes no more than", () => {
       return ((await session.query("promises.made")) as number) - before;
     };
     await made(2);
-    // What asking costs is the same for any number of turns.
-    expect((await made(12)) - (await made(2))).toBeLessThanOrEqual(10 * most);
+    // What asking costs is the same for any number of turns. Now and then the main thread looks whether the worker answers:
+    // that is a few promises, and not one for every turn.
+    const extra = (await made(102)) - (await made(2));
+    expect(Math.floor(extra / 100)).toBeLessThanOrEqual(most);
   });
 });
 
