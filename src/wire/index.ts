@@ -1,3 +1,4 @@
+export { CallTable } from "./call-table.js";
 export { Caller, type CallOptions, moving, type Served, type Service, serve } from "./calls.js";
 export { contentHash, damagedRecord, decode, encode, encodeState } from "./codec.js";
 export * from "./confine/index.js";

@@ -21,14 +21,14 @@ import {
   unpackResult,
 } from "../../session/index.js";
 import { type EventSink, eventError } from "../../trace/index.js";
-import type { Lane } from "../../wire/index.js";
+import { CallTable, type Lane } from "../../wire/index.js";
 import { begin, end, type Residence, type Runtime } from "../places/index.js";
 import { type CancelOptions, cancellationOf, HOST_CANCELLED } from "./cancelling.js";
 
 /** The turns hosts and sessions asked for, until they end. */
 export class Turns {
   readonly #runtime: Runtime;
-  readonly #turns = new Map<number, Turn>();
+  readonly #turns = new CallTable<{ readonly id: number; readonly turn: Turn }>();
   readonly counts = { asked: 0, finished: 0, refused: 0 };
   #nextTurn = 1;
 
@@ -37,11 +37,11 @@ export class Turns {
   }
 
   underWay(): Turn[] {
-    return [...this.#turns.values()];
+    return this.#turns.values().map(({ turn }) => turn);
   }
 
   receive([key, activity]: ActivityNote): void {
-    this.#turns.get(key)?.receive(activity);
+    this.#turns.get(key)?.turn.receive(activity);
   }
 
   ask(sessionId: string, input: TurnInput, given?: TurnExtras): Turn;
@@ -88,7 +88,7 @@ export class Turns {
       listen: () => asked.listen(),
       cancel: (cancellation) => asked.cancel(cancellation),
     });
-    this.#turns.set(asked.key, turn);
+    this.#turns.add({ id: asked.key, turn });
     if (moving === undefined) {
       begin(residence, turn);
       residence.opened = true;

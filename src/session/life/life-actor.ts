@@ -53,8 +53,8 @@ export abstract class LifeActor {
   readonly #actor = createActor(sessionLogic);
   readonly #opened = deferred<Session>();
   readonly #ended = deferred();
-  /** By the id of their mail. */
-  readonly #calls = new Map<number, Call & { readonly isTurn: boolean }>();
+  /** With the id of their mail. A list, because a map that is filled and emptied keeps alive what was in it. */
+  #calls: (Call & { readonly id: number; readonly isTurn: boolean })[] = [];
   /** Turns in the mailbox, and one that is being done. */
   #turns = 0;
   /** Who asked for the session to be parked, and waits. */
@@ -196,7 +196,7 @@ export abstract class LifeActor {
     const mail = { id: ++this.#lastId, kind };
     const isTurn = TURNS.includes(kind);
     if (isTurn) this.#turns++;
-    this.#calls.set(mail.id, { run: call.run, reject: call.reject, isTurn });
+    this.#calls.push({ id: mail.id, run: call.run, reject: call.reject, isTurn });
     return mail;
   }
 
@@ -247,8 +247,8 @@ export abstract class LifeActor {
   }
 
   async #work(id: number | undefined): Promise<void> {
-    const call = this.#calls.get(id ?? 0);
-    this.#calls.delete(id ?? 0);
+    const at = this.#calls.findIndex((each) => each.id === id);
+    const [call] = at < 0 ? [] : this.#calls.splice(at, 1);
     // An open session: the chart asks for no work before.
     const settle = await call?.run(this.#session as Session);
     if (call?.isTurn === true) this.#turns--;
@@ -289,8 +289,7 @@ export abstract class LifeActor {
     this.#session?.hooks.close();
     const error = failure ?? sessionClosed(this.id, "was closed");
     this.#opened.reject(error);
-    for (const { reject } of this.#calls.values()) reject(error);
-    this.#calls.clear();
+    for (const { reject } of this.#calls.splice(0)) reject(error);
     for (const { resolve, reject } of this.#parkers.splice(0)) failure === undefined ? resolve() : reject(failure);
     this.#options.onEnded();
     this.#ended.resolve();

@@ -1,5 +1,6 @@
 import { abortWith } from "../../async/index.js";
 import { type Activity, ActivityBuffer, activitiesUpTo, type TroupeError } from "../../kernel/index.js";
+import { CallTable } from "../../wire/index.js";
 import { TurnStop } from "../turn/index.js";
 
 /** Kept of a turn nobody listens to. */
@@ -42,18 +43,18 @@ export class ActiveTurn {
 /** What runs on a worker and can be told to stop. */
 export class UnderWay {
   /** Turns the main thread asked for, by its key for them. */
-  readonly #turns = new Map<number, ActiveTurn>();
+  readonly #turns = new CallTable<{ readonly id: number; readonly turn: ActiveTurn }>();
   /** Operations, host services and turns nobody holds, each with its session. */
   readonly #stops = new Map<AbortController, string>();
   /** How many turns have ended. */
   ended = 0;
 
   find(key: number): ActiveTurn | undefined {
-    return this.#turns.get(key);
+    return this.#turns.get(key)?.turn;
   }
 
   async turn<T>(key: number, turn: ActiveTurn, run: () => Promise<T>): Promise<T> {
-    this.#turns.set(key, turn);
+    this.#turns.add({ id: key, turn });
     try {
       return await run();
     } finally {
@@ -86,11 +87,11 @@ export class UnderWay {
   }
 
   stopTurnsOf(sessionId: string, reason: string | TroupeError): void {
-    for (const turn of this.#turns.values()) if (turn.sessionId === sessionId) turn.stop.abort(reason);
+    for (const { turn } of this.#turns.values()) if (turn.sessionId === sessionId) turn.stop.abort(reason);
   }
 
   stopTurns(reason: string | TroupeError): void {
-    for (const turn of this.#turns.values()) turn.stop.abort(reason);
+    for (const { turn } of this.#turns.values()) turn.stop.abort(reason);
   }
 
   /** Turns stay as their journals have them. */

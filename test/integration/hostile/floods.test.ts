@@ -27,6 +27,16 @@ test.each([
   },
 );
 
+test.each(["stdout", "stderr"] as const)(
+  "a tool of the pool that floods %s: the main thread writes nothing of it, and what is over its pace is left out",
+  async (stream) => {
+    const { [stream]: text, end } = await run("floods-tool", `call flood {"stream":"${stream}"}\nsay done`);
+    expect(end).toEqual({ outcomes: ["finished", "finished"], written: 0 });
+    expect(linesOf(text)).toBeGreaterThan(0);
+    expect(linesOf(text)).toBeLessThan(20_000);
+  },
+);
+
 test("what a plugin logs is on the process's own stdout and stderr, line by line", async () => {
   const { stdout, stderr } = await run("logs", "hi");
   expect(stdout.match(/^one line of a plugin$/gm)).toHaveLength(3);

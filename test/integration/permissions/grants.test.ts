@@ -91,6 +91,18 @@ test("a plugin has the environment variables it was granted by name, and no othe
   expect(await may({}, [["environment"]])).toEqual([[]]);
 });
 
+test.skipIf(process.platform !== "linux")(
+  "of what the system says of processes a plugin reads its own thread's numbers, by one path, and no environment",
+  async () => {
+    const paths = ["thread-self/stat", "thread-self/status", "thread-self/environ", "self/environ", "self/stat"];
+    const found = await may(
+      {},
+      paths.map((path) => ["read", `/proc/${path}`] as const),
+    );
+    expect(found).toEqual([expect.stringMatching(/^\d+ \(/), DENIED, DENIED, DENIED, DENIED]);
+  },
+);
+
 test("with every permission a plugin is denied no file", async () => {
   const place = await makeApp({ ".env": "SECRET=1" });
   expect(await may("all", [["read", join(place, ".env")]])).toEqual(["SECRET=1"]);

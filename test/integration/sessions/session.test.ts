@@ -13,6 +13,9 @@ import {
   until,
 } from "../../support/runtime.js";
 
+const partsText = (parts: readonly { readonly type: string }[]) =>
+  parts.map((part) => ("text" in part ? String(part.text) : "")).join("");
+
 describe("a session", () => {
   test("answers with the echo script when no model is given", async () => {
     const troupe = await startTroupe();
@@ -73,6 +76,28 @@ describe("a session", () => {
       ["c", 3, 3],
       ["d", 4, 4],
     ]);
+  });
+
+  test("has what each of many senders says in that sender's order: a hundred of them, on four workers", async () => {
+    const [senders, sessions, each] = [100, 20, 10];
+    const troupe = await startTroupe({ sessionWorkers: 4, mailboxLimit: each * (senders / sessions) });
+    const opened = await Promise.all(Array.from({ length: sessions }, (_, n) => troupe.session(`s${n}`)));
+    // All of them by turns, so that what they say is mixed everywhere.
+    const turns: PromiseLike<unknown>[] = [];
+    for (let said = 0; said < each; said++)
+      for (let sender = 0; sender < senders; sender++)
+        turns.push((opened[sender % sessions] as (typeof opened)[number]).turn(`${sender}: ${said}`));
+    await Promise.all(turns);
+    const heard = new Map<string, string[]>();
+    for (const session of opened)
+      for (const { role, parts } of await session.messages()) {
+        const [sender, said] = role === "user" ? partsText(parts).split(": ") : [];
+        if (sender !== undefined && said !== undefined) heard.set(sender, [...(heard.get(sender) ?? []), said]);
+      }
+    const inOrder = Array.from({ length: each }, (_, said) => String(said));
+    expect(heard.size).toBe(senders);
+    for (const [sender, said] of heard) expect(said, `sender ${sender}`).toEqual(inOrder);
+    expect((await troupe.stats()).workers.every(({ sessions: count }) => count > 0)).toBe(true);
   });
 
   test("refuses a turn when its mailbox is full, and loses none of the others", async () => {

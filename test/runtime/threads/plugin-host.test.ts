@@ -15,7 +15,9 @@ interface Attached {
 }
 
 /** A host with a thread, and a session worker that keeps the lanes it is given; neither is a thread here. */
-function host({ onDemand = false } = {}) {
+function host({ onDemand = false, failedStarts = 0 } = {}) {
+  const clock = new ManualClock();
+  let starts = 0;
   const lanes: number[] = [];
   const failures: Error[] = [];
   const restarts: string[] = [];
@@ -50,14 +52,17 @@ function host({ onDemand = false } = {}) {
   const made = new PluginHost({
     group: 0,
     key: "shard 0",
-    clock: new ManualClock(),
+    clock,
     watchdog: { watch: () => () => undefined } as unknown as Watchdog,
     blockedMs: 250,
     sessionWorkers: () => [worker],
     onDemand,
-    takeThread: async () => newThread(),
+    takeThread: async () => {
+      if (starts++ < failedStarts) throw workerLost("The thread");
+      return newThread();
+    },
     onDeath: () => 0,
-    onFailedStart: () => "given up",
+    onFailedStart: () => (failedStarts === 0 ? "given up" : 100 * 2 ** (starts - 1)),
     onShare: () => undefined,
     onHeld: () => undefined,
     onRestarted: (thread) => void restarts.push(thread),
@@ -65,7 +70,7 @@ function host({ onDemand = false } = {}) {
   });
   made.adopt(newThread());
   const settled = () => new Promise((resolve) => setImmediate(resolve));
-  return { made, worker, lanes, failures, restarts, refused, arriving, settled };
+  return { made, worker, lanes, failures, restarts, refused, arriving, settled, clock, starts: () => starts };
 }
 
 test("a session worker that asks for a lane while one is on its way to it gets that one, and no second that would take its calls away", async () => {
@@ -156,4 +161,20 @@ test("a host that starts threads on demand replaces one that dies while a sessio
   await settled();
   await settled();
   expect([lanes.length, restarts.length]).toEqual([1, 1]);
+});
+
+test("a host whose next thread fails to start twice is there with the third, each tried behind a pause and none before it", async () => {
+  const { made, worker, lanes, settled, clock, starts } = host({ failedStarts: 2 });
+  made.call(worker, -1);
+  await settled();
+  await made.end("itself");
+  await settled();
+  const counts = [starts()];
+  for (const ms of [99, 1, 199, 1]) {
+    clock.advance(ms);
+    await settled();
+    counts.push(starts());
+  }
+  expect(counts).toEqual([1, 1, 2, 2, 3]);
+  expect(lanes).toHaveLength(2);
 });

@@ -4,10 +4,10 @@ import { newStage } from "../../../src/wire/index.js";
 import { ManualClock } from "../../support/manual-clock.js";
 
 /** A spare whose threads are none, and how many of them were loaded. */
-function spare() {
+function spare(spares = { left: 1 }) {
   const clock = new ManualClock();
   const loaded: LoadedThread[] = [];
-  const made = new SpareThread({ spares: { left: 1 }, clock }, async () => {
+  const made = new SpareThread({ spares, clock }, async () => {
     const thread = { exited: new Promise(() => undefined), terminate: async () => undefined };
     const one = { thread, stage: newStage(), tid: undefined } as unknown as LoadedThread;
     loaded.push(one);
@@ -40,4 +40,15 @@ test("a spare thread that is wanted later is not loaded once its group is closed
   await made.close();
   clock.advance(1_000);
   expect(loaded).toHaveLength(0);
+});
+
+test("all groups together have no more spare threads than there may be; one that is taken makes room for the next", async () => {
+  const spares = { left: 1 };
+  const [one, other] = [spare(spares), spare(spares)];
+  one.made.make();
+  other.made.make();
+  expect([one.loaded.length, other.loaded.length]).toEqual([1, 0]);
+  expect(await one.made.take()).toBe(one.loaded[0]);
+  other.made.make();
+  expect([one.loaded.length, other.loaded.length]).toEqual([1, 1]);
 });
