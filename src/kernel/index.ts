@@ -346,6 +346,8 @@ export {
   isEnded,
   isEndedState,
   isStoredTask,
+  isToBeStopped,
+  isToBeTold,
   MAX_STEPS,
   putDown,
   recordOf,

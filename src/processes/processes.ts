@@ -21,6 +21,8 @@ const MOST_RUNNING = 256;
 const MOST_OF_SESSION = 16;
 /** Processes that have ended are kept for whoever still reads what they said. */
 const MOST_ENDED_OF_SESSION = 32;
+/** Of what was asked of a process so many are known again. */
+const MOST_DONE = 4_096;
 
 interface Known extends ProcessOwner {
   readonly id: string;
@@ -31,6 +33,8 @@ interface Known extends ProcessOwner {
   readonly child: Child;
   readonly stdout: KeptOutput;
   readonly stderr: KeptOutput;
+  /** What was written and sent to it by whoever may ask again. */
+  readonly done: Set<string>;
 }
 
 /** The processes of plugins, by session; each is known to its own plugin alone. */
@@ -87,16 +91,19 @@ export class Processes {
     return viewOf(known);
   }
 
-  write(owner: ProcessOwner, id: string, bytes: string | Uint8Array): void {
-    this.#find(owner, id).child.write(bytes);
+  /** `asked`: as of {@link start}. What was written for it is not written again. */
+  write(owner: ProcessOwner, id: string, bytes: string | Uint8Array, asked?: string): void {
+    const known = this.#find(owner, id);
+    once(known, asked, () => known.child.write(bytes));
   }
 
   closeInput(owner: ProcessOwner, id: string): void {
     this.#find(owner, id).child.closeInput();
   }
 
-  signal(owner: ProcessOwner, id: string, signal: ProcessSignal): void {
-    this.#find(owner, id).child.signalAll(signal);
+  signal(owner: ProcessOwner, id: string, signal: ProcessSignal, asked?: string): void {
+    const known = this.#find(owner, id);
+    once(known, asked, () => known.child.signalAll(signal));
   }
 
   async stop(owner: ProcessOwner, id: string): Promise<ProcessView> {
@@ -132,7 +139,7 @@ export class Processes {
     const child = await Child.start(spec, { clock: this.#clock, guard: this.#guard, stdout, stderr });
     const { argv } = spec;
     const known = { id: this.#clock.uuid(), sessionId, pluginId, asked, argv, startedAt: this.#clock.wallNow() };
-    const started: Known = { ...known, child, stdout, stderr };
+    const started: Known = { ...known, child, stdout, stderr, done: new Set() };
     this.#known.set(started.id, started);
     this.#forgetOld(sessionId);
     return started;
@@ -185,6 +192,15 @@ export class Processes {
       forget = listen(done);
     });
   }
+}
+
+function once({ done }: Known, asked: string | undefined, act: () => void): void {
+  if (asked !== undefined && done.has(asked)) return;
+  act();
+  if (asked === undefined) return;
+  done.add(asked);
+  const [oldest] = done;
+  if (done.size > MOST_DONE && oldest !== undefined) done.delete(oldest);
 }
 
 function viewOf({ id, argv, startedAt, child, stdout, stderr }: Known): ProcessView {

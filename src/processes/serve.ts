@@ -10,6 +10,10 @@ interface OfOwner {
 interface OfProcess extends OfOwner {
   readonly id: string;
 }
+interface AskedOfProcess extends OfProcess {
+  /** The asker's own name for what it asks: asked for again, it is done already. */
+  readonly asked: string | undefined;
+}
 
 export type ProcessThread = ReturnType<typeof processThread>;
 
@@ -30,11 +34,11 @@ export function processThread({ clock, onClosed }: { readonly clock: Clock; read
       processes.read(owner, id, spec, signal),
     wait: ({ owner, id, waitMs }: OfProcess & { readonly waitMs: number }, signal: AbortSignal) =>
       processes.wait(owner, id, waitMs, signal),
-    write: ({ owner, id, bytes }: OfProcess & { readonly bytes: string | Uint8Array }) =>
-      processes.write(owner, id, bytes),
+    write: ({ owner, id, bytes, asked }: AskedOfProcess & { readonly bytes: string | Uint8Array }) =>
+      processes.write(owner, id, bytes, asked),
     closeInput: ({ owner, id }: OfProcess) => processes.closeInput(owner, id),
-    signal: ({ owner, id, signal }: OfProcess & { readonly signal: ProcessSignal }) =>
-      processes.signal(owner, id, signal),
+    signal: ({ owner, id, signal, asked }: AskedOfProcess & { readonly signal: ProcessSignal }) =>
+      processes.signal(owner, id, signal, asked),
     stop: ({ owner, id }: OfProcess) => processes.stop(owner, id),
     startWatch: (request: WatchRequest) => watches.start(request),
     nextNews: ({ id }: OfWatch, signal: AbortSignal) => watches.next(id, signal),

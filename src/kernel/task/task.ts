@@ -53,7 +53,7 @@ export interface StoredTask {
   /** The owner's job that is told when the task is cancelled. */
   readonly onCancel: string | null;
   readonly deliver: TaskDelivery;
-  /** Its end is still to be told. */
+  /** Its end is still to be told; of one that was cancelled: its work is still to be ended. */
   readonly untold: boolean;
   readonly progress: Json;
   readonly since: number;
@@ -217,7 +217,7 @@ export function endTask(
   if (isEnded(stored)) return stored;
   const { state, now, result = null, error = null, awaited = false } = end;
   // Who cancels a task knows that it has ended.
-  const untold = stored.deliver !== "none" && state !== "cancelled" && !awaited;
+  const untold = state === "cancelled" ? isKept(stored) : stored.deliver !== "none" && !awaited;
   return { ...stored, state, endedAt: now, result, error, wake: null, untold };
 }
 
@@ -226,25 +226,43 @@ export function endTask(
  * here. Undefined: it stays as it is.
  */
 export function endedElsewhere(value: unknown): StoredTask | undefined {
-  if (!isStoredTask(value) || isEnded(value) || value.kind === "background") return undefined;
+  if (!isStoredTask(value)) return undefined;
+  // The work is not the copy's to end.
+  if (isToBeStopped(value)) return told(value);
+  if (isEnded(value) || value.kind === "background") return undefined;
   const message = "It goes on in the store that the session was exported from, and not in this copy.";
   return endTask(value, { state: "failed", now: value.since, error: { code: "task_lost", message } });
 }
 
-/** Its end was told. */
+/** Is its work done outside of tasks, by another part of the runtime, which is told when it is cancelled? */
+function isKept({ kind }: StoredTask): boolean {
+  return kind === "monitor" || kind === "subagent";
+}
+
+/** It has ended, and its session is still to be told. */
+export function isToBeTold({ untold, state }: StoredTask): boolean {
+  return untold && state !== "cancelled";
+}
+
+/** It was cancelled, and whoever does its work has not ended that yet. */
+export function isToBeStopped({ untold, state }: StoredTask): boolean {
+  return untold && state === "cancelled";
+}
+
+/** Its end was told, or its work was ended. */
 export function told(stored: StoredTask): StoredTask {
   return { ...stored, untold: false };
 }
 
 /** How its end is to be told, from now on; one that has ended already is told so now. */
 export function deliveredBy(stored: StoredTask, deliver: TaskDelivery): StoredTask {
-  const untold = isEnded(stored) && stored.state !== "cancelled" && deliver !== "none";
+  const untold = stored.state === "cancelled" ? stored.untold : isEnded(stored) && deliver !== "none";
   return { ...stored, deliver, untold };
 }
 
 /** The owners of tasks' places in the order of their table: what a starting runtime looks for, and what may be forgotten. */
 export const TASK_ORDER = {
-  /** To be run, or its end to be told, or its work lives outside of the store. By when it began. */
+  /** To be run, or its end to be told, or its work to be ended, or that lives outside of the store. By when it began. */
   open: "open",
   /** By when it wakes. */
   asleep: "asleep",

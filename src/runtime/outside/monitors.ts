@@ -3,6 +3,7 @@ import {
   beginMonitor,
   checkMonitor,
   checkMonitorId,
+  isEndedState,
   type Json,
   MOST_ENDED,
   type MonitorEnd,
@@ -102,8 +103,17 @@ export class Monitors {
       if (this.#closed) return;
       // One that was started anew meanwhile is another.
       if (this.#running.has(nameOf(sessionId, stored))) continue;
-      await this.#run(sessionId, stored).takeUp(stored);
+      const isCancelled = stored.end === null && (await this.#hasEndedTask(sessionId, stored));
+      await this.#run(sessionId, stored).takeUp(stored, isCancelled ? { reason: "stopped" } : undefined);
     }
+  }
+
+  /** Was it cancelled by its task? One that has none yet, because its process was killed in between, has it from now on. */
+  async #hasEndedTask(sessionId: string, { owner, id, spec }: StoredMonitor): Promise<boolean> {
+    const task = taskOf(owner, id, spec);
+    const known = await this.#tasks.find(sessionId, task.id);
+    if (known === undefined) await this.#tasks.register(sessionId, null, task);
+    return known !== undefined && isEndedState(known.state);
   }
 
   /** A task that the store had going on: of a monitor that has ended, its process was killed in between. */
@@ -138,7 +148,7 @@ export class Monitors {
       this.#checkRoom(sessionId);
       const before = (await this.#rows.one(sessionId, owner, id))?.stored;
       const stored = beginMonitor({ id, owner, spec, now: this.#runtime.options.clock.wallNow(), before });
-      const task = { kind: "monitor", id: monitorTaskId(monitorKey(owner, id)), label: spec.label } as const;
+      const task = taskOf(owner, id, spec);
       await this.#rows.put(sessionId, stored);
       try {
         await this.#tasks.register(sessionId, null, task);
@@ -235,6 +245,11 @@ export class Monitors {
       if (acts.size === 0) this.#acts.delete(name);
     }
   }
+}
+
+/** As what a monitor stands in its session's list of tasks. */
+function taskOf(owner: string, id: string, { label }: MonitorSpec) {
+  return { kind: "monitor", id: monitorTaskId(monitorKey(owner, id)), label } as const;
 }
 
 function nameOfTask(sessionId: string, taskId: string): string {

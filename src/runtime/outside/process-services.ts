@@ -70,11 +70,11 @@ export class ProcessServices {
         return this.#worker.ask("wait", { ...process, waitMs }, waiting(waitMs));
       }
       case "writeToProcess":
-        return this.#worker.ask("write", { ...process, bytes: inputOf(args[1]) });
+        return this.#worker.ask("write", { ...process, bytes: inputOf(args[1]), asked });
       case "endProcessInput":
         return this.#worker.ask("closeInput", process);
       case "signalProcess":
-        return this.#worker.ask("signal", { ...process, signal: checkSignal(args[1]) });
+        return this.#worker.ask("signal", { ...process, signal: checkSignal(args[1]), asked });
       case "stopProcess":
         return this.#worker.ask("stop", process);
     }

@@ -93,8 +93,9 @@ export class RunningMonitor {
     void this.#run();
   }
 
-  /** The store had it: it is started again, and what it had to tell is told. */
-  async takeUp(stored: StoredMonitor): Promise<void> {
+  /** The store had it: it is started again, and what it had to tell is told. With an `end` it ends in place of being started. */
+  async takeUp(stored: StoredMonitor, end?: MonitorEnd): Promise<void> {
+    this.#stopWith = end;
     this.#deliverSoon();
     if (stored.end !== null) return this.#done.resolve();
     void this.#run(true);

@@ -121,14 +121,17 @@ export class AgentTasks {
 
   /** Its turn ends, and its session is closed with all that goes on there: agents of its own are tasks there. */
   async #cancel(task: TaskRecord): Promise<void> {
-    const { relay } = this.#parts;
-    const { session: sessionId } = await this.#workOf(task);
-    const running = this.#running.get(nameOf(task));
-    if (running !== undefined) {
-      await relay(["cancelTurn", { from: task.sessionId, turnId: task.id }]).catch(ignore);
-      await running;
+    const { relay, open } = this.#parts;
+    const work = await this.#workOf(task);
+    const name = nameOf(task);
+    if (!this.#running.has(name)) {
+      // Cancelled by a runtime whose process was killed before it ended the work: the turn may be going on by itself here.
+      if (!(await isThere(open(work.session)))) return;
+      this.#begin(task, work);
     }
-    await relay(["close", { sessionId }]);
+    await relay(["cancelTurn", { from: task.sessionId, turnId: task.id }]).catch(ignore);
+    await this.#running.get(name);
+    await relay(["close", { sessionId: work.session }]);
   }
 
   /** A session is closed: those that still work for it have ended, and those that have ended are closed with it. */
@@ -149,6 +152,17 @@ export class AgentTasks {
     });
     if (row === undefined) throw new Error(`The task ${id} has lost its work.`);
     return decode<AgentWork>(row.value);
+  }
+}
+
+/** False: the session was deleted. */
+async function isThere(opening: Promise<unknown>): Promise<boolean> {
+  try {
+    await opening;
+    return true;
+  } catch (error) {
+    if (asTroupeError(error, "turn_failed").code === "session_deleted") return false;
+    throw error;
   }
 }
 

@@ -5,7 +5,10 @@ import type { TaskKind, TaskRecord } from "../../kernel/index.js";
  * own to {@link Tasks.setKind}.
  */
 export interface TaskKeeper {
-  /** The task was cancelled, and is stored so: its work is to end. What this rejects with is told as `task_failed`. */
+  /**
+   * The task was cancelled, and is stored so: its work is to end. What this rejects with is told as `task_failed`. Asked
+   * again by the next runtime when it rejected, or its process died before it was done.
+   */
   cancel(task: TaskRecord): Promise<void>;
   /** The store had this task going on when the runtime started. Default: nothing, it stays as it is. */
   takeUp?(task: TaskRecord): Promise<void>;

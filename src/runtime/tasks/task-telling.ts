@@ -1,5 +1,5 @@
 import { type Clock, sleep } from "../../async/index.js";
-import { asTroupeError, recordOf, tellingOf, told } from "../../kernel/index.js";
+import { asTroupeError, isToBeTold, recordOf, tellingOf, told } from "../../kernel/index.js";
 import { eventError } from "../../trace/index.js";
 import type { Runtime } from "../places/index.js";
 import { changeOf, isConflict, nameOf, type TaskBook } from "./task-book.js";
@@ -65,7 +65,7 @@ export class TaskTelling {
   async #deliver(sessionId: string, id: string): Promise<void> {
     const known = await this.#book.get(sessionId, id);
     const { stored } = known;
-    if (!stored.untold) return;
+    if (!isToBeTold(stored)) return;
     await this.#runtime.ask("deliverInput", {
       sessionId,
       source: `task:${id}`,

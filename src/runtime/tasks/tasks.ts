@@ -15,6 +15,8 @@ import {
   inLiveState,
   invalidTask,
   isEnded,
+  isToBeStopped,
+  isToBeTold,
   type Json,
   MAX_PROGRESS,
   type Row,
@@ -35,6 +37,7 @@ import {
   type TroupeErrorCode,
   taskConflict,
   taskIdOf,
+  told,
   unknownMethod,
 } from "../../kernel/index.js";
 import { type LeftWork, TASK_STEPS, TASKS } from "../../store/index.js";
@@ -216,7 +219,7 @@ export class Tasks {
       before: await this.#book.get(sessionId, checkTaskId(id)),
       task: await this.#cancelled(sessionId, id),
     }));
-    if (!isEnded(before.stored)) await this.#stopWork(task);
+    if (!isEnded(before.stored) || isToBeStopped(task.stored)) await this.#stopWork(task);
     return viewOf(task);
   }
 
@@ -265,7 +268,7 @@ export class Tasks {
         stored.deliver === deliver ? stored : deliveredBy(stored, deliver),
       ),
     );
-    if (task.stored.untold) this.#telling.tell(sessionId, id);
+    if (isToBeTold(task.stored)) this.#telling.tell(sessionId, id);
     return viewOf(task);
   }
 
@@ -306,7 +309,7 @@ export class Tasks {
   async imported(sessionId: string): Promise<void> {
     const tasks = await this.#book.of(sessionId);
     this.#any ||= tasks.some(({ stored }) => !isEnded(stored));
-    for (const { stored, id } of tasks) if (stored.untold) this.#telling.tell(sessionId, id);
+    for (const { stored, id } of tasks) if (isToBeTold(stored)) this.#telling.tell(sessionId, id);
   }
 
   /** Nothing is told or taken up any more. What is stored goes on at the next start. */
@@ -354,20 +357,24 @@ export class Tasks {
     this.#book.letGo(task);
     if (task.stored.job !== null && task.stored.state === "cancelled") this.#jobs.stop(task);
     for (const waiter of this.#waiting.get(nameOf(task)) ?? []) waiter.resolve(viewOf(task));
-    if (task.stored.untold) this.#telling.tell(task.sessionId, task.id);
+    if (isToBeTold(task.stored)) this.#telling.tell(task.sessionId, task.id);
   }
 
   /** The end was heard of by who asked for it. */
   async #heard({ sessionId, id, stored }: KnownTask): Promise<TaskRecord> {
-    if (!stored.untold) return recordOf(id, sessionId, stored);
+    if (!isToBeTold(stored)) return recordOf(id, sessionId, stored);
     return this.deliver(sessionId, id, "none");
   }
 
+  /** Of a task that was cancelled: has whoever does its work end that. What cannot be ended now is by the next runtime. */
   async #stopWork(task: KnownTask): Promise<void> {
-    const { kind } = task.stored;
-    if (kind !== "monitor" && kind !== "subagent") return;
+    const { sessionId, id, stored } = task;
+    if (stored.kind !== "monitor" && stored.kind !== "subagent") return;
     try {
-      await this.#keepers.get(kind)?.cancel(viewOf(task));
+      await this.#keepers.get(stored.kind)?.cancel(viewOf(task));
+      const ended = (now: StoredTask) => (isToBeStopped(now) ? told(now) : now);
+      // A session that is gone has no tasks.
+      await this.#book.alone(sessionId, () => this.#book.change(sessionId, id, ended)).catch(ignore);
     } catch (error) {
       this.#fails(task, error);
     }
@@ -445,7 +452,7 @@ export class Tasks {
       await this.#book.remove({ id, sessionId: session ?? "" });
   }
 
-  /** What was open when the store was closed: ends that are untold are told, and work that somebody does is taken up. */
+  /** What was open when the store was closed: ends are told, work that was cancelled is ended, and what goes on is taken up. */
   async #takeUp(): Promise<void> {
     for (let after: Row | undefined; !this.#closed; ) {
       const range = { table: TASKS, owner: TASK_ORDER.open, limit: PAGE, ...(after !== undefined && { after }) };
@@ -459,10 +466,8 @@ export class Tasks {
   async #takeUpOne(task: KnownTask): Promise<void> {
     const { stored, sessionId, id } = task;
     if (this.#closed) return;
-    if (isEnded(stored)) {
-      this.#telling.tell(sessionId, id);
-      return;
-    }
+    if (isToBeStopped(stored)) return this.#stopWork(task);
+    if (isEnded(stored)) return this.#telling.tell(sessionId, id);
     if (stored.job !== null) return this.#jobs.takeUp(task);
     if (stored.kind !== "monitor" && stored.kind !== "subagent") return;
     try {

@@ -31,6 +31,7 @@ import type { AskedService, AskingCall, HostRequest } from "../plugins/index.js"
 import { addInput, type Session, takeFirstInput, viewOf } from "../state/index.js";
 import { completeBeside, notCompleted } from "./direct-completion.js";
 import { createSessionFrom, invalidHostCall, trace, visibleSession } from "./immediate-directives.js";
+import { askOutside } from "./outside.js";
 import { serveShared } from "./shared-state.js";
 import { changesBeside, withSession } from "./tasks.js";
 
@@ -52,14 +53,14 @@ export async function callHost(session: Session, request: OwnRequest): Promise<u
       details: { method, pluginId: request.pluginId },
     });
   }
-  const serve = async () => {
+  const serve = async (nth?: number) => {
     if (Object.hasOwn(ABOUT_SESSION, method)) return aboutSession(session, request);
-    if (owner === "task" || owner === "monitor") return outside(session, await withSession(session, request));
+    if (owner === "task" || owner === "monitor") return askOutside(session, await withSession(session, request), nth);
     if (method === "emitTrigger") await checkVisible(session, request.args[2]);
     const service = HERE[method];
-    if (service === undefined && OUTSIDE.includes(owner)) return outside(session, request);
+    if (service === undefined && OUTSIDE.includes(owner)) return askOutside(session, request, nth);
     if (service === undefined) throw unavailable(method, "background tasks");
-    return service(session, request);
+    return service(session, request, nth);
   };
   const changes = (CHANGING.includes(owner) || changesBeside(method)) && method !== "toolState";
   return asking === undefined || !changes ? serve() : serveOnce(session, asking, request, serve);
@@ -78,19 +79,6 @@ const CHANGING: readonly HostInterface[] = [
 
 /** Served by the main thread, for whatever thread is concerned there. */
 const OUTSIDE: readonly HostInterface[] = ["processReads", "processActs", "triggerReads", "triggerActs"];
-
-async function outside(
-  session: Session,
-  { sessionId = session.id, pluginId, method, args, asking }: OwnRequest & { readonly sessionId?: string },
-): Promise<unknown> {
-  const turn = session.life.unstoredTurn;
-  // Made again, also by another worker, the call asks in the same order.
-  const asked =
-    asking?.place === undefined || turn === undefined
-      ? undefined
-      : `${sessionId === session.id ? "" : `${session.id}:`}${turn.turnId}:${asking.name((place) => turn.journal.number(place))}:${asking.asked}`;
-  return session.services.relay("outside", { sessionId, pluginId, method, args, asked });
-}
 
 /** An event for certain sessions is for those that the caller may see. */
 async function checkVisible(session: Session, options: unknown): Promise<void> {
@@ -113,19 +101,21 @@ function serveOnce(
   session: Session,
   asking: AskingCall,
   asked: AskedService,
-  serve: () => Promise<unknown>,
+  serve: (nth: number) => Promise<unknown>,
 ): Promise<unknown> {
   return asking.ask(asked, async (nth) => {
     const turn = session.life.unstoredTurn;
-    if (asking.place === undefined || turn === undefined) return serve();
     const { method, args, signal } = asked;
+    // A process ends with its host. While that lives, whoever has the processes knows what was asked of them.
+    const isKept = HOST_METHODS[method] !== "processActs";
+    if (asking.place === undefined || turn === undefined || !isKept) return serve(nth);
     let thrown: unknown;
     const { value, error } = await turn.journal.once<HostAnswer>({
       key: `host:${asking.name((place) => turn.journal.number(place))}:${nth}`,
       envelope: () => ({ method, args: args as never }),
       run: async () => {
         try {
-          const served = await serve();
+          const served = await serve(nth);
           return served === undefined ? {} : { value: served };
         } catch (failure) {
           // Of a service that was given up nobody knows what it did. Any other failure is an answer: the call went on from it.
@@ -135,7 +125,7 @@ function serveOnce(
         }
       },
       found: async (answer) => {
-        await redo(session, asked, answer, serve);
+        await redo(session, asked, answer, () => serve(nth));
         return answer;
       },
     });
@@ -158,7 +148,7 @@ async function redo(
   else if (HOST_METHODS[method] === "toolState" && session.tools.generation < Number(value)) await serve();
 }
 
-type Service = (session: Session, request: OwnRequest) => unknown;
+type Service = (session: Session, request: OwnRequest, nth?: number) => unknown;
 
 /** The services about one session, which their first argument names, as they are done where that session is. */
 const ABOUT_SESSION: { readonly [M in HostMethod]?: Service } = {
@@ -237,9 +227,9 @@ const HERE: { readonly [M in HostMethod | "turnEvents"]?: Service } = {
     const { turnId } = await startTurn(session, request, { streams: false });
     return wholeTurn(session, turnId, request.signal);
   },
-  startTurnTask: async (session, request) => {
+  startTurnTask: async (session, request, nth) => {
     const { sessionId, input } = await toStart(session, request.args, turnTaskInput);
-    return outside(session, { ...request, args: [sessionId, input] });
+    return askOutside(session, { ...request, args: [sessionId, input] }, nth);
   },
   startTurnStream: (session, request) => startTurn(session, request, { streams: true }),
   awaitTurn: (session, request) => session.services.relay("awaitTurn", startedTurn(session, request)),

@@ -170,6 +170,8 @@ export interface ToolFacts {
   readonly callId: string;
   /** The tool is not to run: what its own code says of the call is wanted. */
   readonly asks?: true;
+  /** The first one does not say so. */
+  readonly attempt?: number;
 }
 
 /**

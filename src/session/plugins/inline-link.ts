@@ -23,6 +23,7 @@ import {
 import { PluginPolicy } from "./failure-policy.js";
 import {
   AskingCall,
+  AskingTool,
   type HookOptions,
   hookProbes,
   hostCallOver,
@@ -64,6 +65,7 @@ class InlineCall extends ServedCall {
 interface InlineToolCall extends Waiting {
   readonly context: HomeContext;
   readonly facts: ToolFacts;
+  readonly tool: AskingTool;
 }
 
 /** A trusted plugin in the session worker itself: no hop, and no protection from its loops. */
@@ -134,12 +136,17 @@ export class InlineLink implements PluginLink {
 
   tool(slot: PluginSlot, toolId: string, args: unknown, context: HomeContext): unknown {
     slot.touched = true;
-    const { sessionId, turnId, callId, asks } = context;
-    const facts = { sessionId, turnId, callId, ...(asks && { asks }) };
+    const { sessionId, turnId, callId, asks, attempt } = context;
+    const facts = { sessionId, turnId, callId, ...(asks && { asks }), ...(attempt && { attempt }) };
+    let asking: AskingTool | undefined;
     // The signal is made only when the tool looks at it.
     const waiting = {
       get signal() {
         return context.signal;
+      },
+      get tool() {
+        asking ??= new AskingTool(facts);
+        return asking;
       },
       over: false,
       context,
@@ -227,10 +234,10 @@ export class InlineLink implements PluginLink {
     const pluginId = this.manifest.id;
     // As it is across a thread: nothing is shared, nothing is served for a call that has ended or was given up.
     return async ({ granted, waiting, method, args, signal }) => {
-      const { over, asking } = waiting as InlineCall;
+      const { over, asking, tool } = waiting as InlineCall & Partial<InlineToolCall>;
       if (over) throw hostCallOver(`Plugin ${pluginId}`, method);
       if (signal?.aborted) throw aborted(signal);
-      const answer = host({ sessionId, pluginId, granted, method, args: copied(args, method), signal, asking });
+      const answer = host({ sessionId, pluginId, granted, method, args: copied(args, method), signal, asking, tool });
       return copied(await untilAborted(answer, signal, aborted), method);
     };
   }

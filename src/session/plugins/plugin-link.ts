@@ -1,7 +1,7 @@
 import type { RecordableHistogram } from "node:perf_hooks";
 import { isDeepStrictEqual } from "node:util";
 import type { Clock } from "../../async/index.js";
-import { type Json, replayMismatched, TroupeError } from "../../kernel/index.js";
+import { canonicalJson, fingerprint, type Json, replayMismatched, TroupeError } from "../../kernel/index.js";
 import type {
   Contributions,
   HookKind,
@@ -14,7 +14,7 @@ import type { HomeContext, NoteTaker } from "../../tools/index.js";
 import { type EventSink, hookPhase, type PhaseProbe, recordMs } from "../../trace/index.js";
 import { encodeState } from "../../wire/index.js";
 import type { FailurePolicies } from "../calls/index.js";
-import type { Captured, HookRef, HostAccess, InstanceInit } from "../plugin-thread/index.js";
+import type { Captured, HookRef, HostAccess, InstanceInit, ToolFacts } from "../plugin-thread/index.js";
 import { checkCaptured } from "./check-captured.js";
 import type { PluginPolicy } from "./failure-policy.js";
 
@@ -167,6 +167,8 @@ export interface HostRequest extends Omit<Parameters<HostAccess>[0], "waiting"> 
   readonly pluginId: string;
   /** The call it is asked in, when that may be made again. */
   readonly asking?: AskingCall | undefined;
+  /** The tool's call it is asked in. */
+  readonly tool?: AskingTool | undefined;
 }
 
 /** Answers host services; checks what was granted and which sessions may be seen. */
@@ -196,11 +198,6 @@ export class AskingCall {
   /** The call is made again, from its beginning. */
   again(): void {
     this.#next = 0;
-  }
-
-  /** How many services it has asked for so far. */
-  get asked(): number {
-    return this.#next;
   }
 
   /** Tells the call from others at the same place; `number` says how many of them asked before it. */
@@ -269,6 +266,36 @@ export class AskingCall {
     );
   }
 }
+
+/**
+ * A tool's call that asks for host services. It is run again when a crash interrupted it, and need not repeat itself: what it
+ * asks for is named by what that is, and by how often it has asked for the same.
+ */
+export class AskingTool {
+  readonly #call: string;
+  readonly #times = new Map<string, number>();
+
+  constructor({ callId, attempt = 1 }: Pick<ToolFacts, "callId" | "attempt">) {
+    this.#call = `${callId}:${attempt}`;
+  }
+
+  /** Undefined: nobody could ask for the same again. */
+  name({ method, args }: Pick<AskedService, "method" | "args">): string | undefined {
+    let what: string;
+    try {
+      what = `${method}:${fingerprint(canonicalJson((TO_PROCESS.includes(method) ? args[0] : args) as Json)).toString(36)}`;
+    } catch {
+      // No JSON: whoever is asked refuses it.
+      return undefined;
+    }
+    const times = this.#times.get(what) ?? 0;
+    this.#times.set(what, times + 1);
+    return `tool:${this.#call}:${what}:${times}`;
+  }
+}
+
+/** Named by the process and their order: what a process has been given it is not given again. */
+const TO_PROCESS: readonly string[] = ["writeToProcess", "signalProcess"];
 
 function isSame(a: Pick<AskedService, "method" | "args">, b: Pick<AskedService, "method" | "args">): boolean {
   return a.method === b.method && isDeepStrictEqual(a.args, b.args);

@@ -32,6 +32,8 @@ export interface HomeContext extends CallContext {
   readonly cancelGraceMs: number;
   /** The tool is not to run: only what its own code says of the call before it runs is wanted. */
   readonly asks?: true;
+  /** Which attempt of the call it is; the first one does not say so. */
+  readonly attempt?: number;
   /** Nobody waits for it any more, whether or not its tool has ended. */
   readonly isOver?: boolean;
 }
@@ -90,6 +92,8 @@ export interface ToolRequest {
   readonly signal: AbortSignal;
   /** What the tool's own code says of the call is wanted, not the call; the arguments are looked at as for the call. */
   readonly asks?: true;
+  /** Which attempt of the call it is, from 1. */
+  readonly attempt?: number;
   /** Told what was thrown, whole: the output has only what the model may read. */
   readonly onThrown?: ((thrown: unknown) => void) | undefined;
 }
@@ -268,7 +272,7 @@ function contentOf({ content, value }: NonNullable<ReturnType<typeof readContent
 
 /** Own, enumerable properties, the signal included: a tool may spread its context. */
 function homeContext(
-  { call, sessionId, turnId, asks }: ToolRequest,
+  { call, sessionId, turnId, asks, attempt = 1 }: ToolRequest,
   { timeoutMs, cancelGraceMs }: RegisteredTool,
   stop: Stop,
 ): HomeContext {
@@ -279,6 +283,7 @@ function homeContext(
     timeoutMs,
     cancelGraceMs,
     ...(asks && { asks }),
+    ...(attempt > 1 && { attempt }),
     get completionKey() {
       return completionKeyOf(sessionId, turnId, call.callId);
     },

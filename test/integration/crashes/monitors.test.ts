@@ -20,6 +20,7 @@ async function heard(session: Session): Promise<string[]> {
   return texts.flatMap((text) => text.split("\n")).filter((line) => line.startsWith("line "));
 }
 
+// §15.76
 test.each([2, 5, 9, 20])(
   "a host killed behind %d commits leaves no process, and the next one goes on: each line is delivered once, and the command's update says that it was started again",
   async (commits) => {

@@ -18,6 +18,7 @@ import { collect, plugin, startTroupe, until } from "../../support/runtime.js";
 
 const named = (answer: Answer | undefined) => valueIn<{ name: string }[]>(answer).map(({ name }) => name);
 
+// §15.75
 describe.each(["worker", "inline"] as const)("host services for a plugin in the tier %s", (tier) => {
   let troupe: Troupe;
   const traces: TraceEvent[] = [];
@@ -446,6 +447,7 @@ describe.each(["worker", "inline"] as const)("host services for a plugin in the 
     expect(await session.inputs()).toEqual([]);
   });
 
+  // §15.75
   test("work that lives elsewhere is registered, goes on, ends and is listed; what is not there cannot be spoken of", async () => {
     const session = await troupe.session("tasks");
     const own = "tasks";

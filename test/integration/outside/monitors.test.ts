@@ -10,6 +10,7 @@ const QUICK = { debounceMs: 20, maxPerMinute: 600 } as const;
 const PLUGINS = [{ module: plugin("watches"), permissions: "all" as const }];
 const said = (lines: string, more = "sleep 1000") => ["sh", "-c", `printf '${lines}'; ${more}`];
 
+// §15.76
 describe("a monitor", () => {
   let troupe: Troupe;
   let gauge = "0";

@@ -30,6 +30,7 @@ async function heardBy(session: Session): Promise<readonly string[]> {
   return said.map(({ parts }) => parts.map((part) => ("text" in part ? part.text : "")).join(""));
 }
 
+// §15.75
 test.each(["worker", "inline"] as const)(
   "a job of a plugin in the tier %s runs beside the session's turns, with its steps, and its result is the task's",
   async (tier) => {
@@ -95,6 +96,7 @@ test("what a job throws fails its task with the code it threw, and a result that
   });
 });
 
+// §15.75
 test("a cancelled job is told to stop, and what it says then counts for nothing", async () => {
   const log = join(await tempFolder(), "log");
   const troupe = await startTroupe(working());
@@ -264,6 +266,7 @@ test("a job asks its host for what a command may, about its own session and thos
   await until("it was said", async () => (await heardBy(session)).at(-1) === "from the job");
 });
 
+// §15.75
 test("hidden tasks stand in no list, and whoever waits for them hears of the first failure, once", async () => {
   const troupe = await startTroupe(working());
   const session = await troupe.session("a");
@@ -291,6 +294,7 @@ test("hidden tasks stand in no list, and whoever waits for them hears of the fir
   expect(answers.at(-1)).toEqual({ value: [] });
 });
 
+// §15.75
 test("the owner of a task that is cancelled is told by its job", async () => {
   const troupe = await startTroupe(working());
   const session = await troupe.session("told");
@@ -300,6 +304,7 @@ test("the owner of a task that is cancelled is told by its job", async () => {
   await until("it was told", async () => (await heardBy(session)).includes(id));
 });
 
+// §15.75
 test("a task that is given to another session goes on there", async () => {
   const log = join(await tempFolder(), "log");
   const troupe = await startTroupe(working());

@@ -12,6 +12,7 @@ const ENDS = {
   "test.works-on:steps": 'The task test.works-on:steps is done. Its result:\n["one","two","three"]',
 } as const;
 
+// §15.75
 test.each([5, 60, 120, 200, 300, 400, 480])(
   "a process killed behind %d records: every task that was stored ends once, and every session is told once",
   async (records) => {

@@ -16,6 +16,7 @@ async function heardBy(session: Session): Promise<readonly string[]> {
 
 const turnsOf = async (troupe: Troupe, id: string) => (await (await troupe.session(id)).info()).turns;
 
+// §15.75
 test("a parked session wakes for the end of its task and has it as a turn, once, also over a restart", async () => {
   const path = await tempFolder();
   const first = await createTroupe(asking("worker", { store: { path } }));
@@ -88,6 +89,7 @@ test("a task goes with its session: closed it is cancelled, forked it stays, del
   expect(late.code).toBe("task_unknown");
 });
 
+// §15.75
 test("a session sees tasks of the session it was made from when they are for it too", async () => {
   const troupe = await startTroupe(asking("worker"));
   const session = await troupe.session("a");

@@ -13,6 +13,8 @@ import {
   endedElsewhere,
   endTask,
   isStoredTask,
+  isToBeStopped,
+  isToBeTold,
   putDown,
   recordOf,
   runAgain,
@@ -68,6 +70,21 @@ test("an end is told as it was asked for, not when somebody waited for it, and n
   expect(endTask(ended, { ...end, state: "failed" })).toBe(ended);
   expect(deliveredBy(ended, "turn").untold).toBe(true);
   expect(deliveredBy(endTask(begun(), { ...end, state: "cancelled" }), "turn").untold).toBe(false);
+});
+
+test("a cancelled task whose work somebody else does is open until that has ended, and is never told", () => {
+  for (const kind of ["monitor", "subagent"] as const) {
+    const cancelled = endTask({ ...begun({ deliver: "turn" }), kind, job: null }, { state: "cancelled", now: 2_000 });
+    expect([isToBeStopped(cancelled), isToBeTold(cancelled), taskOrder(cancelled).owner]).toEqual([
+      true,
+      false,
+      "open",
+    ]);
+    expect(deliveredBy(cancelled, "none")).toMatchObject({ untold: true });
+    expect(taskOrder(told(cancelled)).owner).toBe("ended");
+    // In a copy it is nobody's work.
+    expect(endedElsewhere(cancelled)).toEqual(told(cancelled));
+  }
 });
 
 test("what a session is told of an end names the task and has its result, or why it failed", () => {

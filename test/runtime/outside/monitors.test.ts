@@ -234,3 +234,31 @@ test("a task that the store has going on, of a monitor that ended or is gone, en
   await second.clock.elapse(100);
   expect(await second.tasks.list("s")).toMatchObject([{ id: "monitor:p/gone", state: "cancelled" }]);
 });
+
+test("a monitor whose task was cancelled by a process that was killed then is ended by the next one, and not started again", async () => {
+  const first = storedMonitors();
+  await first.start({ id: "log", argv: ["app"] });
+  await first.tasks.register("s", null, { kind: "monitor", id: "monitor:p/log", label: "log" });
+  first.tasks.setKind("monitor", { cancel: () => new Promise(() => {}) });
+  void first.tasks.cancel("s", "monitor:p/log");
+  await first.settled();
+  expect(first.row()).toMatchObject({ end: null });
+  const second = storedMonitors(storedTasks({ clock: first.clock, backend: first.backend }));
+  second.monitors.start(true);
+  second.tasks.start({ tasks: true, firstTaskWake: null });
+  await second.clock.elapse(100);
+  expect(second.worker.started).toEqual([]);
+  expect(second.row()).toMatchObject({ end: { reason: "stopped" }, starts: 1 });
+  expect(await second.tasks.list("s")).toMatchObject([{ id: "monitor:p/log", state: "cancelled" }]);
+});
+
+test("a monitor whose process was killed before it stood in its session's list of tasks does so in the next one, and goes on", async () => {
+  const first = storedMonitors();
+  await first.start({ id: "log", argv: ["app"] });
+  await first.tasks.unregister("s", null, "monitor:p/log");
+  const second = storedMonitors(storedTasks({ clock: first.clock, backend: first.backend }));
+  second.monitors.start(true);
+  await second.clock.elapse(100);
+  expect(second.worker.started).toHaveLength(1);
+  expect(await second.tasks.list("s")).toMatchObject([{ id: "monitor:p/log", kind: "monitor", state: "running" }]);
+});

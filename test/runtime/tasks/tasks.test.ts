@@ -11,6 +11,7 @@ const codeOf = async (promise: Promise<unknown>) =>
     (error) => (error as TroupeError).code,
   );
 
+// §15.75
 test("work that lives elsewhere is a record of its session, between its live states and at its end", async () => {
   const { tasks, clock } = storedTasks();
   const task = await tasks.register("a", "p", { key: "k", label: "Tail" });
@@ -159,6 +160,7 @@ test("the next runtime tells of an end that was stored and not delivered", async
   expect(again.told).toEqual([]);
 });
 
+// §15.75
 test("a task of a kind is ended and taken up by whoever does its work, behind what is stored", async () => {
   const first = storedTasks();
   const heard: unknown[] = [];
@@ -187,6 +189,36 @@ test("a task whose work could not be ended is cancelled all the same, and that i
   expect(events).toMatchObject([{ type: "task_failed", task: "s", error: { message: "no way" } }]);
 });
 
+test("work whose task was cancelled by a process that was killed before it ended is ended by the next one, and by no third", async () => {
+  const first = storedTasks();
+  const heard: unknown[] = [];
+  first.tasks.setKind("subagent", { cancel: () => new Promise(() => {}) });
+  await first.tasks.register("a", null, { id: "s", kind: "subagent", deliver: "turn" });
+  void first.tasks.cancel("a", "s");
+  await settled();
+  let told: unknown[] = [];
+  for (let process = 2; process <= 4; process++) {
+    const next = storedTasks({ clock: first.clock, backend: first.backend });
+    next.tasks.setKind("subagent", {
+      cancel: async ({ id, state }) => {
+        heard.push([process, id, state]);
+        if (process === 2) throw new Error("no way");
+      },
+    });
+    next.tasks.start({ tasks: true, firstTaskWake: null });
+    await settled();
+    told = [...told, ...next.told];
+    // Asked for again it is cancelled already.
+    expect(await next.tasks.cancel("a", "s")).toMatchObject({ state: "cancelled" });
+  }
+  expect(heard).toEqual([
+    [2, "s", "cancelled"],
+    [2, "s", "cancelled"],
+    [3, "s", "cancelled"],
+  ]);
+  expect(told).toEqual([]);
+});
+
 test("a session that is closed ends its tasks, and nobody else's", async () => {
   const { tasks, leave } = storedTasks();
   for (const id of ["a", "b"]) await tasks.register(id, "p", { key: "k" });
@@ -195,6 +227,7 @@ test("a session that is closed ends its tasks, and nobody else's", async () => {
   expect(statesOf(await tasks.list("b"))).toEqual([["p:k", "running"]]);
 });
 
+// §15.75
 test("all but those that are kept are cancelled, and only those that went on are given", async () => {
   const { tasks } = storedTasks();
   for (const key of ["one", "two", "three"]) await tasks.register("a", "p", { key });
@@ -207,6 +240,7 @@ test("all but those that are kept are cancelled, and only those that went on are
   ]);
 });
 
+// §15.75
 test("tasks go over to another session, all of them or none", async () => {
   const { tasks, told } = storedTasks();
   for (const key of ["one", "two"]) await tasks.register("a", "p", { key, deliver: "turn" });
@@ -237,6 +271,7 @@ test("of a session's tasks a hundred may go on, and of those that ended a hundre
   expect(rows("b")).toHaveLength(8);
 });
 
+// §15.75
 test("a task that is taken out of the list is gone, and whoever waits for it hears that it ended", async () => {
   const { tasks, rows, told } = storedTasks();
   await tasks.register("a", "p", { key: "k", deliver: "turn" });

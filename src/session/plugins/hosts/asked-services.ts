@@ -11,7 +11,7 @@ import {
   type RunCall,
   unpackFacts,
 } from "../../plugin-thread/index.js";
-import { AskingCall, type HostGate, hostCallOver, type PluginLink } from "../plugin-link.js";
+import { AskingCall, AskingTool, type HostGate, hostCallOver, type PluginLink } from "../plugin-link.js";
 import type { Placed, RunName } from "./host-link.js";
 
 interface AskedServicesParts {
@@ -40,6 +40,8 @@ export class AskedServices {
   readonly #parts: AskedServicesParts;
   /** By what the call was sent with, which is the same when it is made again; of a run, one for each of its hooks. */
   readonly #asking = new WeakMap<object, AskingCall[]>();
+  /** By what a tool's call was sent with. */
+  readonly #tools = new WeakMap<object, AskingTool>();
   /** Runs that were answered before their last hook was. */
   readonly #unfinished = new Map<string, RunCall>();
 
@@ -62,7 +64,7 @@ export class AskedServices {
         const pluginId = link.manifest.id;
         const granted = grantedTo(link, placed, waiting, asker);
         const asking = this.#askingIn(waiting, asker, { sessionId, pluginId });
-        return host({ sessionId, pluginId, granted, method, args, signal, asking });
+        return host({ sessionId, pluginId, granted, method, args, signal, asking, tool: this.#toolIn(waiting) });
       },
     } satisfies Served<HostService>;
     serve(port, service);
@@ -88,6 +90,14 @@ export class AskedServices {
 
   over(run: RunName): void {
     this.#unfinished.delete(nameOf(run));
+  }
+
+  #toolIn({ method, payload }: { readonly method: string; readonly payload: unknown }): AskingTool | undefined {
+    if (method !== "tool") return undefined;
+    const call = payload as HookLane["tool"]["call"];
+    const known = this.#tools.get(call) ?? new AskingTool(call[3]);
+    this.#tools.set(call, known);
+    return known;
   }
 
   #askingIn(

@@ -89,9 +89,9 @@ export class WorkerLink implements PluginLink {
     slot: PluginSlot,
     toolId: string,
     args: unknown,
-    { sessionId, turnId, callId, asks, signal, cancelGraceMs: graceMs }: HomeContext,
+    { sessionId, turnId, callId, asks, attempt, signal, cancelGraceMs: graceMs }: HomeContext,
   ): Promise<unknown> {
-    const facts = { sessionId, turnId, callId, ...(asks && { asks }) };
+    const facts = { sessionId, turnId, callId, ...(asks && { asks }), ...(attempt && { attempt }) };
     // The tool's own timeout is kept by the dispatch, which aborts the signal.
     return this.#call(slot, "tool", [slot.number, toolId, args, facts], { signal, graceMs });
   }

@@ -194,7 +194,7 @@ class BatchRun {
       // Of another tool it says nothing.
       counts: ofTool(toolName),
       otherwise: () => ({ output: recordedOfAnother(toolName), ran: false }),
-      run: () => this.#execute(call),
+      run: () => this.#execute(call, attempt),
       keep: (done) =>
         done.ran && done.output.status !== "cancelled"
           ? { callId, ...done, ...bytesBesideOutputs(turn, [done.output]) }
@@ -219,7 +219,7 @@ class BatchRun {
     return home?.kind === "plugin" ? [home.pluginId] : [];
   }
 
-  async #execute(call: ToolCall): Promise<Executed> {
+  async #execute(call: ToolCall, attempt: number): Promise<Executed> {
     const { session, facts, catalog } = this.#turn;
     const { sessionId, turnId } = facts;
     const { homes, checks, deadlines, events } = session.services;
@@ -238,6 +238,7 @@ class BatchRun {
         sessionId,
         turnId,
         signal,
+        attempt,
       });
     const tool = catalog.get(call.toolName);
     const ended = await this.#inItsPlace(tool, run);
