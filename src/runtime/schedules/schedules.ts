@@ -37,6 +37,7 @@ import {
   type TroupeSchedules,
   viewOf,
 } from "./schedule-view.js";
+import { SideBySide } from "./side-by-side.js";
 
 /** What schedules need of a runtime. */
 export interface SchedulesRuntime {
@@ -288,6 +289,8 @@ export class Schedules implements TroupeSchedules {
   async #runDue(): Promise<number | undefined> {
     const begun = this.#clock.wallNow();
     const seen = new Set<string>();
+    // The next page's runs begin while the last ones of this page are still made.
+    const runs = new SideBySide(PAGE);
     for (let after: Row | undefined; !this.#closed; ) {
       const now = this.#clock.wallNow();
       const rows = await this.#parts.runtime.store.ask("rowsInOrder", {
@@ -297,15 +300,19 @@ export class Schedules implements TroupeSchedules {
         ...(after !== undefined && { after }),
       });
       const due = rows.filter(({ key }) => (this.#failing.get(key)?.at ?? 0) <= now);
-      for (const { key } of due) seen.add(key);
-      await Promise.all(due.map((row) => this.#alone(row.key, () => this.#runRow(row))));
+      for (const row of due) {
+        seen.add(row.key);
+        await runs.begin(() => this.#alone(row.key, () => this.#runRow(row)));
+      }
       if (rows.length < PAGE) {
+        await runs.ended();
         // What failed and is not due any more, because its run was made after all, is not to be looked for again.
         for (const [key, { at }] of this.#failing) if (at <= begun && !seen.has(key)) this.#failing.delete(key);
         return now + 1;
       }
       after = rows.at(-1);
     }
+    await runs.ended();
     return undefined;
   }
 

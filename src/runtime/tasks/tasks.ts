@@ -11,7 +11,6 @@ import {
   checkTaskValue,
   deliveredBy,
   endTask,
-  fingerprint,
   inLiveState,
   invalidTask,
   isEnded,
@@ -35,18 +34,16 @@ import {
   type TaskSpec,
   TroupeError,
   type TroupeErrorCode,
-  taskConflict,
-  taskIdOf,
   told,
   unknownMethod,
 } from "../../kernel/index.js";
-import { type LeftWork, TASK_STEPS, TASKS } from "../../store/index.js";
+import { type LeftWork, TASKS } from "../../store/index.js";
 import { eventError } from "../../trace/index.js";
-import { decode, encode } from "../../wire/index.js";
 import type { Runtime } from "../places/index.js";
 import { Jobs, type JobsRuntime } from "./jobs.js";
 import { changeOf, type KnownTask, nameOf, readTask, TaskBook } from "./task-book.js";
 import type { KeptKind, TaskKeeper } from "./task-kinds.js";
+import { inputRow, TaskMaking } from "./task-making.js";
 import { TaskTelling, type TellingRuntime } from "./task-telling.js";
 import { moveTasks } from "./task-transfer.js";
 
@@ -61,12 +58,6 @@ type JobAsked = ConstructorParameters<typeof Jobs>[0]["asked"];
 /** In whose name something is asked of a task: a plugin's, or the runtime's and the host's own. */
 export type By = string | null;
 
-/** Of one session that go on. */
-const MOST_LIVE = 100;
-/** Of one session that have ended; beyond them the oldest are forgotten, and all of them after a while. */
-const MOST_ENDED = 100;
-const REMEMBERED_MS = 7 * 24 * 3_600_000;
-const FORGOTTEN_AT_ONCE = 16;
 const PAGE = 256;
 
 /**
@@ -77,6 +68,7 @@ export class Tasks {
   readonly #runtime: TasksRuntime;
   readonly #clock: Clock;
   readonly #book: TaskBook;
+  readonly #making: TaskMaking;
   readonly #telling: TaskTelling;
   readonly #jobs: Jobs;
   readonly #keepers = new Map<KeptKind, TaskKeeper>();
@@ -94,6 +86,7 @@ export class Tasks {
     this.#runtime = runtime;
     this.#clock = runtime.options.clock;
     this.#book = new TaskBook(() => runtime.crew.store);
+    this.#making = new TaskMaking({ clock: this.#clock, book: this.#book, store: () => runtime.crew.store });
     this.#telling = new TaskTelling(runtime, this.#book);
     this.#jobs = new Jobs({
       runtime,
@@ -132,7 +125,7 @@ export class Tasks {
   async register(sessionId: string, by: By, registration: TaskRegistration, asked?: string): Promise<TaskRecord> {
     const { spec, id: given } = checkTaskRegistration(registration, { owner: by });
     if (spec.onCancel !== null) this.#jobs.check(ownerOf(by), spec.onCancel);
-    const id = given ?? this.#idOf(spec, asked);
+    const id = given ?? this.#making.idOf(spec, asked);
     const isRepeated = given === undefined && spec.key === null;
     const { task } = await this.#begin(sessionId, id, spec, isRepeated);
     return viewOf(task);
@@ -151,7 +144,7 @@ export class Tasks {
   ): Promise<TaskRecord> {
     const spec = checkTaskRequest(request, { kind, owner: plugin });
     this.#jobs.check(plugin, request.job);
-    const { task, isNew } = await this.#begin(sessionId, this.#idOf(spec, asked), spec, true);
+    const { task, isNew } = await this.#begin(sessionId, this.#making.idOf(spec, asked), spec, true);
     if (isNew) this.#jobs.begin(task);
     return viewOf(task);
   }
@@ -376,7 +369,8 @@ export class Tasks {
       // A session that is gone has no tasks.
       await this.#book.alone(sessionId, () => this.#book.change(sessionId, id, ended)).catch(ignore);
     } catch (error) {
-      this.#fails(task, error);
+      // The next runtime ends it.
+      if (!this.#closed) this.#fails(task, error);
     }
   }
 
@@ -385,71 +379,16 @@ export class Tasks {
     this.#runtime.events?.emit({ type: "task_failed", session: sessionId, task: id, error });
   }
 
-  #idOf({ owner, key }: TaskSpec, asked: string | undefined): string {
-    if (key !== null) return checkTaskId(taskIdOf(owner, key));
-    if (asked !== undefined) return checkTaskId(taskIdOf(owner, fingerprint(asked).toString(36)));
-    return this.#clock.uuid();
-  }
-
   /** `isRepeated`: made again after a crash, the call finds what it made, also when that has ended. */
-  #begin(
-    sessionId: string,
-    id: string,
-    spec: TaskSpec,
-    isRepeated: boolean,
-  ): Promise<{ readonly task: KnownTask; readonly isNew: boolean }> {
-    return this.#book.alone(sessionId, async () => {
-      const there = await this.#book.find(sessionId, id);
-      if (there !== undefined) {
-        const isSame = await this.#isSame(there, spec);
-        if (!isEnded(there.stored) && !isSame) throw taskConflict(sessionId, id);
-        if (isSame && (!isEnded(there.stored) || spec.job !== null || isRepeated)) return { task: there, isNew: false };
-      }
-      await this.#makeRoom(sessionId);
-      this.#any = true;
-      const left = there === undefined ? [] : await this.#book.stepsOf(there);
-      const input = spec.job === null ? [] : [inputRow({ sessionId, id }, spec.input)];
-      const also = [...left.filter(({ key }) => key !== input[0]?.key), ...input];
-      const stored = beginTask(spec, this.#clock.wallNow());
-      const task = await this.#book.put({ id, sessionId, stored }, { over: there?.version ?? 0, also });
-      return { task, isNew: true };
-    });
-  }
-
-  async #isSame({ sessionId, id, stored }: KnownTask, spec: TaskSpec): Promise<boolean> {
-    if (stored.kind !== spec.kind || stored.owner !== spec.owner || stored.job?.name !== spec.job?.name) return false;
-    return stored.job === null || sameJson(await this.#input(sessionId, id), spec.input);
-  }
-
-  /** What a task's job was asked with. */
-  async #input(sessionId: string, id: string): Promise<Json> {
-    const name = { table: TASK_STEPS, session: sessionId, key: stepKey(id, 0) };
-    const row = await this.#store.ask("row", name);
-    return row === undefined ? null : decode<Json>(row.value);
+  #begin(sessionId: string, id: string, spec: TaskSpec, isRepeated: boolean): ReturnType<TaskMaking["begin"]> {
+    this.#any = true;
+    return this.#making.begin(sessionId, { id, spec, isRepeated });
   }
 
   /** The input is kept with the record, so that the same request under its key is known. */
   async #stepsBehindInput(task: KnownTask): Promise<RowChange[]> {
     const input = stepKey(task.id, 0);
     return (await this.#book.stepsOf(task)).filter(({ key }) => key !== input);
-  }
-
-  async #makeRoom(sessionId: string): Promise<void> {
-    const tasks = await this.#book.of(sessionId);
-    const ended = tasks.filter(({ stored }) => isEnded(stored) && !stored.untold);
-    if (tasks.length - ended.length >= MOST_LIVE)
-      throw new TroupeError(
-        "task_limit",
-        `Session ${sessionId} has ${MOST_LIVE} tasks that go on, and may have no more.`,
-        {
-          details: { sessionId, tasks: MOST_LIVE },
-        },
-      );
-    for (const old of ended.slice(0, Math.max(ended.length - MOST_ENDED + 1, 0))) await this.#book.remove(old);
-    const until = this.#clock.wallNow() - REMEMBERED_MS;
-    const range = { table: TASKS, owner: TASK_ORDER.ended, until, limit: FORGOTTEN_AT_ONCE };
-    for (const { key: id, session } of await this.#store.ask("rowsInOrder", range))
-      await this.#book.remove({ id, sessionId: session ?? "" });
   }
 
   /** What was open when the store was closed: ends are told, work that was cancelled is ended, and what goes on is taken up. */
@@ -466,7 +405,8 @@ export class Tasks {
   async #takeUpOne(task: KnownTask): Promise<void> {
     const { stored, sessionId, id } = task;
     if (this.#closed) return;
-    if (isToBeStopped(stored)) return this.#stopWork(task);
+    // What is slow to end keeps no other task waiting.
+    if (isToBeStopped(stored)) return void this.#stopWork(task);
     if (isEnded(stored)) return this.#telling.tell(sessionId, id);
     if (stored.job !== null) return this.#jobs.takeUp(task);
     if (stored.kind !== "monitor" && stored.kind !== "subagent") return;
@@ -482,10 +422,6 @@ interface EndOfTask {
   readonly state: TaskEnd;
   readonly result?: Json;
   readonly error?: TaskError | null;
-}
-
-function inputRow({ sessionId, id }: Pick<KnownTask, "sessionId" | "id">, input: Json): RowChange {
-  return { table: TASK_STEPS, session: sessionId, key: stepKey(id, 0), value: encode(input) };
 }
 
 /** Only a plugin has jobs. */

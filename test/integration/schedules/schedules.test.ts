@@ -209,3 +209,16 @@ test("with overlap cancel a run takes the place of the turn of the run before, w
   expect(await session.inputs()).toEqual([]);
   expect((await troupe.schedules.get("k"))?.runs).toBe(2);
 });
+
+test("a schedule of a session whose budget is spent asks it once for each run, and the turn ends as any other would", async () => {
+  const troupe = await startTroupe({ model: fixture("models/told.mjs"), budget: { maxTokens: 10 } });
+  const session = await troupe.session("poor");
+  await session.turn("spends it");
+  await troupe.schedules.put("asks", { session: "poor", everyMs: HOUR, input: "scheduled" });
+  expect((await troupe.schedules.runNow("asks")).outcome).toBe("ran");
+  await until("its turn has ended", async () => (await session.info()).turns === 2);
+  expect(await session.inputs()).toEqual([]);
+  const { state, runs, last } = (await troupe.schedules.get("asks")) ?? {};
+  expect({ state, runs, last }).toMatchObject({ state: "active", runs: 1, last: { outcome: "ran" } });
+  expect((await session.spending()).tokens).toBe(15);
+});

@@ -1,0 +1,43 @@
+import { type Deferred, deferred } from "../../async/index.js";
+
+/** Does things side by side, so many at once. */
+export class SideBySide {
+  readonly #most: number;
+  #running = 0;
+  /** Resolves when one more may begin, or when the last has ended. */
+  #fewer: Deferred<void> | undefined;
+  #failure: { readonly error: unknown } | undefined;
+
+  constructor(most: number) {
+    this.#most = most;
+  }
+
+  /** Resolves when it has begun. What it rejects with is told by {@link ended}. */
+  async begin(work: () => Promise<void>): Promise<void> {
+    while (this.#running >= this.#most) await this.#less();
+    this.#running++;
+    void this.#follow(work());
+  }
+
+  /** Resolves when all that was begun has ended; rejects with the first failure. */
+  async ended(): Promise<void> {
+    while (this.#running > 0) await this.#less();
+    if (this.#failure !== undefined) throw this.#failure.error;
+  }
+
+  async #follow(work: Promise<void>): Promise<void> {
+    try {
+      await work;
+    } catch (error) {
+      this.#failure ??= { error };
+    }
+    this.#running--;
+    this.#fewer?.resolve();
+    this.#fewer = undefined;
+  }
+
+  #less(): Promise<void> {
+    this.#fewer ??= deferred();
+    return this.#fewer.promise;
+  }
+}
