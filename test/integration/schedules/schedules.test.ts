@@ -1,6 +1,6 @@
 import { createTroupe, type Troupe, type TroupeEvent, type TroupeOptions } from "troupe";
 import { expect, test } from "vitest";
-import { refusalOf, startTroupe, tempFolder, until } from "../../support/runtime.js";
+import { fixture, refusalOf, startTroupe, tempFolder, until } from "../../support/runtime.js";
 
 const HOUR = 3_600_000;
 const soon = () => Date.now() + 24 * HOUR;
