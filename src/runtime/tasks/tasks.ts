@@ -275,6 +275,8 @@ export class Tasks {
   ): Promise<TaskRecord> {
     const name = nameOf({ sessionId, id: checkTaskId(id) });
     const waiter = deferred<TaskRecord | undefined>();
+    // It may be rejected while the task is still looked up.
+    waiter.promise.catch(ignore);
     // Before it is looked at: an end in between is heard of.
     const waiting = this.#waiting.get(name) ?? new Set();
     this.#waiting.set(name, waiting.add(waiter as Deferred<TaskRecord>));

@@ -121,7 +121,7 @@ test("a payload whose check never ends is refused, and hangs no session", async 
 });
 
 test("a session that was deleted while an event was on its way is told of by trigger_failed, once, and the others have it", async () => {
-  const { onEvent, of } = listening();
+  const { onEvent, of, first } = listening();
   const file = join(await tempFolder(), "held");
   const holds = { module: plugin("holds-opening"), tier: "inline", deadlineMs: 600_000, options: { file } } as const;
   const troupe = await startTroupe({ plugins: [{ module: plugin("mail") }, holds], onEvent });
@@ -138,6 +138,8 @@ test("a session that was deleted while an event was on its way is told of by tri
   await troupe.deleteSession("b");
   await rm(file);
   expect(await told).toEqual({ matched: 2, replayed: false });
+  // The same within a second is one event, which comes behind it.
+  await first("trigger_failed");
   expect(of("trigger_failed")).toMatchObject([
     { trigger: "mail.received", session: "b", error: { code: "session_deleted" }, count: 1 },
   ]);

@@ -189,6 +189,30 @@ test("a task whose work could not be ended is cancelled all the same, and that i
   expect(events).toMatchObject([{ type: "task_failed", task: "s", error: { message: "no way" } }]);
 });
 
+test("who stops waiting for a task while it is looked up is told so, and nobody else", async () => {
+  const { tasks } = storedTasks();
+  const { id } = await tasks.register("a", "p", { key: "k" });
+  const unhandled: unknown[] = [];
+  const onUnhandled = (error: unknown) => void unhandled.push(error);
+  process.on("unhandledRejection", onUnhandled);
+  try {
+    const stop = new AbortController();
+    const waited = codeOf(tasks.awaited("a", id, { signal: stop.signal }));
+    stop.abort();
+    expect(await waited).toBe("aborted");
+    // One that has ended is given although nobody waits any more; the waiting itself was given up.
+    await tasks.complete("a", "p", id, "completed");
+    const late = new AbortController();
+    const given = tasks.awaited("a", id, { signal: late.signal });
+    late.abort();
+    expect(await given).toMatchObject({ state: "completed" });
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(unhandled).toEqual([]);
+  } finally {
+    process.off("unhandledRejection", onUnhandled);
+  }
+});
+
 test("work whose task was cancelled by a process that was killed before it ended is ended by the next one, and by no third", async () => {
   const first = storedTasks();
   const heard: unknown[] = [];
