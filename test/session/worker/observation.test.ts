@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../../src/async/index.js";
+import type { TurnResult } from "../../../src/kernel/index.js";
 import type { Observed, ObservedEvent } from "../../../src/session/calls/observed.js";
 import { SessionLog } from "../../../src/session/worker/session-log.js";
 
@@ -56,6 +57,31 @@ describe("an observation", () => {
     observation.push(text("a", "1"));
     observation.push(text("b", "2"));
     expect(read(observation, cursor).events()).toEqual([text("a", "1"), text("b", "2")]);
+  });
+
+  it("has what a running turn has shown, also when nobody has read anything of it", () => {
+    const observation = new SessionLog("s", systemClock);
+    observation.tell({ type: "turn_started", version: 1, turnId: "t1", turnIndex: 1, at: 5 });
+    for (const words of ["It ", "is ", "21."])
+      observation.tell({ type: "text_delta", blockId: "b", text: words, at: 6 });
+    expect([observation.running, observation.shownText]).toEqual([{ turnId: "t1", since: 5, start: 1 }, "It is 21."]);
+  });
+
+  it("has what a turn came to that nobody has read anything of, and gives up the rest of it", () => {
+    const observation = new SessionLog("s", systemClock);
+    const result = { turnId: "t1", turnIndex: 1, revision: 1 } as TurnResult; // of a result only this is looked at
+    const { cursor } = observation;
+    observation.tell({ type: "turn_started", version: 1, turnId: "t1", turnIndex: 1, at: 5 });
+    observation.tell({ type: "text_delta", blockId: "b", text: "21.", at: 6 });
+    observation.tell({ type: "turn_finished", result, at: 7 });
+    observation.trim();
+    expect(observation.resultOf("t1")).toBe(result);
+    const seen: string[] = [];
+    observation.subscribe("turn", ({ event }) =>
+      seen.push(event.type === "activity" ? event.activity.type : event.type),
+    );
+    expect(seen).toEqual(["turn_finished", "committed"]);
+    expect(read(observation, cursor).events()[0]).toEqual({ type: "gap", reason: "trimmed" });
   });
 
   it("announces what is too long ago", () => {
