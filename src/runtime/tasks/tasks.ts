@@ -377,8 +377,10 @@ export class Tasks {
   }
 
   #fails({ sessionId, id }: Pick<KnownTask, "sessionId" | "id">, thrown: unknown): void {
+    const { events } = this.#runtime;
+    if (events === undefined) return;
     const error = eventError(asTroupeError(thrown, "task_failed"));
-    this.#runtime.events?.emit({ type: "task_failed", session: sessionId, task: id, error });
+    events.emit({ type: "task_failed", session: sessionId, task: id, error });
   }
 
   /** `isRepeated`: made again after a crash, the call finds what it made, also when that has ended. */

@@ -266,8 +266,8 @@ export class SessionWorker {
         this.#killed = false;
         if (this.#givenUp !== undefined) {
           process.emitWarning(this.#givenUp);
-          const given = eventError(this.#givenUp);
-          events.hub?.emit({ type: "session_worker_given_up", thread: thread.name, error: given });
+          const { hub } = events;
+          hub?.emit({ type: "session_worker_given_up", thread: thread.name, error: eventError(this.#givenUp) });
         }
         this.#ready = this.#givenUp === undefined ? this.#restart(thread) : Promise.reject(this.#givenUp);
         // Whoever needs the worker finds out; a worker nobody needs may fail in peace.

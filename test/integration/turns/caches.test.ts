@@ -1,4 +1,4 @@
-import type { Session, TroupeOptions, TurnIssue } from "troupe";
+import { type Session, scriptedModel, type TroupeOptions, type TurnIssue } from "troupe";
 import { describe, expect, onTestFinished, test } from "vitest";
 import {
   type PrefixProvider,
@@ -382,6 +382,15 @@ describe("in development a turn whose request does not begin with the last one",
     );
     for (let n = 1; n <= 2; n++) issues.push(...(await short.turn(`Question ${n}`)).issues);
     expect(issues).toEqual([]);
+  });
+
+  test("says nothing of a turn that another model answers, whatever else is new in it", async () => {
+    const served = await provider({ calls: 0 });
+    const models = { other: scriptedModel({ turns: [[{ text: "Done." }]] }) };
+    const session = await (await start(served, { models })).session("s");
+    await session.turn("Question 1");
+    const prompt = { slots: { guidance: { contributions: [{ content: "Briefly." }] } } };
+    expect((await session.turn("Question 2", { model: "other", prompt })).issues).toEqual([]);
   });
 
   test("is nobody's concern when the runtime is not in development", async () => {
