@@ -181,3 +181,21 @@ test.each(Object.keys(SCENARIOS))(
   },
   LONG,
 );
+
+test.each(Object.keys(SCENARIOS).flatMap((scenario) => [0, 1].map((parity) => [scenario, parity] as const)))(
+  "a session worker that is killed at every second write of its %s (%d) loses nothing of it, and has nothing twice",
+  async (scenario, parity) => {
+    const { check, heard } = SCENARIOS[scenario] as Seams;
+    const killed = await KilledAt.write(`worker ${parity as 0 | 1}`, scenario);
+    expect(killed.writes).toBeGreaterThan(0);
+    const left = killed.left();
+    const troupe = await killed.next();
+    await check(troupe, killed, left);
+    for (const [id, said] of Object.entries(heard(left))) {
+      const session = await troupe.session(id);
+      await session.turn("and?");
+      expect(await heardBy(session), id).toEqual([...said, "and?"]);
+    }
+  },
+  LONG,
+);
