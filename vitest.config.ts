@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
-import { needsBuild } from "./test/support/needs-build.js";
+import { kindsOfTests } from "./test/support/kinds-of-tests.js";
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const door = (name: string) => here(`./dist/lib/${name}.js`);
@@ -13,7 +13,7 @@ const wrapped =
   process.env.TROUPE_TEST_GROUP === "one" ||
   process.env.TROUPE_TEST_ROWS !== undefined;
 
-const built = needsBuild(here("."));
+const { built, own } = kindsOfTests(here("."));
 
 // Integration tests import "troupe" as a user does: the built package, whose worker entries are real files.
 export default defineConfig({
@@ -29,11 +29,17 @@ export default defineConfig({
   test: {
     projects: [
       // Nothing but modules: files share a process, which saves loading them again for each.
-      { extends: true, test: { name: "unit", include: ["test/**/*.test.ts"], exclude: built, isolate: false } },
-      { extends: true, test: { name: "built", include: built } },
+      {
+        extends: true,
+        test: { name: "unit", include: ["test/**/*.test.ts"], exclude: [...built, ...own], isolate: false },
+      },
+      // A process takes a third of a second to start, and runs a runtime's main thread the faster the longer it lives.
+      { extends: true, test: { name: "built", include: built, isolate: false } },
+      { extends: true, test: { name: "own process", include: own } },
     ],
     pool: "forks",
-    maxWorkers: 2,
+    // One more than the cores that tests are to need: many of them wait now and then.
+    maxWorkers: 3,
     testTimeout: 60_000,
     hookTimeout: 60_000,
     server: { deps: { external: [/\/dist\//] } },
