@@ -40,6 +40,8 @@ const COUNTER = "bench.counter";
 const DEEDS = "bench.deeds";
 /** How long a hook of that plugin may take: five of its calls are let hang one after the other. */
 const DEEDS_MS = 1_000;
+/** How long a tool holds its turn, so that its worker is killed in the middle of it. */
+const HOLDS_MS = 500;
 /** Looks like a key of a provider. */
 const SECRET = "sk-chaos-0123456789abcdef";
 /** Parts of inputs, answers, arguments and settings: no event and no line of a log may have them. */
@@ -59,10 +61,11 @@ function optionsOf(path: string, sessions: number): TroupeOptions {
     sessionWorkers: 2,
     store: { path },
     model: turn("say"),
-    models: { falling: turn("fall") },
+    models: { falling: turn("fall"), holding: turn("hold") },
     tools: {
       say: { module: plugin("pool-tool") },
       fall: { module: withQuery(plugin("pool-tool"), "falls") },
+      hold: { module: withQuery(plugin("pool-tool"), `holdsMs=${HOLDS_MS}`) },
     },
     plugins: [
       { module: plugin("counter") },
@@ -93,7 +96,8 @@ export async function chaos(plan: ChaosPlan): Promise<ChaosReport> {
     let stats: Pick<TroupeStats, "plugins" | "workers"> = { plugins: [], workers: [] };
     try {
       kills = await underFire(troupe, plan, record);
-      progress("one session ends threads, one hangs");
+      progress("a turn loses its worker, one session ends threads, one hangs");
+      await loseWorker(troupe, record, told);
       await offend(troupe, record, told);
       const now = await troupe.stats();
       stats = now;
@@ -179,6 +183,23 @@ async function kill(troupe: Troupe, victim: Exclude<Victim, "pool">, chance: Cha
 const MOST_TRIES = 12;
 /** Sessions that are answered: on every session worker there is one. */
 const ANSWERING = 8;
+
+/**
+ * The workers are killed while a tool holds a turn, which goes on. Whether a death among many meets a turn that has come so
+ * far is chance.
+ */
+async function loseWorker(troupe: Troupe, record: TurnRecord, told: ToldEvents): Promise<void> {
+  for (let n = 0; n < MOST_TRIES && told.about("turn_resumed", "held").length === 0; n++)
+    await record.ask("held", `held ${n}`, async () => {
+      const turn = (await troupe.session("held")).turn(`held ${n}`, { model: "holding" });
+      for await (const { type } of turn) {
+        if (type !== "tool_call_started") continue;
+        await Promise.all([0, 1].map((sessionWorker) => troupe.kill({ sessionWorker })));
+        break;
+      }
+      return (await turn).text;
+    });
+}
 
 /** One session ends its plugin's thread again and again, another lets its hook hang; then the hook answers others again. */
 async function offend(troupe: Troupe, record: TurnRecord, told: ToldEvents): Promise<void> {
