@@ -4,6 +4,25 @@ import { knownInstead } from "./suggest.js";
 
 /** Errors that several rooms make: a code that is used in two places has one factory, and so one way to say it. */
 
+/**
+ * Reads the whole numbers of a request, and refuses what is none within its bounds. Without `otherwise` one must be given.
+ *
+ * @example
+ * const count = countsOr(invalidProcess);
+ * count("waitMs", request.waitMs, { least: 0, most: 60_000, otherwise: 0 });
+ */
+export function countsOr(refuse: (why: string) => TroupeError) {
+  return (
+    name: string,
+    given: unknown,
+    { least, most, otherwise }: { readonly least: number; readonly most: number; readonly otherwise?: number },
+  ): number => {
+    if (given === undefined && otherwise !== undefined) return otherwise;
+    if (Number.isSafeInteger(given) && (given as number) >= least && (given as number) <= most) return given as number;
+    throw refuse(`${name} is a whole number from ${least} to ${most}, not ${String(given)}`);
+  };
+}
+
 export const invalidTurnInput = refusal("invalid_turn_input", "The turn's input cannot be used");
 
 export const invalidSchedule = refusal("invalid_schedule", "The schedule cannot be made");

@@ -2,7 +2,7 @@ import { isStorableName } from "../ids.js";
 import { isRecord, type Json } from "../json.js";
 import { type FieldsOf, unknownField } from "../known-names.js";
 import { checkCommand } from "../process/index.js";
-import { invalidMonitor } from "../refusals.js";
+import { countsOr, invalidMonitor } from "../refusals.js";
 import { type CommandSpec, MONITOR_DELIVERIES, type MonitorSpec, type WatchSpec } from "./monitor.js";
 
 /** What every monitor can be asked for with. */
@@ -190,12 +190,4 @@ function oneOf<T extends string>(name: string, given: unknown, known: readonly T
   throw invalidMonitor(`${name} is one of ${known.join(", ")}, not ${JSON.stringify(given)}`);
 }
 
-function count(
-  name: string,
-  given: unknown,
-  { least, most, otherwise }: { readonly least: number; readonly most: number; readonly otherwise: number },
-): number {
-  if (given === undefined) return otherwise;
-  if (Number.isSafeInteger(given) && (given as number) >= least && (given as number) <= most) return given as number;
-  throw invalidMonitor(`${name} is a whole number from ${least} to ${most}, not ${String(given)}`);
-}
+const count = countsOr(invalidMonitor);

@@ -1,6 +1,6 @@
 import { isRecord } from "../json.js";
 import { type FieldsOf, unknownField } from "../known-names.js";
-import { invalidProcess } from "../refusals.js";
+import { countsOr, invalidProcess } from "../refusals.js";
 
 /** A child process a plugin asks for. */
 export interface ProcessRequest {
@@ -136,15 +136,7 @@ export function checkSignal(signal: unknown = "SIGTERM"): ProcessSignal {
   throw invalidProcess(`its signal is one of ${SIGNALS.join(", ")}`);
 }
 
-function count(
-  name: string,
-  given: unknown,
-  { least, most, otherwise }: { readonly least: number; readonly most: number; readonly otherwise: number },
-): number {
-  if (given === undefined) return otherwise;
-  if (Number.isSafeInteger(given) && (given as number) >= least && (given as number) <= most) return given as number;
-  throw invalidProcess(`${name} is a whole number from ${least} to ${most}, not ${String(given)}`);
-}
+const count = countsOr(invalidProcess);
 
 function isTexts(list: unknown): list is readonly string[] {
   return Array.isArray(list) && list.every((each) => typeof each === "string" && !each.includes("\0"));

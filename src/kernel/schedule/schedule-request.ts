@@ -1,7 +1,7 @@
 import { checkSessionId, isStorableName } from "../ids.js";
 import { isRecord } from "../json.js";
 import { type FieldsOf, unknownField } from "../known-names.js";
-import { invalidSchedule } from "../refusals.js";
+import { countsOr, invalidSchedule } from "../refusals.js";
 import { checkMetadata, checkTenantName } from "../session/index.js";
 import { checkTurnInput, type TurnInput } from "../turn/index.js";
 import type { ScheduleSpec, ScheduleTarget, ScheduleTiming } from "./schedule.js";
@@ -94,8 +94,8 @@ export function checkSchedule(request: unknown): ScheduleSpec {
     input: inputOf(request.input),
     misfire: oneOf("misfire", misfire, ["once", "skip"]),
     overlap: oneOf("overlap", overlap, ["skip", "queue", "cancel"]),
-    jitterMs: jitterMs === undefined ? 0 : count("jitterMs", jitterMs, 0, MAX_SPAN_MS),
-    maxRuns: maxRuns === undefined ? null : count("maxRuns", maxRuns, 1, Number.MAX_SAFE_INTEGER),
+    jitterMs: count("jitterMs", jitterMs, { least: 0, most: MAX_SPAN_MS, otherwise: 0 }),
+    maxRuns: maxRuns === undefined ? null : count("maxRuns", maxRuns, { least: 1, most: Number.MAX_SAFE_INTEGER }),
     until: until === undefined ? null : moment("until", until),
     transient: false,
   };
@@ -107,7 +107,7 @@ function timingOf({ cron, timeZone, at, everyMs }: Record<string, unknown>): Sch
   if (timeZone !== undefined && cron === undefined)
     throw invalidSchedule("timeZone is for cron; at and everyMs are the same moment everywhere");
   if (at !== undefined) return { at: moment("at", at) };
-  if (everyMs !== undefined) return { everyMs: count("everyMs", everyMs, MIN_EVERY_MS, MAX_SPAN_MS) };
+  if (everyMs !== undefined) return { everyMs: count("everyMs", everyMs, { least: MIN_EVERY_MS, most: MAX_SPAN_MS }) };
   if (typeof cron !== "string" || cron.trim() === "" || cron.length > MAX_CRON)
     throw invalidSchedule('cron is an expression such as "0 9 * * 1-5"');
   return { cron: cron.trim(), timeZone: zoneOf(timeZone) };
@@ -170,10 +170,7 @@ function oneOf<T extends string>(name: string, given: unknown, allowed: readonly
   throw invalidSchedule(`${name} is ${allowed.map((each) => `"${each}"`).join(" or ")}, not ${JSON.stringify(given)}`);
 }
 
-function count(name: string, given: unknown, least: number, most: number): number {
-  if (Number.isSafeInteger(given) && (given as number) >= least && (given as number) <= most) return given as number;
-  throw invalidSchedule(`${name} is a whole number from ${least} to ${most}, not ${String(given)}`);
-}
+const count = countsOr(invalidSchedule);
 
 /** A text without a zone would be another moment on another machine. */
 const ISO_WITH_ZONE = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)$/;
