@@ -19,8 +19,8 @@ export const density: Bench = {
   name: "density",
   question: "What does a session cost that has nothing to do, in memory and parked?",
   bars: [
-    { id: "parked_bytes", atMost: 1_024, says: "bytes per parked session, session worker and main thread together" },
-    { id: "resident_kb", atMost: 60, says: `KB per idle session in memory after ${TURNS} turns, likewise` },
+    { id: "parked_bytes", atMost: 300, says: "bytes per parked session, session worker and main thread together" },
+    { id: "resident_kb", atMost: 30, says: `KB per idle session in memory after ${TURNS} turns, likewise` },
     { id: "resume_100_ms", atMost: 10, says: "ms for the first turn of a parked session of 100 turns, p95" },
     {
       id: "resume_5000_vs_100",

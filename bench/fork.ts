@@ -12,7 +12,7 @@ export const fork: Bench = {
   name: "fork",
   question: `Does a fork to another worker cost more when the session is long? (${LONG} turns against ${SHORT}, embedded store)`,
   bars: [
-    { id: "fork_5000_vs_50", atMost: 1.5, says: `us per fork at ${LONG} turns of history over ${SHORT}` },
+    { id: "fork_5000_vs_50", atMost: 1.1, says: `us per fork at ${LONG} turns of history over ${SHORT}` },
     { id: "fork_records", atMost: 1, says: "records a fork writes: its head, and so no history" },
   ],
   run: (run) =>

@@ -12,15 +12,15 @@ import type { CellPlan, MeasureReport, MeasureSetup, Route } from "./threads/mea
 const BARS: readonly Bar[] = [
   {
     id: "hook_isolated_p50_vs_port",
-    atMost: 1.25,
+    atMost: 1.1,
     says: "isolated hook, one at a time, 0.5 KB: p50 over that of a bare MessagePort echo of the same payload",
   },
   {
     id: "hook_isolated_100_vs_comlink",
-    atMost: 0.2,
+    atMost: 0.18,
     says: "isolated hook, 100 in flight, 0.5 KB: cost per call over that of plain Comlink on the same work",
   },
-  { id: "hook_inline_us", atMost: 5, says: "inline hook: microseconds added to calling the function bare" },
+  { id: "hook_inline_us", atMost: 2, says: "inline hook: microseconds added to calling the function bare" },
 ];
 
 const SIZES = [512, 8 * 1024, 64 * 1024];

@@ -12,7 +12,7 @@ const TURNS = 20;
 export const length: Bench = {
   name: "length",
   question: `Does a turn cost more when its session is long? (${LONG} turns against ${SHORT}, hooks inline, memory)`,
-  bars: [{ id: "turn_5000_vs_100", atMost: 1.5, says: `us per turn at ${LONG} turns of history over ${SHORT}` }],
+  bars: [{ id: "turn_5000_vs_100", atMost: 1.1, says: `us per turn at ${LONG} turns of history over ${SHORT}` }],
   run: (run) =>
     withTroupe({ sessionWorkers: 1, store: { memory: true } }, async (troupe) => {
       const session = await troupe.session("short");
