@@ -8,7 +8,14 @@ import {
   NO_CONTRIBUTIONS,
   type Protocol,
 } from "../kinds/index.js";
-import { isStandardSchema, jsonSchemaOf, type Parsed, parseWith, type Schema, schemaIssues } from "../schema/index.js";
+import {
+  isStandardSchema,
+  jsonSchemaOf,
+  type Parsed,
+  parseEagerly,
+  type Schema,
+  schemaIssues,
+} from "../schema/index.js";
 import { ContributionSet, pluginInvalid } from "./contributions.js";
 import type { PluginDefinition, Register } from "./define.js";
 
@@ -225,9 +232,9 @@ async function optionsOf(schema: unknown, options: unknown, id: string): Promise
   });
 }
 
-/** A value as a schema of either sort reads it. */
-export async function parseAny(schema: Schema, value: unknown, what: string): Promise<Parsed> {
-  if (isStandardSchema(schema)) return parseWith(schema, value);
+/** A value as a schema of either sort reads it; at once, unless the schema waits for something. */
+export function parseAny(schema: Schema, value: unknown, what: string): Parsed | Promise<Parsed> {
+  if (isStandardSchema(schema)) return parseEagerly(schema, value);
   const issues = schemaIssues(schema, value, what);
   return issues.length === 0 ? { ok: true, value } : { ok: false, issues: [...issues] };
 }

@@ -11,12 +11,16 @@ import {
 import { type LoadedOperation, type LoadedPlugin, type OperationOutcome, parseAny } from "../../plugin/index.js";
 import { plainResult } from "../../tools/index.js";
 
-/** What an operation comes to: arguments and outcome are checked against its schemas. */
+/**
+ * What an operation comes to: arguments and outcome are checked against its schemas. Its code begins in the same tick, while
+ * its call holds the thread: one that never returns is known by that.
+ */
 export async function runOperation(operation: LoadedOperation, args: unknown, context: object): Promise<unknown> {
   const { spec, input, output, run } = operation;
   const { name, kind } = spec;
   if (kind === "action") return { output: await runAction(operation, args, context) };
-  const parsed = await parseAny(input, args ?? {}, name);
+  const reading = parseAny(input, args ?? {}, name);
+  const parsed = reading instanceof Promise ? await reading : reading;
   if (!parsed.ok) throw operationFailed(name, `its arguments are not valid: ${parsed.issues.join("; ")}.`);
   const returned = await run(parsed.value, context as never);
   const outcome = kind === "query" ? { output: returned } : readOutcome(returned, name);
@@ -32,7 +36,8 @@ async function runAction(
   args: unknown,
   context: object,
 ): Promise<ToolOutput> {
-  const parsed = await parseAny(input, args ?? {}, spec.name);
+  const reading = parseAny(input, args ?? {}, spec.name);
+  const parsed = reading instanceof Promise ? await reading : reading;
   if (!parsed.ok) {
     const why = `The arguments of ${spec.name} are not valid: ${parsed.issues.join("; ")}.`;
     return toolFailure("invalid_request", "invalid_action_args", why);

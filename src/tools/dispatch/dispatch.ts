@@ -338,6 +338,13 @@ const SHOWN: Readonly<Record<string, readonly [kind: ToolFailureKind, code: stri
   // What the wire says of a home on another thread, in the words of a tool call.
   worker_lost: ["unavailable", "tool_worker_lost"],
   plugin_unavailable: ["unavailable", "plugin_unavailable"],
+  // What a plugin's tool did to its thread, or did too often.
+  plugin_blocked: ["timeout", "plugin_blocked"],
+  plugin_out_of_memory: ["resource_limit", "plugin_out_of_memory"],
+  plugin_too_many_timers: ["resource_limit", "plugin_too_many_timers"],
+  plugin_patched_builtins: ["execution", "plugin_patched_builtins"],
+  plugin_malformed_message: ["execution", "plugin_malformed_message"],
+  session_quarantined: ["unavailable", "session_quarantined"],
   call_timeout: ["timeout", "tool_timeout"],
   unserialisable: ["execution", "tool_result_unserialisable"],
 };
