@@ -9,6 +9,6 @@ export { Lane } from "./lane.js";
 export { type LaneCallOptions, type LaneOptions, type OrphanedCall, ServedCall } from "./lane-calls.js";
 export { behindGate, isInside, newNativeGate, shutGate } from "./native-gate.js";
 export { Essentials, OwnMap, postTo } from "./own.js";
-export { PlainWriter, readPlain } from "./plain-bytes.js";
+export { NO_ROOM, PlainWriter, readPlain } from "./plain-bytes.js";
 export * from "./stage.js";
 export { runBehindOthers, threadIdOfSystem } from "./thread-id.js";

@@ -25,9 +25,9 @@ const LATER_MS = 5;
 
 /**
  * Tells a session worker the states of its sessions as they were when their last calls were answered, so that another host
- * can go on from there when this thread dies. A small declared state is written to the board, before the answer that
- * changed it leaves. Others (large ones, dates, bytes, a plugin's own snapshots) leave in the same message as the answer,
- * as long as telling takes no more than a small share of the thread's time; beyond that they follow when the share allows.
+ * can go on from there when this thread dies. A declared state is written to the board, before the answer that changed it
+ * leaves. Others (large ones, a plugin's own snapshots) leave in the same message as the answer, as long as telling takes no
+ * more than a small share of the thread's time; beyond that they follow when the share allows.
  */
 export class FollowedStates {
   readonly #clock: Clock;

@@ -1,4 +1,4 @@
-import { PlainWriter, readPlain } from "../../wire/index.js";
+import { NO_ROOM, PlainWriter, readPlain } from "../../wire/index.js";
 
 /**
  * Where a plugin host writes the states of its sessions: memory it shares with their session worker, which reads it once
@@ -7,21 +7,33 @@ import { PlainWriter, readPlain } from "../../wire/index.js";
  * A session has a block: a counter that says which of two halves counts (none while it is 0), and the halves, each the
  * length of what it holds and then that. The half that does not count is written, then the counter goes up: a thread that
  * ends in the middle of it leaves the other half as it was.
+ *
+ * Blocks have four sizes, and all blocks of a board the same. A state that outgrows its block gets a larger one for good.
  */
-const HALF = 252;
+const LARGEST = 16_380;
+const HALVES: readonly number[] = [252, 1_020, 4_092, LARGEST];
 const HEADER = 8;
-const BLOCK = HEADER + 2 * HALF;
-const BLOCKS = 64;
-const BOARD_BYTES = BLOCK * BLOCKS;
-/** Boards a session worker takes from one host. */
+/** What a half has besides a state: its length, and what the writer keeps free behind it. */
+const SPARE = 2 + 9;
+/** Trying a state that is too large costs as much as writing one that is not. */
+const UNTRIED = 15;
+/** A block of the largest size, 64 of the smallest. */
+const BOARD_BYTES = blockBytes(LARGEST);
+const BLOCKS = BOARD_BYTES / blockBytes(252);
+/** Boards a session worker takes from one host: 128 MB, and of them 32 with blocks that are not of the smallest size. */
 const MOST_BOARDS = 4096;
+const MOST_LARGE_BOARDS = 1024;
 
-/** What a host says of its boards: a new one, or which block has a slot's state from now on. */
-export type BoardNote = SharedArrayBuffer | readonly [slot: number, life: number, block: number];
+/** What a host says of its boards: a new one with blocks of a size, or which block has a slot's state from now on. */
+export type BoardNote =
+  | readonly [memory: SharedArrayBuffer, size: number]
+  | readonly [slot: number, life: number, block: number];
 
 /** A place on a board, with all that writing there takes: a state is written for nearly every answer. */
 interface Block {
+  /** Boards are numbered as if each had blocks of the smallest size. */
   readonly number: number;
+  readonly size: number;
   readonly counters: Int32Array;
   /** Its counter's place in `counters`. */
   readonly counter: number;
@@ -29,6 +41,7 @@ interface Block {
   readonly writer: PlainWriter;
   /** Where its first half begins. */
   readonly halves: number;
+  readonly half: number;
   /** What the counter says, as nobody else writes it. */
   count: number;
 }
@@ -38,15 +51,21 @@ export interface BoardedSession {
   readonly number: number;
   readonly life: number;
   block?: Block | undefined;
+  /** How many answers more its state is not tried, because it was too large for any block. */
+  untried?: number;
 }
 
 /** The host's side, for the sessions of one lane. */
 export class StateBoard {
   readonly #say: (note: BoardNote) => void;
   #boards = 0;
-  readonly #free: Block[] = [];
-  /** By slot. */
-  readonly #blocks = new Map<number, Block>();
+  #largeBoards = 0;
+  /** Where it is found out how large a state is. */
+  readonly #trial = new PlainWriter(new DataView(new ArrayBuffer(LARGEST)));
+  /** By size. */
+  readonly #free: Block[][] = HALVES.map(() => []);
+  /** By slot: the last is the one that counts, those before it were outgrown. */
+  readonly #blocks = new Map<number, Block[]>();
 
   constructor(say: (note: BoardNote) => void) {
     this.#say = say;
@@ -54,55 +73,98 @@ export class StateBoard {
 
   /** Writes a state; false when it is too large or not plain. What was written before it then counts no more. */
   write(session: BoardedSession, state: unknown): boolean {
-    session.block ??= this.#blockOf(session);
-    const { block } = session;
-    const { count } = block;
-    const half = block.halves + ((count + 1) & 1) * HALF;
-    const end = block.writer.write(state, half + 2);
-    if (end < 0 || end > half + HALF) {
-      setCount(block, 0);
+    if (session.untried) {
+      session.untried--;
       return false;
     }
-    block.bytes.setUint16(half, end - half - 2);
-    // Never 0 again, and odd and even take turns.
-    setCount(block, count >= MOST_COUNTED ? 1 + (count & 1) : count + 1);
-    return true;
+    session.block ??= this.#blockOf(session);
+    const { block } = session;
+    if (block === undefined) return false;
+    const end = writeTo(block, state);
+    if (end >= 0) return true;
+    if (end === NO_ROOM && this.#isWrittenLarger(session, state)) return true;
+    if (end === NO_ROOM) session.untried = UNTRIED;
+    setCount(block, 0);
+    return false;
   }
 
   /** The slot is closed, or its instance is a new one. */
   release(slot: number): void {
-    const block = this.#blocks.get(slot);
-    if (block === undefined) return;
+    const blocks = this.#blocks.get(slot);
+    if (blocks === undefined) return;
     this.#blocks.delete(slot);
-    setCount(block, 0);
-    this.#free.push(block);
+    for (const block of blocks) {
+      setCount(block, 0);
+      this.#free[block.size]?.push(block);
+    }
   }
 
-  #blockOf({ number, life }: BoardedSession): Block {
-    let block = this.#blocks.get(number);
-    if (block === undefined) {
-      block = this.#free.pop() ?? this.#newBoard();
-      this.#blocks.set(number, block);
-      this.#say([number, life, block.number]);
-    }
+  #blockOf(session: BoardedSession): Block | undefined {
+    const known = this.#blocks.get(session.number)?.at(-1);
+    if (known !== undefined) return known;
+    const block = this.#take(0);
+    return block && this.#give(session, block);
+  }
+
+  /**
+   * The smallest block that is large enough takes the place of the one before it. That one stays the session's: it counts
+   * until the note about the new one has left, together with the answer that made the state so large.
+   */
+  #isWrittenLarger(session: BoardedSession, state: unknown): boolean {
+    const end = this.#trial.write(state, 0, LARGEST);
+    const size = end < 0 ? -1 : HALVES.findIndex((half) => end + SPARE <= half);
+    const block = size < 0 ? undefined : this.#take(size);
+    if (block === undefined) return false;
+    session.block = this.#give(session, block);
+    return writeTo(block, state) >= 0;
+  }
+
+  #give({ number, life }: BoardedSession, block: Block): Block {
+    const blocks = this.#blocks.get(number);
+    if (blocks === undefined) this.#blocks.set(number, [block]);
+    else blocks.push(block);
+    this.#say([number, life, block.number]);
     return block;
   }
 
-  /** Answers its first block; the others are free. */
-  #newBoard(): Block {
+  /** Undefined when there are as many boards as a session worker takes. */
+  #take(size: number): Block | undefined {
+    const free = this.#free[size] as Block[];
+    const isMore = this.#boards < MOST_BOARDS && (size === 0 || this.#largeBoards < MOST_LARGE_BOARDS);
+    if (free.length === 0 && isMore) free.push(...this.#newBoard(size).reverse());
+    return free.pop();
+  }
+
+  #newBoard(size: number): Block[] {
     const memory = new SharedArrayBuffer(BOARD_BYTES);
     const bytes = new DataView(memory);
-    const shared = { counters: new Int32Array(memory), bytes, writer: new PlainWriter(bytes, 0, BOARD_BYTES) };
+    const half = HALVES[size] as number;
+    const shared = { size, half, counters: new Int32Array(memory), bytes, writer: new PlainWriter(bytes), count: 0 };
     const first = this.#boards++ * BLOCKS;
-    this.#say(memory);
-    const blocks = Array.from({ length: BLOCKS }, (_, n): Block => {
-      const start = n * BLOCK;
+    if (size > 0) this.#largeBoards++;
+    this.#say([memory, size]);
+    return Array.from({ length: BOARD_BYTES / blockBytes(half) }, (_, n): Block => {
+      const start = n * blockBytes(half);
       const counter = start / Int32Array.BYTES_PER_ELEMENT;
-      return { ...shared, number: first + n, counter, halves: start + HEADER, count: 0 };
+      return { ...shared, number: first + n, counter, halves: start + HEADER };
     });
-    this.#free.push(...blocks.slice(1).reverse());
-    return blocks[0] as Block;
   }
+}
+
+function blockBytes(half: number): number {
+  return HEADER + 2 * half;
+}
+
+/** Writes a state where it counts next; answers as the writer does. */
+function writeTo(block: Block, state: unknown): number {
+  const { count, half } = block;
+  const start = block.halves + ((count + 1) & 1) * half;
+  const end = block.writer.write(state, start + 2, start + half);
+  if (end < 0) return end;
+  block.bytes.setUint16(start, end - start - 2);
+  // Never 0 again, and odd and even take turns.
+  setCount(block, count >= MOST_COUNTED ? 1 + (count & 1) : count + 1);
+  return end;
 }
 
 /** A plain store, a tenth of the price of an atomic one: it is read when the thread that wrote it is gone. */
@@ -115,21 +177,29 @@ const MOST_COUNTED = 2 ** 30;
 
 /** The session worker's side: what a host that is gone wrote last. Nothing there is believed to be well formed. */
 export class StateBoardReader {
-  readonly #boards: SharedArrayBuffer[] = [];
+  readonly #boards: { readonly memory: SharedArrayBuffer; readonly half: number }[] = [];
   readonly #blocks = new Map<number, { readonly life: number; readonly block: number }>();
 
   /** Takes a note of the host; throws a TypeError when it is none. */
   take(note: unknown): void {
-    if (note instanceof SharedArrayBuffer) {
-      if (note.byteLength !== BOARD_BYTES || this.#boards.length >= MOST_BOARDS)
-        throw new TypeError("It has no board.");
-      this.#boards.push(note);
-      return;
-    }
-    if (!Array.isArray(note) || note.length !== 3 || !note.every(Number.isInteger))
+    if (!Array.isArray(note)) throw new TypeError("It has a note about a board that no host sends.");
+    if (note[0] instanceof SharedArrayBuffer) this.#takeBoard(note[0], HALVES[note[1] as number]);
+    else this.#takePlace(note);
+  }
+
+  #takeBoard(memory: SharedArrayBuffer, half: number | undefined): void {
+    if (memory.byteLength !== BOARD_BYTES || half === undefined || this.#boards.length >= MOST_BOARDS)
+      throw new TypeError("It has no board.");
+    this.#boards.push({ memory, half });
+  }
+
+  #takePlace(note: readonly unknown[]): void {
+    if (note.length !== 3 || !note.every(Number.isInteger))
       throw new TypeError("It has a note about a board that no host sends.");
     const [slot, life, block] = note as [number, number, number];
-    if (block < 0 || block >= this.#boards.length * BLOCKS) throw new TypeError("It names a block of no board.");
+    const board = this.#boards[Math.trunc(block / BLOCKS)];
+    if (block < 0 || board === undefined || block % BLOCKS >= BOARD_BYTES / blockBytes(board.half))
+      throw new TypeError("It names a block of no board.");
     this.#blocks.set(slot, { life, block });
   }
 
@@ -140,16 +210,16 @@ export class StateBoardReader {
   /** Every slot's last state, as far as it was written and can be read. */
   *states(): Iterable<{ readonly slot: number; readonly life: number; readonly state: unknown }> {
     for (const [slot, { life, block }] of this.#blocks) {
-      const memory = this.#boards[Math.trunc(block / BLOCKS)] as SharedArrayBuffer;
+      const { memory, half } = this.#boards[Math.trunc(block / BLOCKS)] as { memory: SharedArrayBuffer; half: number };
+      const bytes = new Uint8Array(blockBytes(half));
       // Copied first: what is read must not change meanwhile.
-      const bytes = new Uint8Array(BLOCK);
-      bytes.set(new Uint8Array(memory, (block % BLOCKS) * BLOCK, BLOCK));
+      bytes.set(new Uint8Array(memory, (block % BLOCKS) * bytes.length, bytes.length));
       const count = new Int32Array(bytes.buffer, 0, 1)[0] as number;
       if (count === 0) continue;
-      const half = HEADER + (count & 1) * HALF;
-      const length = new DataView(bytes.buffer).getUint16(half);
+      const start = HEADER + (count & 1) * half;
+      const length = new DataView(bytes.buffer).getUint16(start);
       try {
-        yield { slot, life, state: readPlain(bytes.subarray(half + 2, half + 2 + Math.min(length, HALF - 2))) };
+        yield { slot, life, state: readPlain(bytes.subarray(start + 2, start + 2 + Math.min(length, half - 2))) };
       } catch {
         // The plugin wrote there itself: its sessions go on from what was captured.
       }

@@ -89,39 +89,45 @@ test("a plugin that eight sessions fail stays for the others when more sessions 
 });
 
 describe("a plugin host", () => {
-  test("has every count right after its busy host was blocked, for forty sessions in the middle of their turns", async () => {
-    const gate = deferred();
-    let waiting = 0;
-    const troupe = await startTroupe({
-      ...RESIDENT,
-      sessionWorkers: 1,
-      plugins: [OFFENDS],
-      model: scriptedModel({ turns: [[{ toolCalls: [{ tool: "wait", args: {} }] }, { text: "done" }]] }),
-      tools: {
-        wait: {
-          description: "Waits",
-          inputSchema: EMPTY_OBJECT,
-          execute: async () => {
-            waiting++;
-            await gate.promise;
-            return "waited";
+  test.each([
+    ["a number and a date", 0],
+    ["15 KB", 5_000],
+  ])(
+    "has every count right after its busy host was blocked, for forty sessions with states of %s in the middle of their turns",
+    async (_size, notes) => {
+      const gate = deferred();
+      let waiting = 0;
+      const troupe = await startTroupe({
+        ...RESIDENT,
+        sessionWorkers: 1,
+        plugins: [{ ...OFFENDS, module: `${OFFENDS.module}?notes=${notes}` }],
+        model: scriptedModel({ turns: [[{ toolCalls: [{ tool: "wait", args: {} }] }, { text: "done" }]] }),
+        tools: {
+          wait: {
+            description: "Waits",
+            inputSchema: EMPTY_OBJECT,
+            execute: async () => {
+              waiting++;
+              await gate.promise;
+              return "waited";
+            },
           },
         },
-      },
-    });
-    const good = await opened(
-      troupe,
-      Array.from({ length: 40 }, (_, n) => `s${n}`),
-    );
-    const turns = good.map((session) => session.turn("hi"));
-    await until("all are in the middle of a turn", () => waiting === good.length);
-    expect((await refusalOf((await troupe.session("bad")).turn("spin"))).cause).toMatchObject({
-      code: "plugin_blocked",
-    });
-    gate.resolve();
-    await Promise.all(turns);
-    expect(await Promise.all(good.map(turnsOf))).toEqual(good.map(() => 1));
-  });
+      });
+      const good = await opened(
+        troupe,
+        Array.from({ length: 40 }, (_, n) => `s${n}`),
+      );
+      const turns = good.map((session) => session.turn("hi"));
+      await until("all are in the middle of a turn", () => waiting === good.length);
+      expect((await refusalOf((await troupe.session("bad")).turn("spin"))).cause).toMatchObject({
+        code: "plugin_blocked",
+      });
+      gate.resolve();
+      await Promise.all(turns);
+      expect(await Promise.all(good.map(turnsOf))).toEqual(good.map(() => 1));
+    },
+  );
 
   test("whose heap is full is replaced, and only the call that filled it fails", async () => {
     const troupe = await startTroupe({ ...RESIDENT, sessionWorkers: 1, plugins: [{ ...OFFENDS, blockedMs: 60_000 }] });

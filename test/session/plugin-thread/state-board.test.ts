@@ -28,10 +28,64 @@ describe("a board of states", () => {
   test("has nothing of a slot whose state became too large, until it fits again", () => {
     const { board, states } = boards();
     board.write(slot(1), { text: "a" });
-    expect(board.write(slot(1), { text: "a".repeat(1_000) })).toBe(false);
+    const session = slot(1);
+    expect(board.write(session, { text: "a".repeat(20_000) })).toBe(false);
     expect(states()).toEqual({});
-    expect(board.write(slot(1), { text: "b" })).toBe(true);
+    let tries = 1;
+    while (!board.write(session, { text: "b" })) tries++;
+    // Looking how large it is takes its time.
+    expect(tries).toBe(16);
     expect(states()).toEqual({ 1: { text: "b" } });
+  });
+
+  test("has nothing of a slot whose state has something in it that no record may hold, and makes no larger blocks for it", () => {
+    const { board, notes, states } = boards();
+    board.write(slot(1), {});
+    const before = notes.length;
+    expect(board.write(slot(1), { text: "a", map: new Map() })).toBe(false);
+    expect(states()).toEqual({});
+    expect(notes.length).toBe(before);
+  });
+
+  test.each([100, 500, 2_000, 8_000, 15_000, 20_000])(
+    "has the other slots' states as they were when one grows to %i characters",
+    (length) => {
+      const { board, states } = boards();
+      const others = Array.from({ length: 100 }, (_, n) => n + 2);
+      for (const number of others) board.write(slot(number), { calls: number });
+      board.write(slot(1), { text: "a" });
+      board.write(slot(1), { text: "a".repeat(length) });
+      const { 1: grown, ...rest } = states();
+      expect(grown).toEqual(length < 16_000 ? { text: "a".repeat(length) } : undefined);
+      expect(rest).toEqual(Object.fromEntries(others.map((number) => [number, { calls: number }])));
+    },
+  );
+
+  test("gives a slot whose state grows a larger block for good, and tells of it once", () => {
+    const { board, notes, states } = boards();
+    for (const length of [10, 3_000, 10, 3_000, 200, 3_500]) {
+      board.write(slot(1), { text: "a".repeat(length) });
+      expect(states()).toEqual({ 1: { text: "a".repeat(length) } });
+    }
+    // A board and a place on it, two times.
+    expect(notes.map((note) => (note[0] instanceof SharedArrayBuffer ? ["board", note[1]] : note))).toEqual([
+      ["board", 0],
+      [1, 0, 0],
+      ["board", 2],
+      [1, 0, 64],
+    ]);
+  });
+
+  test("keeps the smaller state until it was told where the larger one is", () => {
+    const notes: BoardNote[] = [];
+    const reader = new StateBoardReader();
+    const board = new StateBoard((note) => notes.push(note));
+    board.write(slot(1), { calls: 1 });
+    for (const note of notes.splice(0)) reader.take(note);
+    board.write(slot(1), { text: "a".repeat(1_000) });
+    // Another slot must not get the block it has outgrown.
+    board.write(slot(2), { calls: 2 });
+    expect([...reader.states()]).toEqual([{ slot: 1, life: 0, state: { calls: 1 } }]);
   });
 
   test("keeps the state before the one a thread was writing when it ended", () => {
@@ -55,7 +109,7 @@ describe("a board of states", () => {
     expect(states()).toEqual({});
     board.write(slot(2), { calls: 7 });
     expect(states()).toEqual({ 2: { calls: 7 } });
-    expect(notes.filter(Array.isArray)).toEqual([
+    expect(notes.slice(1)).toEqual([
       [1, 0, 0],
       [2, 0, 0],
     ]);
@@ -69,7 +123,8 @@ describe("a board of states", () => {
 
   test.each([
     ["no list", 7],
-    ["a board of another size", new SharedArrayBuffer(8)],
+    ["a board of another length", [new SharedArrayBuffer(8), 0]],
+    ["a board with blocks of no size", [new SharedArrayBuffer(32_768), 4]],
     ["a block of no board", [1, 0, 64]],
     ["a block before the first", [1, 0, -1]],
     ["a block that is no number", [1, 0, 0.5]],
@@ -82,7 +137,7 @@ describe("a board of states", () => {
   test("whose memory a plugin overwrote is read as nothing, and nothing hangs", () => {
     const { board, notes, states } = boards();
     board.write(slot(1), { calls: 1 });
-    new Uint8Array(notes[0] as SharedArrayBuffer).fill(255);
+    new Uint8Array((notes[0] as [SharedArrayBuffer, number])[0]).fill(255);
     expect(states()).toEqual({});
   });
 });
