@@ -7,6 +7,7 @@ import {
   oneToolCall,
   PATIENT,
   plugin,
+  RESIDENT,
   refusalOf,
   startTroupe,
   tempFolder,
@@ -80,7 +81,7 @@ describe("a session", () => {
 
   test("has what each of many senders says in that sender's order: a hundred of them, on four workers", async () => {
     const [senders, sessions, each] = [100, 20, 10];
-    const troupe = await startTroupe({ sessionWorkers: 4, mailboxLimit: each * (senders / sessions) });
+    const troupe = await startTroupe({ ...RESIDENT, sessionWorkers: 4, mailboxLimit: each * (senders / sessions) });
     const opened = await Promise.all(Array.from({ length: sessions }, (_, n) => troupe.session(`s${n}`)));
     // All of them by turns, so that what they say is mixed everywhere.
     const turns: PromiseLike<unknown>[] = [];
