@@ -94,7 +94,10 @@ export function openHookLane(
     if (found.instance instanceof TroupeError) throw found.instance;
     return found as OpenSession & { readonly instance: PluginInstance };
   };
-  const board = new StateBoard((note) => lane.note("board", note));
+  const board = new StateBoard(
+    (note) => lane.note("board", note),
+    () => lane.counts.sent + 1,
+  );
   const followed = new FollowedStates(clock, board, (note) => lane.note("state", note));
   /** A call may change its session's state, which is told once the call is answered and never before. */
   const changes = (call: ServedCall, session: OpenSession): void => {
@@ -272,7 +275,7 @@ export function openHookLane(
         const [number, member, sessionId, captured, init, life, facts] = payload as OpenInstance;
         const options = { sessionId, captured, init, facts, host, development };
         const plugin = plugins[member] as LoadedPlugin;
-        const told = { isBehind: false, isClosed: false, block: undefined };
+        const told = { isBehind: false, isClosed: false, block: undefined, untried: 0 };
         sessions.set(number, { number, life, member, plugin, options, instance: undefined, ...told });
       } else if (topic === "close") {
         const closed = sessions.get(payload as number);

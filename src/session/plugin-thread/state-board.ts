@@ -4,17 +4,23 @@ import { NO_ROOM, PlainWriter, readPlain } from "../../wire/index.js";
  * Where a plugin host writes the states of its sessions: memory it shares with their session worker, which reads it once
  * the host is gone. A state costs no message, and is there before the answer that changed it leaves.
  *
- * A session has a block: a counter that says which of two halves counts (none while it is 0), and the halves, each the
- * length of what it holds and then that. The half that does not count is written, then the counter goes up: a thread that
- * ends in the middle of it leaves the other half as it was.
+ * A session has a block: a counter that says which of two halves is the newer one (none while it is 0), and the halves,
+ * each the number of the message that its state leaves with, the state's length, and the state. The older half is written,
+ * then the counter goes up: a thread that ends in the middle of it leaves the other half as it was. And one that ends before
+ * the message has left leaves calls that will be made again: they go on from the half before it.
  *
  * Blocks have four sizes, and all blocks of a board the same. A state that outgrows its block gets a larger one for good.
  */
 const LARGEST = 16_380;
 const HALVES: readonly number[] = [252, 1_020, 4_092, LARGEST];
 const HEADER = 8;
-/** What a half has besides a state: its length, and what the writer keeps free behind it. */
-const SPARE = 2 + 9;
+/** Where a half has its state's length, and where its state. */
+const AT_LENGTH = 4;
+const AT_STATE = 6;
+/** In the place of a length: the state is told in another way. */
+const NOT_HERE = 0xffff;
+/** What a half has besides a state: what is before it, and what the writer keeps free behind it. */
+const SPARE = AT_STATE + 9;
 /** Trying a state that is too large costs as much as writing one that is not. */
 const UNTRIED = 15;
 /** A block of the largest size, 64 of the smallest. */
@@ -58,6 +64,8 @@ export interface BoardedSession {
 /** The host's side, for the sessions of one lane. */
 export class StateBoard {
   readonly #say: (note: BoardNote) => void;
+  /** The number of the message that is about to leave; from 1 on. */
+  readonly #message: () => number;
   #boards = 0;
   #largeBoards = 0;
   /** Where it is found out how large a state is. */
@@ -67,8 +75,9 @@ export class StateBoard {
   /** By slot: the last is the one that counts, those before it were outgrown. */
   readonly #blocks = new Map<number, Block[]>();
 
-  constructor(say: (note: BoardNote) => void) {
+  constructor(say: (note: BoardNote) => void, message: () => number) {
     this.#say = say;
+    this.#message = message;
   }
 
   /** Writes a state; false when it is too large or not plain. What was written before it then counts no more. */
@@ -80,11 +89,12 @@ export class StateBoard {
     session.block ??= this.#blockOf(session);
     const { block } = session;
     if (block === undefined) return false;
-    const end = writeTo(block, state);
+    const message = this.#message();
+    const end = writeTo(block, state, message);
     if (end >= 0) return true;
-    if (end === NO_ROOM && this.#isWrittenLarger(session, state)) return true;
+    if (end === NO_ROOM && this.#isWrittenLarger(session, state, message)) return true;
     if (end === NO_ROOM) session.untried = UNTRIED;
-    setCount(block, 0);
+    setHalf(block, message, NOT_HERE);
     return false;
   }
 
@@ -94,7 +104,7 @@ export class StateBoard {
     if (blocks === undefined) return;
     this.#blocks.delete(slot);
     for (const block of blocks) {
-      setCount(block, 0);
+      clear(block);
       this.#free[block.size]?.push(block);
     }
   }
@@ -110,13 +120,13 @@ export class StateBoard {
    * The smallest block that is large enough takes the place of the one before it. That one stays the session's: it counts
    * until the note about the new one has left, together with the answer that made the state so large.
    */
-  #isWrittenLarger(session: BoardedSession, state: unknown): boolean {
+  #isWrittenLarger(session: BoardedSession, state: unknown, message: number): boolean {
     const end = this.#trial.write(state, 0, LARGEST);
     const size = end < 0 ? -1 : HALVES.findIndex((half) => end + SPARE <= half);
     const block = size < 0 ? undefined : this.#take(size);
     if (block === undefined) return false;
     session.block = this.#give(session, block);
-    return writeTo(block, state) >= 0;
+    return writeTo(block, state, message) >= 0;
   }
 
   #give({ number, life }: BoardedSession, block: Block): Block {
@@ -156,15 +166,31 @@ function blockBytes(half: number): number {
 }
 
 /** Writes a state where it counts next; answers as the writer does. */
-function writeTo(block: Block, state: unknown): number {
-  const { count, half } = block;
-  const start = block.halves + ((count + 1) & 1) * half;
-  const end = block.writer.write(state, start + 2, start + half);
-  if (end < 0) return end;
-  block.bytes.setUint16(start, end - start - 2);
+function writeTo(block: Block, state: unknown, message: number): number {
+  const half = nextHalf(block);
+  const end = block.writer.write(state, half + AT_STATE, half + block.half);
+  if (end >= 0) setHalf(block, message, end - half - AT_STATE);
+  return end;
+}
+
+/** The older half is written, and counts. */
+function setHalf(block: Block, message: number, length: number): void {
+  const half = nextHalf(block);
+  block.bytes.setUint32(half, message);
+  block.bytes.setUint16(half + AT_LENGTH, length);
+  const { count } = block;
   // Never 0 again, and odd and even take turns.
   setCount(block, count >= MOST_COUNTED ? 1 + (count & 1) : count + 1);
-  return end;
+}
+
+function nextHalf({ halves, half, count }: Block): number {
+  return halves + ((count + 1) & 1) * half;
+}
+
+/** Nothing is left of what was in it. */
+function clear(block: Block): void {
+  setCount(block, 0);
+  for (const half of [block.halves, block.halves + block.half]) block.bytes.setUint32(half, 0);
 }
 
 /** A plain store, a tenth of the price of an atomic one: it is read when the thread that wrote it is gone. */
@@ -207,22 +233,35 @@ export class StateBoardReader {
     this.#blocks.delete(slot);
   }
 
-  /** Every slot's last state, as far as it was written and can be read. */
-  *states(): Iterable<{ readonly slot: number; readonly life: number; readonly state: unknown }> {
+  /** Every slot's last state of those that left with the first `received` messages, as far as it can be read. */
+  *states(received: number): Iterable<{ readonly slot: number; readonly life: number; readonly state: unknown }> {
     for (const [slot, { life, block }] of this.#blocks) {
       const { memory, half } = this.#boards[Math.trunc(block / BLOCKS)] as { memory: SharedArrayBuffer; half: number };
       const bytes = new Uint8Array(blockBytes(half));
       // Copied first: what is read must not change meanwhile.
       bytes.set(new Uint8Array(memory, (block % BLOCKS) * bytes.length, bytes.length));
-      const count = new Int32Array(bytes.buffer, 0, 1)[0] as number;
-      if (count === 0) continue;
-      const start = HEADER + (count & 1) * half;
-      const length = new DataView(bytes.buffer).getUint16(start);
+      const state = lastState(bytes, half, received);
       try {
-        yield { slot, life, state: readPlain(bytes.subarray(start + 2, start + 2 + Math.min(length, half - 2))) };
+        if (state !== undefined) yield { slot, life, state: readPlain(state) };
       } catch {
         // The plugin wrote there itself: its sessions go on from what was captured.
       }
     }
   }
+}
+
+/** The state in a block's newer half, or in the older one when the newer did not leave; undefined when there is none. */
+function lastState(block: Uint8Array, half: number, received: number): Uint8Array | undefined {
+  const view = new DataView(block.buffer);
+  const count = new Int32Array(block.buffer, 0, 1)[0] as number;
+  if (count === 0) return undefined;
+  for (const place of [count & 1, (count + 1) & 1]) {
+    const start = HEADER + place * half;
+    const message = view.getUint32(start);
+    if (message === 0 || message > received) continue;
+    const length = view.getUint16(start + AT_LENGTH);
+    if (length === NOT_HERE) return undefined;
+    return block.subarray(start + AT_STATE, start + Math.min(AT_STATE + length, half));
+  }
+  return undefined;
 }

@@ -4,12 +4,17 @@ import { type BoardNote, StateBoard, StateBoardReader } from "../../../src/sessi
 function boards() {
   const notes: BoardNote[] = [];
   const reader = new StateBoardReader();
-  const board = new StateBoard((note) => {
-    notes.push(note);
-    reader.take(note);
-  });
-  const states = () => Object.fromEntries([...reader.states()].map(({ slot, state }) => [slot, state]));
-  return { board, reader, notes, states };
+  const sent = { messages: 0 };
+  const board = new StateBoard(
+    (note) => {
+      notes.push(note);
+      reader.take(note);
+    },
+    () => sent.messages + 1,
+  );
+  const states = (received = sent.messages + 1) =>
+    Object.fromEntries([...reader.states(received)].map(({ slot, state }) => [slot, state]));
+  return { board, reader, notes, states, sent };
 }
 const slot = (number: number, life = 0) => ({ number, life });
 
@@ -79,13 +84,16 @@ describe("a board of states", () => {
   test("keeps the smaller state until it was told where the larger one is", () => {
     const notes: BoardNote[] = [];
     const reader = new StateBoardReader();
-    const board = new StateBoard((note) => notes.push(note));
+    const board = new StateBoard(
+      (note) => notes.push(note),
+      () => 1,
+    );
     board.write(slot(1), { calls: 1 });
     for (const note of notes.splice(0)) reader.take(note);
     board.write(slot(1), { text: "a".repeat(1_000) });
     // Another slot must not get the block it has outgrown.
     board.write(slot(2), { calls: 2 });
-    expect([...reader.states()]).toEqual([{ slot: 1, life: 0, state: { calls: 1 } }]);
+    expect([...reader.states(1)]).toEqual([{ slot: 1, life: 0, state: { calls: 1 } }]);
   });
 
   test("keeps the state before the one a thread was writing when it ended", () => {
@@ -99,6 +107,34 @@ describe("a board of states", () => {
     };
     expect(() => board.write(slot(1), ends)).toThrow();
     expect(states()).toEqual({ 1: { calls: 1 } });
+  });
+
+  test("has of a slot the state before the one whose message did not arrive", () => {
+    const { board, states, sent } = boards();
+    for (; sent.messages < 5; sent.messages++) {
+      board.write(slot(1), { calls: sent.messages + 1 });
+      expect(states(sent.messages)).toEqual(sent.messages === 0 ? {} : { 1: { calls: sent.messages } });
+      expect(states(sent.messages + 1)).toEqual({ 1: { calls: sent.messages + 1 } });
+    }
+  });
+
+  test("has of a slot the state before it became too large, when the message of the large one did not arrive", () => {
+    const { board, states, sent } = boards();
+    board.write(slot(1), { calls: 1 });
+    sent.messages = 1;
+    board.write(slot(1), { text: "a".repeat(20_000) });
+    expect(states(1)).toEqual({ 1: { calls: 1 } });
+    expect(states(2)).toEqual({});
+  });
+
+  test("has nothing of the slot that a block was before, when the first message of the next one did not arrive", () => {
+    const { board, reader, states, sent } = boards();
+    for (; sent.messages < 3; sent.messages++) board.write(slot(1), { calls: sent.messages });
+    board.release(1);
+    reader.release(1);
+    board.write(slot(2), { calls: 7 });
+    expect(states(3)).toEqual({});
+    expect(states(4)).toEqual({ 2: { calls: 7 } });
   });
 
   test("gives a block that was released to another slot, without what was in it", () => {
@@ -118,7 +154,7 @@ describe("a board of states", () => {
   test("says which life of a slot it has the state of", () => {
     const { board, reader } = boards();
     board.write(slot(1, 3), {});
-    expect([...reader.states()]).toEqual([{ slot: 1, life: 3, state: {} }]);
+    expect([...reader.states(1)]).toEqual([{ slot: 1, life: 3, state: {} }]);
   });
 
   test.each([

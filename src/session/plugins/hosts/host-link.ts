@@ -186,7 +186,7 @@ export class HostLink {
         if (this.#lane !== lane) return;
         this.#lane = undefined;
         this.#opened.clear();
-        for (const { slot: at, life, state } of board.states()) {
+        for (const { slot: at, life, state } of board.states(lane.counts.received)) {
           const slot = this.#parts.placedAt(at)?.slot;
           if (slot?.lives === life) slot.followDeclared(state);
         }
