@@ -91,7 +91,10 @@ test("arguments that a pattern of a plugin's own tool never ends with cost their
   let beside = 0;
   for (; !ended; beside++) expect((await good.turn("hi", { model: "plain" })).text).toBe("fine");
   expect(beside).toBeGreaterThan(1);
-  expect((await hanging).toolCalls[0]?.output).toMatchObject({ status: "failure", failure: { code: "tool_failed" } });
+  expect((await hanging).toolCalls[0]?.output).toMatchObject({
+    status: "failure",
+    failure: { code: "plugin_blocked" },
+  });
   const { error } = await heard.first("tool_failed");
   expect(error).toMatchObject({ code: "plugin_blocked", message: expect.stringMatching(/blocked its thread/) });
   expect((await troupe.stats()).plugins[0]?.restarts).toBe(1);
