@@ -52,7 +52,7 @@ export class KilledAt {
     this.others = pidsIn(this.path("process"));
   }
 
-  static async write(nth: number | `worker ${0 | 1}`, scenario: string): Promise<KilledAt> {
+  static async write(nth: number | `${"worker" | "plugins"} ${0 | 1}`, scenario: string): Promise<KilledAt> {
     const folder = await tempFolder();
     mkdirSync(join(folder, "store"));
     const program = fixture("programs/background-until-killed.mjs").pathname;

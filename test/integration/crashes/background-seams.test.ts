@@ -36,27 +36,31 @@ function nameOfTask({ tasks: [task] }: Left): string {
 const lines = (file: string) => readFileSync(file, "utf8").split("\n").filter(Boolean);
 const statesOf = async (session: Session) => (await session.tasks()).map(({ id, state }) => [id, state]);
 
-const SCENARIOS: Readonly<Record<string, Seams>> = {
-  task: {
-    names: [
-      "run 1, steps 0",
-      "run 1, steps 1",
-      "asleep",
-      "run 2, steps 2",
-      "run 2, steps 3",
-      "completed, open",
-      "completed",
-    ],
-    nameOf: nameOfTask,
-    async check(troupe, killed) {
-      const session = await troupe.session("s");
-      await until("it is told", async () => (await turnsOf(session)) === 1);
-      expect(await statesOf(session)).toEqual([["test.works-on:k", "completed"]]);
-      // Killed right behind its step's write, a job never does a step twice.
-      expect(lines(killed.path("log"))).toEqual(["one", "two"]);
-    },
-    heard: () => ({ s: ['The task test.works-on:k is done. Its result:\n["one","two"]'] }),
+/** A job, on a thread of its plugin's or of a pool. */
+const JOB: Seams = {
+  names: [
+    "run 1, steps 0",
+    "run 1, steps 1",
+    "asleep",
+    "run 2, steps 2",
+    "run 2, steps 3",
+    "completed, open",
+    "completed",
+  ],
+  nameOf: nameOfTask,
+  async check(troupe, killed) {
+    const session = await troupe.session("s");
+    await until("it is told", async () => (await turnsOf(session)) === 1);
+    expect(await statesOf(session)).toEqual([["test.works-on:k", "completed"]]);
+    // Killed right behind its step's write, a job never does a step twice.
+    expect(lines(killed.path("log"))).toEqual(["one", "two"]);
   },
+  heard: () => ({ s: ['The task test.works-on:k is done. Its result:\n["one","two"]'] }),
+};
+
+const SCENARIOS: Readonly<Record<string, Seams>> = {
+  task: JOB,
+  pooled: JOB,
   completed: {
     names: ["completed, open", "completed"],
     nameOf: nameOfTask,
@@ -182,12 +186,24 @@ test.each(Object.keys(SCENARIOS))(
   LONG,
 );
 
-test.each(Object.keys(SCENARIOS).flatMap((scenario) => [0, 1].map((parity) => [scenario, parity] as const)))(
-  "a session worker that is killed at every second write of its %s (%d) loses nothing of it, and has nothing twice",
-  async (scenario, parity) => {
+const VICTIMS = {
+  worker: "A session worker",
+  plugins: "Every thread of the plugins, of those in pools too,",
+} as const;
+
+test.each(
+  Object.keys(SCENARIOS).flatMap((scenario) =>
+    (["worker", "plugins"] as const).flatMap((victim) =>
+      ([0, 1] as const).map((parity) => [VICTIMS[victim], scenario, parity, victim] as const),
+    ),
+  ),
+)(
+  "%s that is killed at every second write of its %s (%d) loses nothing of it, and has nothing twice",
+  async (_, scenario, parity, victim) => {
     const { check, heard } = SCENARIOS[scenario] as Seams;
-    const killed = await KilledAt.write(`worker ${parity as 0 | 1}`, scenario);
+    const killed = await KilledAt.write(`${victim} ${parity}`, scenario);
     expect(killed.writes).toBeGreaterThan(0);
+    await until("its processes have ended", () => !killed.pids.concat(killed.others).some(isAlive));
     const left = killed.left();
     const troupe = await killed.next();
     await check(troupe, killed, left);
