@@ -119,10 +119,14 @@ export class Relay {
     close: async ({ sessionId }) => {
       const { directory } = this.#runtime;
       if (directory.isBusy(sessionId)) throw underWay(sessionId);
+      let isOpen = false;
       await directory.moveOut(sessionId, async (worker) => {
+        isOpen = true;
         await this.#runtime.worker(worker).ask("releaseIdle", { sessionId });
         await this.#runtime.left(sessionId);
       });
+      // Its work may go on without it: what the store had going on when this runtime started.
+      if (!isOpen) await this.#runtime.left(sessionId);
       this.forget(sessionId);
     },
     startTurn: async ({ from, sessionId, text, turnId, key, streams, limited }) => {

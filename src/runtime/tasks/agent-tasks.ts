@@ -41,8 +41,6 @@ const GOES_ON: readonly string[] = ["closed", "session_closed", "turn_suspended"
 export class AgentTasks {
   readonly #parts: AgentTasksParts;
   readonly #running = new Map<string, Promise<void>>();
-  /** A runtime in which nothing was begun looks for nothing. */
-  #any = false;
   #closed = false;
 
   constructor(parts: AgentTasksParts) {
@@ -87,7 +85,6 @@ export class AgentTasks {
   }
 
   #begin(task: TaskRecord, work: AgentWork): void {
-    this.#any = true;
     const name = nameOf(task);
     const running = this.#run(task, work).finally(() => this.#running.delete(name));
     this.#running.set(name, running);
@@ -136,9 +133,10 @@ export class AgentTasks {
 
   /** A session is closed: those that still work for it have ended, and those that have ended are closed with it. */
   async #left(sessionId: string): Promise<void> {
-    if (!this.#any) return;
+    const { tasks } = this.#parts;
+    if (!tasks.any) return;
     const sessions = new Set<string>();
-    for (const task of await this.#parts.tasks.list(sessionId))
+    for (const task of await tasks.list(sessionId))
       if (task.kind === "subagent" && task.state !== "cancelled") sessions.add((await this.#workOf(task)).session);
     // One that somebody else has asked something goes on.
     for (const id of sessions) await this.#parts.relay(["close", { sessionId: id }]).catch(ignore);

@@ -52,6 +52,8 @@ export interface TasksRuntime extends TellingRuntime, JobsRuntime {
   readonly onLeft: Runtime["onLeft"];
 }
 
+type TasksLeft = Pick<LeftWork, "tasks" | "firstTaskWake"> & Partial<Pick<LeftWork, "endedTasks">>;
+
 /** What the run of a job asks its host for. */
 type JobAsked = ConstructorParameters<typeof Jobs>[0]["asked"];
 
@@ -98,6 +100,11 @@ export class Tasks {
     runtime.onLeft.push((sessionId) => this.#left(sessionId));
   }
 
+  /** May a session have tasks, also such as have ended? */
+  get any(): boolean {
+    return this.#any;
+  }
+
   /** Also while the runtime closes: what a run has come to is still stored then. */
   get #store(): Pick<Runtime["store"], "ask"> {
     return this.#runtime.crew.store;
@@ -109,8 +116,8 @@ export class Tasks {
   }
 
   /** What the store had when it was opened. */
-  start({ tasks, firstTaskWake }: Pick<LeftWork, "tasks" | "firstTaskWake">): void {
-    this.#any = tasks || firstTaskWake !== null;
+  start({ tasks, endedTasks = false, firstTaskWake }: TasksLeft): void {
+    this.#any = tasks || endedTasks || firstTaskWake !== null;
     this.#jobs.start(firstTaskWake);
     if (tasks) this.#takingUp = this.#takeUp().catch(ignore);
   }

@@ -35,7 +35,14 @@ export class StoreWorker {
   #lock: StoreLock | undefined;
   #closing = false;
   /** What was left to do when the store was closed. */
-  left: LeftWork = { firstWake: null, occurrences: false, tasks: false, firstTaskWake: null, monitors: false };
+  left: LeftWork = {
+    firstWake: null,
+    occurrences: false,
+    tasks: false,
+    endedTasks: false,
+    firstTaskWake: null,
+    monitors: false,
+  };
 
   private constructor({ clock, env, onLost }: StoreWorkerParts) {
     this.#clock = clock;

@@ -17,6 +17,8 @@ export interface LeftWork {
   readonly occurrences: boolean;
   /** Tasks go on, or their ends are to be told. */
   readonly tasks: boolean;
+  /** Some have ended, and are remembered. */
+  readonly endedTasks: boolean;
   /** When the first task that sleeps wakes; null: none sleeps. */
   readonly firstTaskWake: number | null;
   /** Something is to be watched for sessions. */
@@ -51,12 +53,14 @@ export function storeService({ clock, onClosed }: { readonly clock: Clock; reado
       const [schedule] = await server.rowsInOrder({ table: SCHEDULES, limit: 1 });
       const [occurrence] = await server.rowsInOrder({ table: OCCURRENCES, owner: "open", limit: 1 });
       const [task] = await server.rowsInOrder({ table: TASKS, owner: TASK_ORDER.open, limit: 1 });
+      const [ended] = await server.rowsInOrder({ table: TASKS, owner: TASK_ORDER.ended, limit: 1 });
       const [sleeper] = await server.rowsInOrder({ table: TASKS, owner: TASK_ORDER.asleep, limit: 1 });
       const [monitor] = await server.rowsInOrder({ table: MONITORS, owner: MONITOR_ORDER.on, limit: 1 });
       return {
         firstWake: schedule?.order?.at ?? null,
         occurrences: occurrence !== undefined,
         tasks: task !== undefined,
+        endedTasks: ended !== undefined,
         firstTaskWake: sleeper?.order?.at ?? null,
         monitors: monitor !== undefined,
       };

@@ -1,10 +1,13 @@
-import type { TroupeOptions } from "troupe";
+import { join } from "node:path";
+import { createTroupe, type TroupeOptions } from "troupe";
 import type { SubagentsOptions } from "troupe/subagents";
 import { expect, test } from "vitest";
 import { asks, closes, heardBy, spawns, turnOf, withAgents } from "../../support/agents.js";
 import { told } from "../../support/asking.js";
+import { pidsIn } from "../../support/background-seams.js";
 import { gates } from "../../support/journaled.js";
-import { startTroupe, until } from "../../support/runtime.js";
+import { isAlive } from "../../support/pids.js";
+import { plugin, startTroupe, tempFolder, until } from "../../support/runtime.js";
 
 const start = (options: SubagentsOptions = {}, more: TroupeOptions = {}) => startTroupe(withAgents(options, more));
 const works = (name: string, ...steps: readonly object[]) => spawns({ name, task: told(...steps), wait: false });
@@ -107,4 +110,26 @@ test("cancelling the task closes the agent with all that it has, and closing its
   await session.close();
   const left = await troupe.session(below);
   expect([(await left.view()).running, (await left.info()).turns]).toEqual([null, 1]);
+});
+
+test("closing a session closes the agents that have worked for it, also those of before a restart: what they have watched ends", async () => {
+  const folder = await tempFolder();
+  const pids = join(folder, "pids");
+  const watched = { id: "run", argv: ["sh", "-c", `echo $$ >> ${pids}; sleep 1000`] };
+  const options = withAgents({}, { store: { path: join(folder, "store") } });
+  const plugins = [...(options.plugins ?? []), { module: plugin("watches"), permissions: "all" as const }];
+  const first = await createTroupe({ ...options, plugins });
+  const boss = await first.session("boss");
+  await turnOf(
+    boss,
+    works("ada", { call: "watches_ask", args: { calls: [["startMonitor", watched]] } }, { say: "on" }),
+  );
+  await until("its answer is told", async () => (await boss.info()).turns === 2);
+  await until("its command runs", () => pidsIn(pids).length === 1);
+  await first.close();
+  const troupe = await startTroupe({ ...options, plugins });
+  await until("its command runs again", () => pidsIn(pids).length === 2);
+  expect(pidsIn(pids).map(isAlive)).toEqual([false, true]);
+  await (await troupe.session("boss")).close();
+  expect(pidsIn(pids).map(isAlive)).toEqual([false, false]);
 });
