@@ -193,6 +193,40 @@ describe("a context that the provider refuses as too long", () => {
   });
 });
 
+describe("in one turn", () => {
+  /** A compactor that leaves as much as there was, and counts how often it was asked. */
+  function idle() {
+    const asked: number[] = [];
+    const plugin = {
+      id: "test.idle",
+      version: "1.0.0",
+      hooks: {
+        contextCompactor({ messageCount }: { readonly messageCount: number }) {
+          asked.push(messageCount);
+          return { keep: messageCount, initialNodes: [{ kind: "message", message: { role: "user", text: "Idle." } }] };
+        },
+      },
+    };
+    return { plugin, asked };
+  }
+
+  test("a context that stays beyond its share is summed up before one of its calls, and not before each", async () => {
+    const { plugin, asked } = idle();
+    const { model, said } = reader(Number.POSITIVE_INFINITY);
+    const { turn } = await opened(10, { model, config: POLICY, plugins: [plugin] });
+    expect((await turn("use the tool")).outcome.type).toBe("finished");
+    expect([asked, said.slice(10)]).toEqual([[20], ["step 0 of 22", "step 1 of 24"]]);
+  });
+
+  test("a context that is refused at two of its calls is summed up once: the second refusal ends it", async () => {
+    const { plugin, asked } = idle();
+    const { model, said } = reader(0, (count) => count === 21 || count >= 24);
+    const { turn } = await opened(10, { model, config: { compaction: {} }, plugins: [plugin] });
+    expect((await turn("use the tool")).outcome).toMatchObject({ code: "context_overflow" });
+    expect([asked, said.slice(10)]).toEqual([[20], ["step 0 of 22"]]);
+  });
+});
+
 describe("a turn that is taken up behind a crash", () => {
   const CRASH = new TroupeError("store_write_failed", "The process is gone.");
 
