@@ -24,6 +24,9 @@ export function onAbort(signal: AbortSignal | undefined, listener: () => void): 
 const quiet = new WeakSet<AbortSignal>();
 let setMaxListeners: typeof import("node:events").setMaxListeners | undefined;
 
+/** Something under way, as who ends it sees it. */
+export type Stoppable = Pick<AbortController, "signal" | "abort">;
+
 /**
  * An abort controller of our own. Its signal is like any other; but {@link onAbort} finds it here, so that listening costs
  * a place in a list and not two events of Node's: a turn is listened to for every call of its model.

@@ -3,7 +3,7 @@
  * threads. Time and chance come by a {@link Clock} that every thread is made with and hands on; nothing in `src/` reads
  * them from anywhere else.
  */
-export { abortWith, onAbort, Stop, untilAborted } from "./abortable.js";
+export { abortWith, onAbort, Stop, type Stoppable, untilAborted } from "./abortable.js";
 export { Alarm } from "./alarm.js";
 export { type Clock, pinnedClock, systemClock, type Timer } from "./clock.js";
 export { type Deferred, deferred, ignore } from "./deferred.js";
@@ -11,3 +11,4 @@ export { nodeCrypto } from "./node-crypto.js";
 export { ReaderQueue } from "./reader-queue.js";
 export { Serial } from "./serial.js";
 export { inTime, loopTurn, persist, sleep, within } from "./sleep.js";
+export { Together } from "./together.js";

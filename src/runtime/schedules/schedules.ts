@@ -57,8 +57,10 @@ interface SchedulesParts {
   readonly checkAgent: (name: string) => void;
 }
 
-/** Runs made at once. */
+/** What is due is read in pages. The runs of one begin together, so that what they write is synced together. */
 const PAGE = 256;
+/** Runs made at once: while those of one page are written, the sessions of the next are opened. */
+const AT_ONCE = 4 * PAGE;
 const MAX_LISTED = 1_000;
 /** A timer is looked at again after this long, for clocks that are put forward and machines that sleep. */
 const LONGEST_WAIT_MS = 600_000;
@@ -289,8 +291,7 @@ export class Schedules implements TroupeSchedules {
   async #runDue(): Promise<number | undefined> {
     const begun = this.#clock.wallNow();
     const seen = new Set<string>();
-    // The next page's runs begin while the last ones of this page are still made.
-    const runs = new SideBySide(PAGE);
+    const runs = new SideBySide(AT_ONCE);
     for (let after: Row | undefined; !this.#closed; ) {
       const now = this.#clock.wallNow();
       const rows = await this.#parts.runtime.store.ask("rowsInOrder", {
@@ -300,9 +301,10 @@ export class Schedules implements TroupeSchedules {
         ...(after !== undefined && { after }),
       });
       const due = rows.filter(({ key }) => (this.#failing.get(key)?.at ?? 0) <= now);
+      await runs.room(due.length);
       for (const row of due) {
         seen.add(row.key);
-        await runs.begin(() => this.#alone(row.key, () => this.#runRow(row)));
+        runs.begin(() => this.#alone(row.key, () => this.#runRow(row)));
       }
       if (rows.length < PAGE) {
         await runs.ended();

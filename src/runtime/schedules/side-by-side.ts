@@ -4,7 +4,7 @@ import { type Deferred, deferred } from "../../async/index.js";
 export class SideBySide {
   readonly #most: number;
   #running = 0;
-  /** Resolves when one more may begin, or when the last has ended. */
+  /** Resolves when the next one has ended. */
   #fewer: Deferred<void> | undefined;
   #failure: { readonly error: unknown } | undefined;
 
@@ -12,9 +12,13 @@ export class SideBySide {
     this.#most = most;
   }
 
-  /** Resolves when it has begun. What it rejects with is told by {@link ended}. */
-  async begin(work: () => Promise<void>): Promise<void> {
-    while (this.#running >= this.#most) await this.#less();
+  /** Resolves when so many more may begin. More than may be at once begin when nothing else is under way. */
+  async room(count: number): Promise<void> {
+    while (this.#running > 0 && this.#running + count > this.#most) await this.#less();
+  }
+
+  /** What it rejects with is told by {@link ended}. */
+  begin(work: () => Promise<void>): void {
     this.#running++;
     void this.#follow(work());
   }

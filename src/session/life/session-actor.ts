@@ -1,4 +1,12 @@
-import { abortWith, type Deferred, deferred, ignore, Serial } from "../../async/index.js";
+import {
+  abortWith,
+  type Deferred,
+  deferred,
+  ignore,
+  Serial,
+  type Stoppable,
+  type Together,
+} from "../../async/index.js";
 import {
   type Activity,
   asTroupeError,
@@ -50,8 +58,10 @@ export interface SessionActorOptions extends LifeOptions {
   readonly isWatched?: () => boolean;
   /** A turn begins that no call waits for. */
   readonly onUnasked?: () => void;
-  /** Runs what no caller can cancel, with a signal that aborts when the runtime closes. */
-  readonly stoppable: <T>(run: (signal: AbortSignal) => Promise<T>) => Promise<T>;
+  /** Has turns that inputs begin begin together with those of other sessions, so that what they write is synced together. */
+  readonly together?: Pick<Together, "soon">;
+  /** Runs what no caller can cancel, with a signal that aborts when the runtime closes; with `stop` it is that one's. */
+  readonly stoppable: <T>(run: (signal: AbortSignal) => Promise<T>, stop?: Stoppable) => Promise<T>;
 }
 
 /** Where the activities of a turn go, whether anybody takes them, and what stops it. */
@@ -83,6 +93,7 @@ export class SessionActor extends LifeActor {
   readonly #onLeft: (refusal: unknown) => void;
   readonly #isWatched: () => boolean;
   readonly #stoppable: SessionActorOptions["stoppable"];
+  readonly #together: Pick<Together, "soon">;
   readonly #onUnasked: () => void;
   #resumed: ResumedTurn | undefined;
   /** The turn that waiting inputs began, while it runs. */
@@ -98,6 +109,7 @@ export class SessionActor extends LifeActor {
     this.#onActivity = options.onActivity;
     this.#onLeft = options.onLeft ?? ignore;
     this.#isWatched = options.isWatched ?? nobody;
+    this.#together = options.together ?? options.clock;
     this.#stoppable = options.stoppable;
     this.#onUnasked = options.onUnasked ?? ignore;
   }
@@ -348,7 +360,7 @@ export class SessionActor extends LifeActor {
 
   /** Behind what is being done now, and what others ask for meanwhile. */
   #takeInputsSoon(): void {
-    this.clock.soon(() => this.#takeInputs());
+    this.#together.soon(() => this.#takeInputs());
   }
 
   /** Begins a turn with what waits, unless something else comes first. A turn that fails leaves it waiting. */
@@ -360,7 +372,8 @@ export class SessionActor extends LifeActor {
   /** A turn of inputs that wait, as far as they still do. */
   #begin(take: (inputs: SessionInputs) => readonly PendingInput[]): void {
     const stop = new TurnStop();
-    const perform = async (session: Session, outer: AbortSignal) => {
+    const { signal } = stop;
+    const perform = async (session: Session) => {
       const taken = take(session.inputs);
       if (taken.length === 0) return;
       this.#onUnasked();
@@ -368,8 +381,6 @@ export class SessionActor extends LifeActor {
       const whole = taken.some(({ parts }) => parts !== undefined);
       const extras = whole ? { parts: taken.flatMap(partsOfInput) } : NO_EXTRAS;
       const inputIds = taken.map(({ id }) => id);
-      const letGo = abortWith(stop, outer);
-      const { signal } = stop;
       const told = { emit: this.#onActivity, ...this.#watching(() => undefined) };
       const how = { ...told, signal, stop, inputIds, keepsInputs: true };
       this.#begun = stop;
@@ -377,11 +388,12 @@ export class SessionActor extends LifeActor {
         await runTurnNow(session, { input, extras, ...how });
       } finally {
         this.#begun = undefined;
-        letGo();
       }
     };
-    const run = (outer: AbortSignal) => this.perform("inputs", (session) => perform(session, outer));
-    this.#until(this.#stoppable(run), { stop }).catch((error) => this.#tellRefused(error));
+    this.#until(
+      this.#stoppable(() => this.perform("inputs", perform), stop),
+      { stop },
+    ).catch((error) => this.#tellRefused(error));
   }
 
   /** Nobody waits for the turn. One for which there was no room, or that the runtime's closing left as it is, still comes. */

@@ -1,5 +1,5 @@
 import { threadId } from "node:worker_threads";
-import { ignore, loopTurn, onAbort } from "../../async/index.js";
+import { ignore, loopTurn, onAbort, Together } from "../../async/index.js";
 import {
   aborted,
   type Cancellation,
@@ -66,12 +66,15 @@ export class ResidentSessions {
   readonly #sessions: Residency<SessionActor>;
   /** Which sessions somebody inspects, in memory or still to be opened. */
   #inspected: ReadonlySet<string> | "all" = new Set<string>();
+  /** Turns that inputs begin, of whatever session. */
+  readonly #together: Together;
   #closing = false;
   #toldUnasked = false;
 
   constructor(parts: ResidentParts) {
     const { setup, clock, heap, lane } = parts;
     this.#parts = parts;
+    this.#together = new Together(clock);
     this.#sessions = new Residency(setup.residency, {
       clock,
       heap,
@@ -382,7 +385,8 @@ export class ResidentSessions {
         if (state === "parked" && session !== undefined) this.#sessions.arrive(sessionId, parkedNotesOf(session));
       },
       onUnasked: () => this.#tellUnasked(),
-      stoppable: (run) => this.#parts.underWay.stoppable(sessionId, run),
+      together: this.#together,
+      stoppable: (run, stop) => this.#parts.underWay.stoppable(sessionId, run, undefined, stop),
     });
     this.#sessions.add(actor);
     return actor;

@@ -1,4 +1,4 @@
-import { abortWith } from "../../async/index.js";
+import { abortWith, Stop, type Stoppable } from "../../async/index.js";
 import { type Activity, ActivityBuffer, activitiesUpTo, type TroupeError } from "../../kernel/index.js";
 import { CallTable } from "../../wire/index.js";
 import { TurnStop } from "../turn/index.js";
@@ -45,7 +45,7 @@ export class UnderWay {
   /** Turns the main thread asked for, by its key for them. */
   readonly #turns = new CallTable<{ readonly id: number; readonly turn: ActiveTurn }>();
   /** Operations, host services and turns nobody holds, each with its session. */
-  readonly #stops = new Map<AbortController, string>();
+  readonly #stops = new Map<Stoppable, string>();
   /** How many turns have ended. */
   ended = 0;
 
@@ -63,13 +63,13 @@ export class UnderWay {
     }
   }
 
-  /** Does something with a signal that aborts with the given one, and when everything is told to stop. */
+  /** Does something with a signal that aborts with the given one, and when everything is told to stop: `stop`'s own. */
   async stoppable<T>(
     sessionId: string,
     run: (signal: AbortSignal) => Promise<T>,
     given?: AbortSignal | undefined,
+    stop: Stoppable = new Stop(),
   ): Promise<T> {
-    const stop = new AbortController();
     const letGo = abortWith(stop, given);
     this.#stops.set(stop, sessionId);
     try {

@@ -1,6 +1,6 @@
 import { createTroupe, type Troupe, type TroupeEvent, type TroupeOptions } from "troupe";
 import { expect, test } from "vitest";
-import { fixture, refusalOf, startTroupe, tempFolder, until } from "../../support/runtime.js";
+import { fixture, plugin, refusalOf, startTroupe, tempFolder, until } from "../../support/runtime.js";
 
 const HOUR = 3_600_000;
 const soon = () => Date.now() + 24 * HOUR;
@@ -45,6 +45,24 @@ test("a schedule wakes a parked session, and each run for a new session has one 
     ["digest/1", { kind: "digest" }],
     ["digest/2", { kind: "digest" }],
   ]);
+});
+
+test("turns that schedules begin in many sessions at one instant call a plugin's hooks in few messages", async () => {
+  const troupe = await startTroupe({ sessionWorkers: 1, plugins: [{ module: plugin("counter") }] });
+  const keys = Array.from({ length: 50 }, (_, n) => `s${n}`);
+  const request = (session: string) => ({ session, at: soon(), input: "Good morning." });
+  for (const key of keys) await troupe.schedules.put(key, request(key));
+  await Promise.all(keys.map(async (key) => (await troupe.session(key)).turn("warm up")));
+  const { hookMessages } = await troupe.stats();
+  await Promise.all(keys.map((key) => troupe.schedules.runNow(key)));
+  await until("each has had its turn", async () => {
+    const turns = await Promise.all(keys.map((key) => turnsOf(troupe, key)));
+    return turns.every((count) => count === 2);
+  });
+  const after = await troupe.stats();
+  expect(after.hooks["plugin_hook.before_turn.test.counter"]?.count).toBe(100);
+  // Their beforeTurn and what they have to capture: 100 calls.
+  expect(after.hookMessages.sent - hookMessages.sent).toBeLessThan(20);
 });
 
 test("a schedule that is asked for at every start is one schedule, and runs once over ten restarts", async () => {
