@@ -1,12 +1,13 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createTroupe, scriptedModel, type Troupe, type TroupeOptions, type TroupeStats } from "troupe";
+import { createTroupe, type Troupe, type TroupeStats } from "troupe";
 import { eachOf } from "../measuring/held.js";
 import { pause } from "../measuring/neighbours.js";
 import { audit } from "./audit.js";
 import { Chance } from "./chance.js";
-import { answerTo, TurnRecord } from "./record.js";
+import { COUNTER, DEEDS, optionsOf, SECRET, threadOf, VICTIMS } from "./options.js";
+import { TurnRecord } from "./record.js";
 import { ToldEvents } from "./told.js";
 
 export interface ChaosPlan {
@@ -36,50 +37,8 @@ export interface ChaosReport {
 /** How long a turn may take to end once nobody kills anything any more. */
 const PATIENCE_MS = 60_000;
 const SETUP_AT_ONCE = 64;
-const COUNTER = "bench.counter";
-const DEEDS = "bench.deeds";
-/** How long a hook of that plugin may take: five of its calls are let hang one after the other. */
-const DEEDS_MS = 1_000;
-/** How long a tool holds its turn, so that its worker is killed in the middle of it. */
-const HOLDS_MS = 500;
-/** Looks like a key of a provider. */
-const SECRET = "sk-chaos-0123456789abcdef";
 /** Parts of inputs, answers, arguments and settings: no event and no line of a log may have them. */
 const UNSAID = [" first", " asker ", " stumbles ", "deed:", "You said", "Oslo", SECRET];
-
-/** Session workers, every host of every plugin, threads of the pool: all but the store's. */
-const VICTIMS = ["session worker", "counter", "group", "works", "pool"] as const;
-type Victim = (typeof VICTIMS)[number];
-
-const plugin = (name: string) => new URL(`../plugins/${name}.js`, import.meta.url);
-const withQuery = (url: URL, query: string) => new URL(`${url}?${query}`);
-
-function optionsOf(path: string, sessions: number): TroupeOptions {
-  const answer = { text: answerTo("{input}") };
-  const turn = (tool: string) => scriptedModel([{ toolCalls: [{ tool, args: { city: "Oslo" } }] }, answer]);
-  return {
-    sessionWorkers: 2,
-    store: { path },
-    model: turn("say"),
-    models: { falling: turn("fall"), holding: turn("hold") },
-    tools: {
-      say: { module: plugin("pool-tool") },
-      fall: { module: withQuery(plugin("pool-tool"), "falls") },
-      hold: { module: withQuery(plugin("pool-tool"), `holdsMs=${HOLDS_MS}`) },
-    },
-    plugins: [
-      { module: plugin("counter") },
-      { module: withQuery(plugin("counter"), "id=bench.group-1"), group: "ours" },
-      { module: withQuery(plugin("counter"), "id=bench.group-2"), group: "ours" },
-      { module: withQuery(plugin("works"), "ms=0.5") },
-      { module: plugin("deeds"), deadlineMs: DEEDS_MS },
-    ],
-    instructions: `The key is ${SECRET}.`,
-    // Most of them are parked at any time.
-    maxResident: Math.ceil(sessions / 10),
-    drainMs: 10_000,
-  };
-}
 
 /** Turns on many sessions while one thread after the other is killed; then what was told is compared with the store. */
 export async function chaos(plan: ChaosPlan): Promise<ChaosReport> {
@@ -161,7 +120,7 @@ async function underFire(
     if (victim === "pool") {
       const id = ids[chance.below(count)] as string;
       falls.push(ask(id, `${id} stumbles ${n}`, "falling"));
-    } else await kill(troupe, victim, chance);
+    } else await troupe.kill(threadOf(victim, chance));
     progress(`${n + 1} threads killed, ${record.finished} turns finished, ${record.violations.length} violations`);
   }
   isOver = true;
@@ -171,12 +130,6 @@ async function underFire(
   patience.abort();
   if (!all) for (const name of record.open) record.violations.push(`The turn ${name} was told nothing.`);
   return kills;
-}
-
-async function kill(troupe: Troupe, victim: Exclude<Victim, "pool">, chance: Chance): Promise<void> {
-  if (victim === "session worker") return troupe.kill({ sessionWorker: chance.below(2) });
-  const id = { counter: COUNTER, group: "bench.group-1", works: "bench.works" }[victim];
-  return troupe.kill({ plugin: id, host: chance.below(8) });
 }
 
 /** A call that the machine was too slow for counts for nothing: so often a session tries. */

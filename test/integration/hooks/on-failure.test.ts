@@ -213,6 +213,42 @@ describe("policies by hook", () => {
   });
 });
 
+describe("policies by plugin", () => {
+  const SECOND = "test.second";
+  let troupe: Troupe;
+  beforeAll(async () => {
+    troupe = await createTroupe({
+      sessionWorkers: 1,
+      plugins: [
+        remembering(registers(ID), { onFailure: "skip" }),
+        remembering(registers(SECOND), { onFailure: { beforeToolCall: "deny", promptContributor: "fail_turn" } }),
+      ],
+      tools: { dig: { description: "d", inputSchema: EMPTY_OBJECT, execute: () => "dug" } },
+      model: fixture("models/obeys.mjs"),
+      drainMs: 500,
+    });
+  });
+  afterAll(() => troupe.close());
+  const failing = (pluginId: string, name: HookName) =>
+    troupe.session(`${pluginId} ${name}`, {
+      pluginOptions: { [pluginId]: { hooks: [{ name, fails: "boom" }] } as never },
+    });
+
+  test.each([
+    [ID, "beforeToolCall", "finished", "dug", "hook_failed"],
+    [SECOND, "beforeToolCall", "finished", "before_tool_call_failed", "before_tool_call_failed"],
+    [ID, "promptContributor", "finished", "dug", "hook_failed"],
+    [SECOND, "promptContributor", "stopped", undefined, "plugin_prompt"],
+  ] as const)(
+    "of two plugins that differ in theirs, %s follows its own when its %s fails",
+    async (pluginId, name, end, tool, issue) => {
+      const result = await (await failing(pluginId, name)).turn(INPUT);
+      expect([result.outcome.type, firstToolValue(result)]).toEqual([end, tool]);
+      expect(issuesOf(result)).toEqual([[issue, pluginId]]);
+    },
+  );
+});
+
 describe("a policy that cannot be", () => {
   const refused = async (onFailure: unknown) => {
     const entry = { module: registers(ID), onFailure } as PluginEntry;

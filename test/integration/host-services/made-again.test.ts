@@ -1,8 +1,8 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { scriptedModel } from "troupe";
+import { scriptedModel, type TroupeOptions } from "troupe";
 import { expect, test } from "vitest";
-import { told } from "../../support/asking.js";
+import { spentBeside, told, usage } from "../../support/asking.js";
 import { Elsewhere } from "../../support/elsewhere.js";
 import { isAlive, kindred } from "../../support/pids.js";
 import { fixture, plugin, startTroupe, tempFolder, until } from "../../support/runtime.js";
@@ -46,6 +46,42 @@ test.each([
     await until("it was told of the event", async () => (await session.info()).turns === 2);
     const said = (await session.messages()).filter(({ role }) => role === "user");
     expect(said).toHaveLength(2);
+  },
+);
+
+test.each([
+  ["with a journal", (path: string): TroupeOptions => ({ store: { path } })],
+  ["without a journal, in a store on disk", (path: string): TroupeOptions => ({ store: { path }, journal: false })],
+  ["without a journal, in memory", (): TroupeOptions => ({ store: { memory: true } })],
+])(
+  "what a hook asked of the host is answered again when its plugin's thread was killed, and nothing of it is done twice: %s",
+  async (_, options) => {
+    const folder = await tempFolder();
+    const file = join(folder, "answers");
+    const lines = () => (existsSync(file) ? readFileSync(file, "utf8").trimEnd().split("\n") : []);
+    const troupe = await startTroupe({
+      ...options(join(folder, "store")),
+      sessionWorkers: 1,
+      plugins: [{ module: plugin("asks-then-waits"), deadlineMs: 60_000, ...GRANTED }],
+      model: fixture("models/told.mjs"),
+    });
+    const session = await troupe.session("s");
+    const turn = session.turn(told({ call: "guarded", args: { file } }, { say: "done" }));
+    await until("it waits", () => lines().length === 1);
+    await troupe.kill({ plugin: "test.asks-then-waits" });
+    expect((await turn).text).toBe("done");
+    const [first, again, ...more] = lines();
+    expect([again, more]).toEqual([first, []]);
+    const [childId] = JSON.parse(first as string) as [string];
+    const { sessions } = await troupe.listSessions();
+    expect(sessions.map(({ id }) => id).sort()).toEqual([childId, "s"].sort());
+    const child = await troupe.session(childId);
+    expect((await child.info()).turns).toBe(1);
+    const texts = (await child.messages()).flatMap(({ parts }) => parts.map((part) => "text" in part && part.text));
+    expect(texts).toEqual(["hello", "You said: hello", "noted"]);
+    expect((await session.tasks()).map(({ label }) => label)).toEqual(["once"]);
+    // One completion, and one turn of the child.
+    expect(spentBeside(await session.view())).toEqual({ counts: usage(3, 2), child: usage(10, 5) });
   },
 );
 

@@ -2,6 +2,7 @@ import type { TroupeOptions } from "troupe";
 import { expect, test } from "vitest";
 import type * as Audit from "../../../bench/chaos/audit.js";
 import type * as Chaos from "../../../bench/chaos/chaos.js";
+import type * as Processes from "../../../bench/chaos/processes.js";
 import type * as Records from "../../../bench/chaos/record.js";
 import { plugin, startTroupe, tempFolder } from "../../support/runtime.js";
 
@@ -9,6 +10,7 @@ import { plugin, startTroupe, tempFolder } from "../../support/runtime.js";
 const built = <Module>(name: string): Promise<Module> =>
   import(new URL(`../../../dist/bench/chaos/${name}.js`, import.meta.url).href) as Promise<Module>;
 const { chaos } = await built<typeof Chaos>("chaos");
+const { chaosOfProcesses } = await built<typeof Processes>("processes");
 const { audit } = await built<typeof Audit>("audit");
 const { answerTo, TurnRecord } = await built<typeof Records>("record");
 
@@ -29,6 +31,19 @@ test("threads of every kind are killed one after the other, and every turn has o
   // The seed decides which.
   expect(kills).toEqual({ counter: 3, group: 8, pool: 3, "session worker": 4, works: 6 });
 });
+
+test("a process is killed in the middle of a turn again and again, with threads of it between: every turn has one outcome in one of the next, and no process is left", async () => {
+  const plan = { seed: 3, sessions: 20, processKills: 2, killProcessEveryMs: 200, killEveryMs: 250, askers: 4 };
+  const { violations, processKills, finished, resumed, askedAgain, answeredAgain } = await chaosOfProcesses({
+    ...plan,
+    progress: () => undefined,
+  });
+  expect(violations).toEqual([]);
+  // Each kill meets a turn that a tool holds, at least: the next process takes it up, and its caller asks there again.
+  expect([processKills, resumed >= 2, askedAgain >= 2]).toEqual([2, true, true]);
+  expect(answeredAgain).toBe(2 * 16);
+  expect(finished).toBeGreaterThanOrEqual(plan.sessions + 2);
+}, 180_000);
 
 test("what chaos compares finds turns that are lost, doubled or nobody's, and state that is behind", async () => {
   const options: TroupeOptions = { store: { path: await tempFolder() }, plugins: [{ module: plugin("offends") }] };

@@ -92,14 +92,16 @@ test("a plugin has the environment variables it was granted by name, and no othe
 });
 
 test.skipIf(process.platform !== "linux")(
-  "of what the system says of processes a plugin reads its own thread's numbers, by one path, and no environment",
+  "of what the system says of processes a plugin reads its own thread's numbers, by one path; it reads no environment and lists no threads",
   async () => {
-    const paths = ["thread-self/stat", "thread-self/status", "thread-self/environ", "self/environ", "self/stat"];
-    const found = await may(
-      {},
-      paths.map((path) => ["read", `/proc/${path}`] as const),
-    );
-    expect(found).toEqual([expect.stringMatching(/^\d+ \(/), DENIED, DENIED, DENIED, DENIED]);
+    const read = ["thread-self/status", "thread-self/environ", "self/environ", "self/stat", "self/maps"];
+    const listed = ["", "self", "self/task", "self/fd", "thread-self", "thread-self/fd"];
+    const found = await may({}, [
+      ["read", "/proc/thread-self/stat"],
+      ...read.map((path) => ["read", `/proc/${path}`] as const),
+      ...listed.map((path) => ["list", `/proc/${path}`] as const),
+    ]);
+    expect(found).toEqual([expect.stringMatching(/^\d+ \(/), ...[...read, ...listed].map(() => DENIED)]);
   },
 );
 
