@@ -9,6 +9,7 @@ import {
   textOf,
 } from "../../../src/kernel/index.js";
 import type { Model } from "../../../src/model/index.js";
+import { compactSession } from "../../../src/session/life/requests.js";
 import { viewOf } from "../../../src/session/state/session.js";
 import type { MemoryStore } from "../../support/memory-store.js";
 import { type MemorySessionOptions, memorySession } from "./memory-session.js";
@@ -94,6 +95,29 @@ describe("a context that has reached its share", () => {
     expect(summary?.history).toEqual([...(before?.history ?? []), before?.turn[0]].slice(0, 18));
   });
 
+  test("is asked about in the words of the session, or of whoever asks for it, or else in ours", async () => {
+    const { model, requests } = reader(Number.POSITIVE_INFINITY);
+    const compaction = { keepTurns: 1, instructions: "In a haiku." };
+    const { turn, session } = await opened(10, { model, config: { ...POLICY, compaction } });
+    await turn("hi");
+    expect(textOf(requests.at(-2)?.turn[0] as Message)).toMatch(/^In a haiku\./);
+    const other = await opened(10, { model, config: { ...POLICY, maxContextTokens: null } });
+    expect(await compactSession(other.session as never, "In a limerick.")).toBe(true);
+    expect(requests.at(-1)?.system).toBe("In a limerick.");
+    const ours = await opened(10, { model, config: { ...POLICY, maxContextTokens: null } });
+    expect(await compactSession(ours.session as never, null)).toBe(true);
+    expect(requests.at(-1)?.system).toMatch(/^Sum up this conversation/);
+    expect(session.stored.head?.frames).toHaveLength(1);
+  });
+
+  test("stays as it is where only plugins' compactors are to sum up, and none has anything", async () => {
+    const { model, said } = reader(Number.POSITIVE_INFINITY);
+    const compaction = { keepTurns: 1, summary: false };
+    const { turn, session } = await opened(10, { model, config: { ...POLICY, compaction } });
+    expect(await turn("hi")).toMatchObject({ outcome: { type: "finished" }, issues: [] });
+    expect([said.length, session.stored.head?.frames]).toEqual([11, undefined]);
+  });
+
   test("stays as it is when its compaction is off, and costs nothing", async () => {
     const { model, said } = reader(Number.POSITIVE_INFINITY);
     const { turn, session } = await opened(8, { model, config: { maxContextTokens: 100 } });
@@ -152,6 +176,33 @@ describe("a context that the provider refuses as too long", () => {
     const { turn, session } = await opened(0, { model, config });
     expect((await turn("hi")).outcome).toMatchObject({ code: "context_overflow" });
     expect([said, session.stored.head?.frames]).toEqual([[], undefined]);
+  });
+
+  test.each([
+    ["in the middle of an answer", [{ type: "text_delta", blockId: "b", text: "Well" }], "context_overflow"],
+    [
+      "by an answer of nothing that ran into its limit",
+      [{ type: "finish", reason: "length", usage: { ...NO_USAGE, inputTokens: 529 } }],
+      undefined,
+    ],
+  ] as const)("ends the turn when it is refused %s, which was paid for", async (_, parts, code) => {
+    const { model: reads, said } = reader(Number.POSITIVE_INFINITY);
+    const model: Model = {
+      id: "late",
+      async *stream(request, signal) {
+        if (said.length < 10 || request.direct !== undefined) yield* reads.stream(request, signal);
+        else {
+          yield* parts;
+          if (code !== undefined) throw new TroupeError(code, "Too long.");
+        }
+      },
+    };
+    const { turn, session } = await opened(10, {
+      model,
+      config: { compaction: { keepTurns: 1, at: 1 }, maxContextTokens: 530 },
+    });
+    expect((await turn("hi")).outcome).toMatchObject({ code: "context_overflow" });
+    expect([said.length, session.stored.head?.frames]).toEqual([10, undefined]);
   });
 
   test("is summed up by halves where it is too long even for that", async () => {
