@@ -25,6 +25,7 @@ const SHAPES: readonly Shape[] = [
   { deed: "exit", says: "process.exit, once", inline: true },
   { deed: "exit", says: "process.exit, in a loop", loop: true, quick: true },
   { deed: "spin-200", says: "spins 200 ms, in a loop", loop: true },
+  { deed: "spin-400", says: "spins 400 ms, once" },
   { deed: "spin-900", says: "spins 900 ms, in a loop", loop: true },
   { deed: "spin", says: "spins for ever", inline: true, quick: true },
   { deed: "wait", says: "Atomics.wait" },
@@ -38,6 +39,9 @@ const SHAPES: readonly Shape[] = [
   { deed: "large", says: "an answer of 300 MB" },
   { deed: "native", says: "a native call of seconds" },
   { deed: "patch", says: "patches Map, push, nextTick" },
+  { deed: "thenable", says: "patches Object.prototype.then" },
+  { deed: "schema", says: "a tool's pattern that backtracks", inline: true },
+  { deed: "model", says: "a model's floating rejection", inline: true },
 ];
 const TIERS: readonly FaultTier[] = ["own", "group", "inline"];
 const TIER_SAYS: Readonly<Record<FaultTier, string>> = {

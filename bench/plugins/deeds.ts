@@ -25,6 +25,7 @@ const DEEDS = {
   },
   exit: () => process.exit(1),
   "spin-200": () => spin(200),
+  "spin-400": () => spin(400),
   "spin-900": () => spin(900),
   spin() {
     for (;;);
@@ -67,6 +68,13 @@ const DEEDS = {
     Object.assign(Array.prototype, { push: broken });
     process.nextTick = broken;
   },
+  thenable() {
+    // Whatever is awaited from now on is taken for a promise that never settles.
+    Reflect.set(Object.prototype, "then", () => undefined);
+  },
+  // Of these the hook does nothing: the model calls the tool below, or does it itself.
+  schema: () => undefined,
+  model: () => undefined,
 } satisfies Record<string, () => unknown>;
 
 export type Deed = keyof typeof DEEDS;
@@ -76,6 +84,13 @@ export default definePlugin({
   id: new URL(import.meta.url).searchParams.get("id") ?? "bench.deeds",
   version: "1.0.0",
   state: () => ({ turns: 0 }),
+  tools: {
+    word: {
+      description: "Takes a word that a pattern never ends with.",
+      inputSchema: { type: "object", properties: { word: { type: "string", pattern: "^(a+)+$" } } },
+      execute: () => "done",
+    },
+  },
   hooks: {
     async beforeTurn({ input, state }) {
       state.turns++;

@@ -1,5 +1,5 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
-import { createTroupe, type PluginEntry, type Session, type Troupe } from "troupe";
+import { createTroupe, type PluginEntry, type Session, scriptedModel, type Troupe, type TurnResult } from "troupe";
 import { codeOf, type Felt, felt, Neighbours, pause } from "../measuring/neighbours.js";
 import { answerWith } from "../measuring/own-process.js";
 import type { Deed } from "../plugins/deeds.js";
@@ -35,6 +35,18 @@ export interface FaultSample {
 const FAULTY = "bench.deeds";
 const module = (name: string) => new URL(`../plugins/${name}.js`, import.meta.url);
 
+/** The deeds that are a model's. */
+const MODELS = {
+  schema: scriptedModel([{ toolCalls: [{ tool: "word", args: { word: `${"a".repeat(60)}!` } }] }, { text: "done" }]),
+  model: new URL("./floating-model.js", import.meta.url),
+};
+
+/** How a turn ended, or its tool. */
+function endOf({ outcome, toolCalls }: TurnResult): string {
+  const failed = toolCalls.find(({ output }) => output.status === "failure")?.output;
+  return failed?.status === "failure" ? failed.failure.code : outcome.type;
+}
+
 answerWith(await measure(JSON.parse(process.argv[2] ?? "{}") as FaultPlan));
 
 function pluginsOf(tier: FaultTier): PluginEntry[] {
@@ -46,7 +58,12 @@ function pluginsOf(tier: FaultTier): PluginEntry[] {
 }
 
 async function measure({ deed, tier, loop, each, paceMs, warmMs, forMs }: FaultPlan): Promise<FaultSample> {
-  await using troupe = await createTroupe({ sessionWorkers: 2, plugins: pluginsOf(tier), drainMs: 1_000 });
+  await using troupe = await createTroupe({
+    sessionWorkers: 2,
+    plugins: pluginsOf(tier),
+    models: MODELS,
+    drainMs: 1_000,
+  });
   const bad = await troupe.session("bad");
   await bad.turn("hi");
   const sharing = await Promise.all(Array.from({ length: each }, (_, n) => troupe.session(`same-${n}`)));
@@ -64,7 +81,8 @@ async function measure({ deed, tier, loop, each, paceMs, warmMs, forMs }: FaultP
   const told: string[] = [];
   do {
     const left = new AbortController();
-    const how = bad.turn(`deed:${deed}`).then(({ outcome }) => outcome.type, codeOf);
+    const model = Object.hasOwn(MODELS, deed) ? { model: deed } : {};
+    const how = bad.turn(`deed:${deed}`, model).then(endOf, codeOf);
     told.push(await Promise.race([how, pause(from + forMs - performance.now(), left.signal).then(() => "waits")]));
     left.abort();
     await pause(paceMs);

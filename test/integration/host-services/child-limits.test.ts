@@ -1,6 +1,6 @@
 import type { SessionBudget, TurnResult } from "troupe";
 import { expect, test } from "vitest";
-import { type Answer, ask, asking, askOne, told, valueIn } from "../../support/asking.js";
+import { type Answer, ask, askInTurn, asking, askOne, told, valueIn } from "../../support/asking.js";
 import { startTroupe, until } from "../../support/runtime.js";
 
 test.each(["worker", "inline"] as const)(
@@ -121,3 +121,17 @@ test("a child that is cancelled while its parent's budget pauses it takes nothin
   expect(valueIn<TurnResult>(result)).toMatchObject({ modelCalls: 1, outcome: { reason: "budget" } });
   expect(await parent.spending()).toMatchObject({ tokens: 45 });
 });
+
+test.each(["worker", "inline"] as const)(
+  "a session whose turn a plugin in the tier %s started cannot start one of who waits for it: the circle is refused, nobody waits, and both have next turns",
+  async (tier) => {
+    const troupe = await startTroupe(asking(tier));
+    const parent = await troupe.session("p");
+    await ask(parent, ["createSession", { sessionId: "p/child" }]);
+    const back = told({ call: "ask_host", args: { calls: [["startTurn", "p", "hello"]] } }, { say: "@conversation" });
+    const [answer] = await askInTurn(parent, ["startTurn", "p/child", back]);
+    expect(valueIn<{ text: string }>(answer).text).toContain("session_not_visible");
+    for (const id of ["p", "p/child"])
+      expect((await (await troupe.session(id)).turn("hi")).outcome.type).toBe("finished");
+  },
+);
