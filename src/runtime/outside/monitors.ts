@@ -47,6 +47,8 @@ export class Monitors {
   readonly #rows: MonitorRows;
   /** By session and key. */
   readonly #running = new Map<string, RunningMonitor>();
+  /** Those that are not among them yet. */
+  readonly #starting = new Set<{ readonly sessionId: string }>();
   /** Of one id, one thing at a time. */
   readonly #acts = new Map<string, Serial>();
   #takingUp: Promise<void> | undefined;
@@ -145,22 +147,37 @@ export class Monitors {
       const known = (await this.#rows.one(sessionId, owner, id))?.stored;
       if (running !== undefined && known?.end === null && isSame(known.spec, spec)) return;
       await running?.stop({ reason: "stopped" });
-      this.#checkRoom(sessionId);
-      const before = (await this.#rows.one(sessionId, owner, id))?.stored;
-      const stored = beginMonitor({ id, owner, spec, now: this.#runtime.options.clock.wallNow(), before });
-      const task = taskOf(owner, id, spec);
-      await this.#rows.put(sessionId, stored);
+      const begins = this.#takePlace(sessionId);
       try {
-        await this.#tasks.register(sessionId, null, task);
-        await this.#run(sessionId, stored).begin(stored);
-      } catch (error) {
-        await this.#tasks.unregister(sessionId, null, task.id);
-        if (before === undefined) await this.#rows.remove(sessionId, [stored]);
-        else await this.#rows.put(sessionId, before);
-        throw error;
+        await this.#startNow(sessionId, { owner, id, spec }, begins);
+      } finally {
+        begins();
       }
       await this.#forgetOld(sessionId, owner);
     });
+  }
+
+  /** `begins`: called when it is among those that run. */
+  async #startNow(
+    sessionId: string,
+    { owner, id, spec }: { readonly owner: string; readonly id: string; readonly spec: MonitorSpec },
+    begins: () => void,
+  ): Promise<void> {
+    const before = (await this.#rows.one(sessionId, owner, id))?.stored;
+    const stored = beginMonitor({ id, owner, spec, now: this.#runtime.options.clock.wallNow(), before });
+    const task = taskOf(owner, id, spec);
+    await this.#rows.put(sessionId, stored);
+    try {
+      await this.#tasks.register(sessionId, null, task);
+      const running = this.#run(sessionId, stored);
+      begins();
+      await running.begin(stored);
+    } catch (error) {
+      await this.#tasks.unregister(sessionId, null, task.id);
+      if (before === undefined) await this.#rows.remove(sessionId, [stored]);
+      else await this.#rows.put(sessionId, before);
+      throw error;
+    }
   }
 
   async #stop(sessionId: string, owner: string, id: string): Promise<void> {
@@ -222,10 +239,15 @@ export class Monitors {
     return permissions === "all" ? null : grantedPaths(permissions.read);
   }
 
-  #checkRoom(sessionId: string): void {
-    const ofSession = [...this.#running.values()].filter((running) => running.sessionId === sessionId).length;
+  /** For one that is being started: of several at once each counts those before it. Until it is given back. */
+  #takePlace(sessionId: string): () => void {
+    const all = [...this.#running.values(), ...this.#starting];
+    const ofSession = all.filter((each) => each.sessionId === sessionId).length;
     if (ofSession >= MOST_OF_SESSION) throw tooMany(`Session ${sessionId}`, MOST_OF_SESSION);
-    if (this.#running.size >= MOST_RUNNING) throw tooMany("The runtime", MOST_RUNNING);
+    if (all.length >= MOST_RUNNING) throw tooMany("The runtime", MOST_RUNNING);
+    const place = { sessionId };
+    this.#starting.add(place);
+    return () => void this.#starting.delete(place);
   }
 
   async #forgetOld(sessionId: string, owner: string): Promise<void> {

@@ -117,7 +117,7 @@ export class Schedules implements TroupeSchedules {
   }
 
   #put(key: string, spec: ScheduleSpec): Promise<Schedule> {
-    return this.#alone(key, async () => {
+    return this.alone(key, async () => {
       const row = await this.#row(key);
       const stored = row && readSchedule(row);
       if (stored !== undefined && sameJson(stored.spec as unknown as Json, spec as unknown as Json))
@@ -159,7 +159,7 @@ export class Schedules implements TroupeSchedules {
 
   async runNow(key: string): Promise<ScheduleRun> {
     checkScheduleKey(key);
-    return this.#alone(key, async () => {
+    return this.alone(key, async () => {
       const row = await this.#known(key);
       const stored = readSchedule(row);
       const { run, after } = extraRun(stored, { now: this.#clock.wallNow() });
@@ -170,7 +170,7 @@ export class Schedules implements TroupeSchedules {
 
   async remove(key: string): Promise<boolean> {
     checkScheduleKey(key);
-    return this.#alone(key, async () => {
+    return this.alone(key, async () => {
       const row = await this.#row(key);
       this.#failing.delete(key);
       if (row === undefined) return false;
@@ -192,7 +192,7 @@ export class Schedules implements TroupeSchedules {
     change: (stored: StoredSchedule) => StoredSchedule | Promise<StoredSchedule>,
   ): Promise<Schedule> {
     checkScheduleKey(key);
-    return this.#alone(key, async () => {
+    return this.alone(key, async () => {
       const row = await this.#known(key);
       const stored = readSchedule(row);
       const changed = await change(stored);
@@ -221,7 +221,8 @@ export class Schedules implements TroupeSchedules {
     );
   }
 
-  async #alone<T>(key: string, task: () => Promise<T>): Promise<T> {
+  /** What is asked under one key is done one behind the other. */
+  async alone<T>(key: string, task: () => Promise<T>): Promise<T> {
     const turns = this.#turns.get(key) ?? new Serial();
     this.#turns.set(key, turns);
     try {
@@ -304,7 +305,7 @@ export class Schedules implements TroupeSchedules {
       await runs.room(due.length);
       for (const row of due) {
         seen.add(row.key);
-        runs.begin(() => this.#alone(row.key, () => this.#runRow(row)));
+        runs.begin(() => this.alone(row.key, () => this.#runRow(row)));
       }
       if (rows.length < PAGE) {
         await runs.ended();

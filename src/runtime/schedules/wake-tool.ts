@@ -14,12 +14,23 @@ const MAX_WAITING = 32;
 export async function wakeMe(
   schedules: Schedules,
   clock: Clock,
-  { message, in_seconds: seconds, at: moment }: WakeArgs,
+  args: WakeArgs,
   { sessionId, turnId, callId }: Pick<ToolContext, "sessionId" | "turnId" | "callId">,
 ): Promise<{ readonly wakes_at: string }> {
-  if ((seconds === undefined) === (moment === undefined)) throw toolError("Say when: either in_seconds or at.");
+  if ((args.in_seconds === undefined) === (args.at === undefined))
+    throw toolError("Say when: either in_seconds or at.");
   const prefix = `wake:${fingerprint(sessionId).toString(36)}:`;
   const key = `${prefix}${fingerprint(JSON.stringify([turnId, callId])).toString(36)}`;
+  // Of calls in one step each counts those before it.
+  return schedules.alone(prefix, () => wakeBy(schedules, clock, args, { sessionId, prefix, key }));
+}
+
+async function wakeBy(
+  schedules: Schedules,
+  clock: Clock,
+  { message, in_seconds: seconds, at: moment }: WakeArgs,
+  { sessionId, prefix, key }: { readonly sessionId: string; readonly prefix: string; readonly key: string },
+): Promise<{ readonly wakes_at: string }> {
   const { schedules: waiting } = await schedules.list({ prefix, limit: MAX_WAITING });
   const known = waiting.find((each) => each.key === key)?.next;
   if (known != null) return { wakes_at: new Date(known).toISOString() };

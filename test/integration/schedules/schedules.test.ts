@@ -155,6 +155,20 @@ test("a schedule whose session was deleted ends, says so, and makes nothing", as
   expect(events.find(({ type }) => type === "schedule_failed")).toMatchObject({ schedule: "now", final: true });
 });
 
+test("a schedule whose new session is there already and is another tenant's ends, says so, and asks nothing of it", async () => {
+  const troupe = await startTroupe();
+  const theirs = await troupe.session("n/1", { tenant: "theirs" });
+  await theirs.turn("hello");
+  const newSession = { prefix: "n", tenant: "ours" };
+  await troupe.schedules.put("k", { newSession, at: Date.now(), input: "ours" });
+  await until("it has ended", async () => (await troupe.schedules.get("k"))?.state !== "active");
+  expect(await troupe.schedules.get("k")).toMatchObject({
+    state: "failed",
+    last: { outcome: "failed", error: { code: "tenant_mismatch" } },
+  });
+  expect(await inputsOf(troupe, "n/1")).toEqual(["hello"]);
+});
+
 test("the same request is the same schedule, another one begins it anew, and a removed one is gone", async () => {
   const troupe = await startTroupe();
   const { schedules } = troupe;

@@ -22,6 +22,19 @@ test("a model that asks to be woken has its message back then, and the schedule 
   expect((await troupe.schedules.list()).schedules).toEqual([]);
 });
 
+test("a session is about to be woken 32 times and no more, also when a model asks for all of them at once", async () => {
+  const call = { tool: "wake_me", args: { message: "Look.", in_seconds: 1_000 } };
+  const troupe = await startTroupe({
+    model: scriptedModel({ turns: [[{ toolCalls: Array(40).fill(call) }, { text: "Later." }]] }),
+    builtInTools: ["wake_me"],
+  });
+  const { toolCalls } = await (await troupe.session("s")).turn("Wake up often.");
+  const refused = toolCalls.filter(({ output }) => output.status !== "success").map(({ output }) => output);
+  expect(refused).toHaveLength(8);
+  expect(JSON.stringify(refused[0])).toContain("You are to be woken 32 times already.");
+  expect((await troupe.schedules.list()).schedules).toHaveLength(32);
+});
+
 test("being woken outlives the process, and goes with its session", async () => {
   const path = await tempFolder();
   const asked = options({ message: "Good morning.", at: "2999-01-01T00:00:00Z" });

@@ -3,7 +3,7 @@ import { type SubagentsOptions, subagents } from "troupe/subagents";
 import { expect, test } from "vitest";
 import { asks, closes, spawns, turnOf, withAgents } from "../../support/agents.js";
 import { told } from "../../support/asking.js";
-import { EMPTY_OBJECT, plugin, startTroupe } from "../../support/runtime.js";
+import { EMPTY_OBJECT, plugin, startTroupe, until } from "../../support/runtime.js";
 
 const start = (options: SubagentsOptions = {}, more: TroupeOptions = {}) => startTroupe(withAgents(options, more));
 
@@ -130,5 +130,14 @@ test("an agent that comes to no answer, because the budget is spent, says so to 
   const session = await (await start({}, { budget: { maxTokens: 45 } })).session("boss");
   const task = told({ call: "list_agents" }, { call: "list_agents" }, { say: "done" });
   expect(await turnOf(session, spawns({ task }))).toEqual(["budget_spent"]);
+  expect(await session.spending()).toMatchObject({ tokens: 45 });
+});
+
+test("an agent that nobody waits for spends its session's budget too, and nothing beyond it", async () => {
+  const session = await (await start({}, { budget: { maxTokens: 45 } })).session("boss");
+  const task = told({ call: "list_agents" }, { call: "list_agents" }, { say: "done" });
+  await session.turn(told(spawns({ task, wait: false }), { say: "on" }));
+  await until("its task has ended", async () => (await session.tasks())[0]?.endedAt != null);
+  expect(await session.tasks()).toMatchObject([{ state: "failed", error: { code: "budget_spent" } }]);
   expect(await session.spending()).toMatchObject({ tokens: 45 });
 });

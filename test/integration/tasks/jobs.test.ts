@@ -317,6 +317,7 @@ test("a task that is given to another session goes on there", async () => {
   await until("it waits there", async () => (await linesOf(log)).filter((line) => line === "waits").length === 2);
   expect(await session.tasks()).toEqual([]);
   expect(await child.tasks()).toMatchObject([{ id: task.id, sessionId: "b", state: "running" }]);
+  await until("its run of before was told to stop", async () => (await linesOf(log)).includes("stopped"));
   expect((await linesOf(log)).filter((line) => line === "one")).toHaveLength(1);
 });
 

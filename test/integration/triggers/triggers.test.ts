@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { createTroupe, type Troupe, type TroupeOptions } from "troupe";
 import { expect, test } from "vitest";
 import { listening } from "../../support/listening.js";
-import { plugin, refusalOf, startTroupe, tempFolder, until } from "../../support/runtime.js";
+import { PATIENT, plugin, refusalOf, startTroupe, tempFolder, until } from "../../support/runtime.js";
 
 const withMail = (options: TroupeOptions = {}): TroupeOptions => ({
   plugins: [{ module: plugin("mail") }],
@@ -144,4 +144,29 @@ test("a session that was deleted while an event was on its way is told of by tri
     { trigger: "mail.received", session: "b", error: { code: "session_deleted" }, count: 1 },
   ]);
   await until("the others are told", async () => (await turns(troupe, "a", 2)()) && (await turns(troupe, "c", 2)()));
+});
+
+test("a session that cannot take an event is tried five times and told of by trigger_failed, and those behind it have the event once", async () => {
+  const { onEvent, of, first } = listening();
+  const troupe = await startTroupe({
+    plugins: [{ module: plugin("mail") }, { module: plugin("replaces-input"), ...PATIENT }],
+    onEvent,
+  });
+  // The hook throws at what has this word.
+  await (await troupe.session("a")).subscribe("mail.received", { input: "throw" });
+  await (await troupe.session("b")).subscribe("mail.received");
+  expect(await troupe.trigger("mail.received", from("ada"))).toEqual({ matched: 1, replayed: false });
+  expect(await first("trigger_failed")).toMatchObject({
+    session: "a",
+    error: { code: "plugin_prepare_turn" },
+    count: 1,
+  });
+  await until("b is told", turns(troupe, "b", 1));
+  expect([await heardBy(troupe, "a"), await heardBy(troupe, "b")]).toEqual([
+    [],
+    ['The event mail.received came.\n{"from":"ada"}'],
+  ]);
+  const tries = () => of("hook_failed").reduce((sum, { count }) => sum + count, 0);
+  await until("the last try is told of", () => tries() >= 5);
+  expect([tries(), of("trigger_failed").length]).toEqual([5, 1]);
 });

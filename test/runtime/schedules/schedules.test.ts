@@ -8,6 +8,7 @@ import {
 } from "../../../src/kernel/index.js";
 import type { Runtime } from "../../../src/runtime/places/index.js";
 import { Schedules, type SchedulesRuntime } from "../../../src/runtime/schedules/index.js";
+import { wakeMe } from "../../../src/runtime/schedules/wake-tool.js";
 import { openMemory } from "../../../src/store/index.js";
 import type { OrderRange } from "../../../src/store/records/index.js";
 import type { TroupeEvent } from "../../../src/trace/index.js";
@@ -201,6 +202,17 @@ test("a schedule that fails and then finds its session deleted ends, and leaves 
   await put("a", { at: clock.wallNow() });
   await clock.elapse(MINUTE);
   expect([tries, (await schedules.get("a"))?.state, clock.timers]).toEqual([2, "failed", 0]);
+});
+
+test("a model's call to be woken that is made again after a crash is the one schedule, with the time of before", async () => {
+  const { schedules, clock } = schedulesWith();
+  const args = { message: "Look.", in_seconds: 60 };
+  const call = { sessionId: "s", turnId: "t1", callId: "c1" };
+  const first = await wakeMe(schedules, clock, args, call);
+  clock.advance(MINUTE / 2);
+  expect(await wakeMe(schedules, clock, args, call)).toEqual(first);
+  expect(await wakeMe(schedules, clock, args, { ...call, callId: "c2" })).not.toEqual(first);
+  expect((await schedules.list()).schedules).toHaveLength(2);
 });
 
 test("behind close no look begins and no timer is left", async () => {
