@@ -17,6 +17,13 @@ const EXPLAINED = [
   /a capture whose answer came too late/,
   // Two calls at once: their hooks see whichever is done first.
   /tool-controls\.test\.ts > before all/,
+  // Who is served first when several ask at once, and which of them the limit stops.
+  /shared-state\.test\.ts > a tenant's limit > is counted over/,
+  /child-limits\.test\.ts > .* spend what is left, whoever asks first/,
+  // How far the call has come that the turn is stopped in.
+  /stopped-after-restart\.test\.ts > .* goes on in the next runtime is stopped by/,
+  // As many turns as it takes until the reader has left a thousand times.
+  /observe\.test\.ts > .* leaves a thousand times at random/,
   // The number of a thread is the tool's result.
   /tools\.test\.ts > tools > a pool tool/,
   // A plugin writes down the fingerprint of what was last captured of it, before anything of its session was stored.

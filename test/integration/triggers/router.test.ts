@@ -60,6 +60,10 @@ test("an event that a plugin tells of reaches its session and those made from it
       ["emit", "mail.received", from("eve"), others],
     ]),
   ).toMatchObject([{ value: { matched: 1 } }, { error: "session_not_visible" }]);
+  await until(
+    "it is told of the second, too",
+    async () => (await heardBy(grandchild)).at(-1) === 'The event mail.received came.\n{"from":"bob"}',
+  );
 });
 
 test("a plugin's key is its own in its session: it takes neither the host's nor another plugin's", async () => {
@@ -67,14 +71,19 @@ test("a plugin's key is its own in its session: it takes neither the host's nor 
   const session = await troupe.session("a");
   await session.subscribe("mail.received");
   const emit = (who: string) => [["emit", "mail.received", from(who), { key: "m1" }]] as const;
+  // One after another, so that what is stored of it is always the same.
+  const heard = (count: number) =>
+    until(`it was told of ${count}`, async () => (await heardBy(session)).length === count);
   expect(await act(session, emit("ada"))).toEqual([{ value: { matched: 1, replayed: false } }]);
+  await heard(1);
   expect(await act(session, emit("bob"), "test.detours")).toEqual([{ value: { matched: 1, replayed: false } }]);
+  await heard(2);
   expect(await troupe.trigger("mail.received", from("host"), { key: "m1" })).toEqual({ matched: 1, replayed: false });
   expect(await act(session, emit("ada"))).toMatchObject([{ value: { replayed: true } }]);
   expect(await act(session, emit("eve"))).toMatchObject([
     { error: "trigger_key_conflict", details: { trigger: "mail.received", key: "m1" } },
   ]);
-  await until("it was told of all three", async () => (await heardBy(session)).length === 3);
+  await heard(3);
 });
 
 test("a plugin has its session told of events, and ends neither the host's subscriptions nor another plugin's", async () => {
