@@ -27,7 +27,7 @@ export const FULL = WIDTH * 24;
 export const AT_ONCE = WIDTH * 8;
 
 /** Longer messages are not sent by this side, so that a list of four thousand million places is not walked. */
-const LONGEST = FULL * 16;
+const LONGEST = WIDTH * 2 ** 16;
 
 export function isBatch(batch: unknown): batch is unknown[] {
   return Array.isArray(batch) && batch.length % WIDTH === 0 && batch.length <= LONGEST;

@@ -172,16 +172,21 @@ export class Lane {
   }
 
   #post(kind: EntryKind, id: number, name: string | number, payload: unknown): void {
-    // By place: a plugin may have replaced `push` on its thread.
     const outbox = this.#outbox;
     const at = outbox.length;
-    outbox[at] = kind;
-    outbox[at + 1] = id;
-    outbox[at + 2] = name;
-    outbox[at + 3] = payload;
-    if (outbox.length >= FULL && !this.#adding) {
-      this.#send();
-      return;
+    if (at === 0) {
+      // Not by adding to an empty list, which V8 makes anew for each kind of value that is added.
+      this.#outbox = [kind, id, name, payload];
+    } else {
+      // By place: a plugin may have replaced `push` on its thread.
+      outbox[at] = kind;
+      outbox[at + 1] = id;
+      outbox[at + 2] = name;
+      outbox[at + 3] = payload;
+      if (at + WIDTH >= FULL && !this.#adding) {
+        this.#send();
+        return;
+      }
     }
     if (this.#scheduled) return;
     this.#scheduled = true;
@@ -249,9 +254,13 @@ export class Lane {
    * over ticks, so that a lane with little to do needs no timer to begin anew.
    */
   #take(batch: unknown[]): void {
+    if (this.#inbox.length > 0) {
+      this.#inbox.push(...batch);
+      return;
+    }
     if (this.#budgetMs === undefined) this.#read(batch, 0, batch.length);
-    else if (this.#inbox.length > 0) this.#inbox.push(...batch);
     else this.#takeWithin(batch, this.#budgetMs);
+    this.#stage?.rested();
   }
 
   #takeWithin(batch: unknown[], budgetMs: number): void {
@@ -309,7 +318,6 @@ export class Lane {
           if (this.#foreign) throw new TypeError("It has an entry of no known kind.");
       }
     }
-    this.#stage?.rested();
   }
 
   #methodOf(name: unknown): string {

@@ -33,3 +33,22 @@ test("an answer overtakes no note when the batch is sent entry by entry, because
   });
   expect(heard).toEqual([["first", 1], ["second", 1], "answer"]);
 });
+
+test("an answer with a thousand notes beside it is read by a side that believes nothing, as hooks of many plugins in one group send when they begin", async () => {
+  const heard: unknown[] = [];
+  let isSaid = false;
+  const { left, right } = lanePair(
+    { foreign: true, onNote: (_, payload) => heard.push(payload) },
+    {
+      serve: () => "answer",
+      beforeSend() {
+        if (!isSaid) for (let n = 0; n < 1_000; n++) right.note("board", n);
+        isSaid = true;
+      },
+    },
+  );
+  expect(await left.call("ask", 0)).toBe("answer");
+  await left.call("ask", 0);
+  expect(heard).toHaveLength(1_000);
+  expect(right.counts.sent).toBe(2);
+});

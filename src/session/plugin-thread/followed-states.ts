@@ -33,8 +33,9 @@ export class FollowedStates {
   readonly #clock: Clock;
   readonly #board: StateBoard;
   readonly #say: (note: StateNote) => void;
-  /** Answered since the last message. */
-  readonly #answered: FollowedSession[] = [];
+  /** Answered since the last message: so many, from the front. It is filled and emptied all the time, and stays as long. */
+  readonly #answered: (FollowedSession | undefined)[] = [];
+  #count = 0;
   /** Not on the board. */
   #behind: FollowedSession[] = [];
   #savedMs = MOST_SAVED_MS;
@@ -51,19 +52,22 @@ export class FollowedStates {
   add(session: FollowedSession): void {
     if (session.isBehind || session.isClosed) return;
     session.isBehind = true;
-    this.#answered.push(session);
+    this.#answered[this.#count++] = session;
   }
 
   /** Before a message leaves: the states of all that it answers. */
   write(): void {
     const answered = this.#answered;
-    if (answered.length === 0) return;
-    for (const session of answered) {
+    const count = this.#count;
+    if (count === 0) return;
+    this.#count = 0;
+    for (let n = 0; n < count; n++) {
+      const session = answered[n] as FollowedSession;
+      answered[n] = undefined;
       if (!session.isBehind) continue;
       if (this.#isWritten(session)) session.isBehind = false;
       else this.#behind.push(session);
     }
-    answered.length = 0;
     this.tell();
   }
 

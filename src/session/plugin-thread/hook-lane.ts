@@ -274,9 +274,10 @@ export function openHookLane(
       if (topic === "open") {
         const [number, member, sessionId, captured, init, life, facts] = payload as OpenInstance;
         const options = { sessionId, captured, init, facts, host, development };
-        const plugin = plugins[member] as LoadedPlugin;
-        const told = { isBehind: false, isClosed: false, block: undefined, untried: 0 };
-        sessions.set(number, { number, life, member, plugin, options, instance: undefined, ...told });
+        sessions.set(
+          number,
+          new OpenSession(number, life, { member, plugin: plugins[member] as LoadedPlugin, options }),
+        );
       } else if (topic === "close") {
         const closed = sessions.get(payload as number);
         if (closed !== undefined) {
@@ -298,12 +299,29 @@ export function openHookLane(
   floating.tellTo(tellFloating);
 }
 
-interface OpenSession extends FollowedSession {
+/** All of one shape: what is read for every answer costs several times as much where shapes differ. */
+class OpenSession implements FollowedSession {
+  readonly number: number;
+  readonly life: number;
   /** The plugin's place in its group. */
   readonly member: number;
   readonly plugin: LoadedPlugin;
   readonly options: InstanceOptions;
   instance: PluginInstance | TroupeError | undefined;
+  isBehind = false;
+  isClosed = false;
+  block: FollowedSession["block"];
+  untried = 0;
+
+  constructor(number: number, life: number, of: Pick<OpenSession, "member" | "plugin" | "options">) {
+    this.number = number;
+    this.life = life;
+    this.member = of.member;
+    this.plugin = of.plugin;
+    this.options = of.options;
+    this.instance = undefined;
+    this.block = undefined;
+  }
 }
 
 function unknownSession(): TroupeError {

@@ -228,9 +228,12 @@ export interface HookRef {
   readonly nth: number;
 }
 
+/** A plugin's first hook of each kind, by the kind's number; few plugins have a second one. */
+const FIRST_HOOKS: readonly HookRef[] = KINDS.map((kind) => ({ kind, nth: 0 }));
+
 /** Which hook a call is for. */
 export function hookOf(number: number): HookRef {
-  return { kind: KINDS[number % NTH] as HookKind, nth: Math.trunc(number / NTH) };
+  return FIRST_HOOKS[number] ?? { kind: KINDS[number % NTH] as HookKind, nth: Math.trunc(number / NTH) };
 }
 
 /** A hook call as it crosses. The kinds around tool calls are written out: they are the hot ones, and a literal is quickest. */
@@ -284,6 +287,13 @@ export function unpackFacts(
   const context = target as Record<string, unknown>;
   context.sessionId = sessionId;
   let at = from;
+  if (kind === "before_tool_call") {
+    context.turnIndex = payload[at];
+    context.call = { callId: payload[at + 1], toolName: payload[at + 2], args: payload[at + 3] };
+    context.argumentProjection = payload[at + 4];
+    context.turnId = turnIdOf(context.turnIndex as number);
+    return;
+  }
   for (const field of FIELDS[kind] as readonly string[]) {
     if (field === "call") context.call = { callId: payload[at++], toolName: payload[at++], args: payload[at++] };
     else context[field] = payload[at++];

@@ -35,8 +35,14 @@ export type BoardNote =
   | readonly [memory: SharedArrayBuffer, size: number]
   | readonly [slot: number, life: number, block: number];
 
-/** A place on a board, with all that writing there takes: a state is written for nearly every answer. */
-interface Block {
+/** What the blocks of a board have in common. */
+type Board = Pick<Block, "size" | "half" | "counters" | "bytes" | "writer">;
+
+/**
+ * A place on a board, with all that writing there takes: a state is written for nearly every answer. A class, so that V8
+ * knows all blocks by one shape: by copies of an object it knew each by its own, and writing took twice as long.
+ */
+class Block {
   /** Boards are numbered as if each had blocks of the smallest size. */
   readonly number: number;
   readonly size: number;
@@ -49,7 +55,19 @@ interface Block {
   readonly halves: number;
   readonly half: number;
   /** What the counter says, as nobody else writes it. */
-  count: number;
+  count = 0;
+
+  constructor({ size, half, counters, bytes, writer }: Board, nth: number, number: number) {
+    const start = nth * blockBytes(half);
+    this.number = number;
+    this.size = size;
+    this.counters = counters;
+    this.counter = start / Int32Array.BYTES_PER_ELEMENT;
+    this.bytes = bytes;
+    this.writer = writer;
+    this.halves = start + HEADER;
+    this.half = half;
+  }
 }
 
 /** Whose states are written: it keeps its place on the board itself, which saves a look-up. */
@@ -149,15 +167,11 @@ export class StateBoard {
     const memory = new SharedArrayBuffer(BOARD_BYTES);
     const bytes = new DataView(memory);
     const half = HALVES[size] as number;
-    const shared = { size, half, counters: new Int32Array(memory), bytes, writer: new PlainWriter(bytes), count: 0 };
+    const board: Board = { size, half, counters: new Int32Array(memory), bytes, writer: new PlainWriter(bytes) };
     const first = this.#boards++ * BLOCKS;
     if (size > 0) this.#largeBoards++;
     this.#say([memory, size]);
-    return Array.from({ length: BOARD_BYTES / blockBytes(half) }, (_, n): Block => {
-      const start = n * blockBytes(half);
-      const counter = start / Int32Array.BYTES_PER_ELEMENT;
-      return { ...shared, number: first + n, counter, halves: start + HEADER };
-    });
+    return Array.from({ length: BOARD_BYTES / blockBytes(half) }, (_, n) => new Block(board, n, first + n));
   }
 }
 
