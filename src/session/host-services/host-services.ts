@@ -26,6 +26,7 @@ import {
   triggerSource,
 } from "../../plugin/index.js";
 import { decodeError, type ErrorData, encodeError } from "../../wire/index.js";
+import { isSuspended } from "../journal/index.js";
 import { unfitAnswer } from "../plugin-thread/index.js";
 import type { AskedService, AskingCall, HostRequest } from "../plugins/index.js";
 import { addInput, type Session, takeFirstInput, viewOf } from "../state/index.js";
@@ -278,7 +279,10 @@ async function startTurn(
 async function wholeTurn(session: Session, turnId: string, signal: AbortSignal | undefined): Promise<unknown> {
   const { relay } = session.services;
   const turn = { from: session.id, turnId };
-  const letGo = onAbort(signal, () => void relay("cancelTurn", turn).catch(ignore));
+  const letGo = onAbort(signal, () => {
+    // Suspended by the runtime's closing it goes on with this one.
+    if (signal !== undefined && !isSuspended(signal)) relay("cancelTurn", turn).catch(ignore);
+  });
   try {
     return await relay("awaitTurn", turn);
   } finally {

@@ -234,11 +234,12 @@ export class Surfaces {
   #build(contributions: readonly Contributions[], allowed?: readonly string[]): Surface {
     const owned = contributions.map((contributed, index) => ({
       pluginId: this.links[index]?.manifest.id ?? "",
+      place: this.links[index]?.isHere && { isHere: true as const },
       contributed,
     }));
-    const tools = owned.flatMap(({ pluginId, contributed }) =>
+    const tools = owned.flatMap(({ pluginId, place, contributed }) =>
       contributed.tools.map(({ spec, onDemand, ...policy }) => ({
-        ...registerTool(spec.name, { ...spec, ...policy }, { kind: "plugin", pluginId }),
+        ...registerTool(spec.name, { ...spec, ...policy }, { kind: "plugin", pluginId, ...place }),
         spec,
         ...(onDemand === true && { onDemand }),
       })),

@@ -72,6 +72,7 @@ interface InlineToolCall extends Waiting {
 export class InlineLink implements PluginLink {
   readonly manifest: PluginManifest;
   readonly probes: PluginLink["probes"];
+  readonly isHere = true;
   readonly optionalInChildren: boolean;
   readonly policy: PluginPolicy;
   readonly #options: InlineLinkOptions;

@@ -310,6 +310,8 @@ export function hostCallOver(who: string, method: string): TroupeError {
 export interface PluginLink {
   readonly manifest: PluginManifest;
   readonly probes: HookProbes;
+  /** It runs on the thread of its sessions. */
+  readonly isHere?: true;
   /** May a child do without it? */
   readonly optionalInChildren: boolean;
   /** What becomes of its hooks that fail. */

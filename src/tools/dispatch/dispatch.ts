@@ -173,7 +173,8 @@ const ABSENCES: Readonly<Record<ToolAbsence, (name: string) => string>> = {
 
 /**
  * The schema the model saw comes first: its complaint is the one the model can act on. A plugin's own schema is checked
- * on the plugin's thread, and any that may take for ever on a thread for that: neither may hold the sessions of this one.
+ * by the plugin on its own thread, and any other that may take for ever on a thread for that: neither may hold the sessions
+ * of this one.
  */
 function problemWith(
   { call, checks, sessionId, signal }: ToolRequest,
@@ -186,7 +187,8 @@ function problemWith(
     return checks.check({ sessionId, toolName, schema, args, signal });
   };
   const shown = problemBy(shownSchema);
-  const own = home.kind === "plugin" ? undefined : spec.inputSchema;
+  const isCheckedByPlugin = home.kind === "plugin" && !(home.isHere && isCostlySchema(spec.inputSchema));
+  const own = isCheckedByPlugin ? undefined : spec.inputSchema;
   return shown instanceof Promise ? shown.then((found) => found ?? problemBy(own)) : (shown ?? problemBy(own));
 }
 

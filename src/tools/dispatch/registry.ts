@@ -17,7 +17,8 @@ export const DEFAULT_CANCEL_GRACE_MS = 50;
 /** Where a tool's code runs: the host application's thread, its plugin's worker, or the tool pool. */
 export type ToolHomeRef =
   | { readonly kind: "host" }
-  | { readonly kind: "plugin"; readonly pluginId: string }
+  /** `isHere`: the plugin runs on the thread of its sessions. */
+  | { readonly kind: "plugin"; readonly pluginId: string; readonly isHere?: true }
   /** `entry`: under which name the host's options have it. */
   | { readonly kind: "pool"; readonly module: string; readonly entry?: string };
 

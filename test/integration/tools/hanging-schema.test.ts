@@ -1,6 +1,6 @@
 import { scriptedModel } from "troupe";
 import { expect, test } from "vitest";
-import { firstToolValue, fixture, RESIDENT, startTroupe } from "../../support/runtime.js";
+import { firstToolValue, fixture, plugin, RESIDENT, startTroupe } from "../../support/runtime.js";
 
 const endless = { word: `${"a".repeat(60)}!` };
 const inputSchema = { type: "object", properties: { word: { type: "string", pattern: "^(a+)+$" } } } as const;
@@ -10,14 +10,19 @@ const tools = {
 };
 const calling = (tool: string) => (args: object) => [{ toolCalls: [{ tool, args: args as never }] }, { text: "done" }];
 
-test.each(["host", "pool"])(
+test.each([
+  ["host", {}],
+  ["pool", {}],
+  ["plugin", { plugins: [{ module: plugin("backtracks"), tier: "inline" as const }] }],
+])(
   "arguments a pattern of a %s tool never ends with fail their call, and a session beside it has its turns",
-  async (tool) => {
+  async (tool, more) => {
     const call = calling(tool);
     const troupe = await startTroupe({
       ...RESIDENT,
       sessionWorkers: 1,
       tools,
+      ...more,
       model: scriptedModel({ turns: [call(endless), call({ word: "aa" })] }),
       models: { plain: scriptedModel({ turns: [[{ text: "fine" }]] }) },
     });

@@ -32,11 +32,14 @@ async function called(home: ToolHomeRef, inputSchema: object, found?: string) {
 const HOST = { kind: "host" } as const;
 const POOL = { kind: "pool", module: "file:///t.mjs" } as const;
 const PLUGIN = { kind: "plugin", pluginId: "p" } as const;
+const INLINE = { ...PLUGIN, isHere: true } as const;
 
 test.each([
   ["host", "with a pattern", HOST, PATTERN, 1],
   ["pool", "with a pattern", POOL, PATTERN, 1],
   ["plugin", "with a pattern", PLUGIN, PATTERN, 0],
+  ["inline plugin", "with a pattern", INLINE, PATTERN, 1],
+  ["inline plugin", "without one", INLINE, PLAIN, 0],
   ["host", "without one", HOST, PLAIN, 0],
   ["pool", "without one", POOL, PLAIN, 0],
 ] as const)("the schema of a %s's tool %s: %j, %j is checked on the pool's threads %i time(s)", async (...row) => {
