@@ -116,7 +116,7 @@ async function beside(
 function planOf({ quick }: BenchRun, deed: Deed): NoisyPlan {
   const load = { deed, good: GOOD, paceMs: PACE_MS, blockedMs: BLOCKED_MS };
   if (quick) return { ...load, warmMs: 1_000, sliceMs: 1_200, slices: 2 };
-  return { ...load, warmMs: 3_000, sliceMs: 2_500, slices: deed === "spin" ? 8 : 4 };
+  return { ...load, warmMs: 3_000, sliceMs: 2_500, slices: 8 };
 }
 
 /** Every first offence is the first of its process: nothing is ready for it. */

@@ -18,7 +18,10 @@ export interface Felt {
   readonly max: number;
 }
 
-/** Sessions that do no harm: each asks for a turn every so often, and what each turn took is kept. */
+/**
+ * Sessions that do no harm: each asks for a turn every so often, and what each turn took is kept. Each keeps its own
+ * beat, also behind a turn that took longer: sessions that were held up together do not ask together ever after.
+ */
 export class Neighbours {
   readonly samples: TurnSample[] = [];
   readonly #loops: Promise<void>[];
@@ -41,8 +44,8 @@ export class Neighbours {
   }
 
   async #ask(session: Session, n: number, firstMs: number, paceMs: number): Promise<void> {
-    for (let waitMs = firstMs; !this.#stopped; ) {
-      await pause(waitMs);
+    for (let next = performance.now() + firstMs; !this.#stopped; ) {
+      await pause(Math.max(0, next - performance.now()));
       const at = performance.now();
       const refused = await session.turn("hi").then(({ outcome }) => {
         if (outcome.type !== "finished") return outcome.type;
@@ -51,7 +54,7 @@ export class Neighbours {
       const ms = performance.now() - at;
       this.samples.push({ at, ms, session: n, ...(refused !== undefined && { refused }) });
       if (refused !== undefined) this.#refusals.set(refused, (this.#refusals.get(refused) ?? 0) + 1);
-      waitMs = Math.max(0, paceMs - ms);
+      next += paceMs * Math.max(1, Math.ceil((at + ms - next) / paceMs));
     }
   }
 }
