@@ -33,7 +33,7 @@ interface Known extends ProcessOwner {
   readonly child: Child;
   readonly stdout: KeptOutput;
   readonly stderr: KeptOutput;
-  /** What was written and sent to it by whoever may ask again. */
+  /** Names of writes and signals that the process has had: a plugin's call that is made again asks under the same ones. */
   readonly done: Set<string>;
 }
 

@@ -239,12 +239,12 @@ function isKept({ kind }: StoredTask): boolean {
   return kind === "monitor" || kind === "subagent";
 }
 
-/** It has ended, and its session is still to be told. */
+/** Has this task ended without its session being told? A runtime tells it then, also one that starts later. */
 export function isToBeTold({ untold, state }: StoredTask): boolean {
   return untold && state !== "cancelled";
 }
 
-/** It was cancelled, and whoever does its work has not ended that yet. */
+/** Was this task cancelled while its monitor or agent still works? A runtime ends that then, also one that starts later. */
 export function isToBeStopped({ untold, state }: StoredTask): boolean {
   return untold && state === "cancelled";
 }

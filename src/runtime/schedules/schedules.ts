@@ -57,7 +57,7 @@ interface SchedulesParts {
   readonly checkAgent: (name: string) => void;
 }
 
-/** What is due is read in pages. The runs of one begin together, so that what they write is synced together. */
+/** Schedules read from the store at once. Runs of one page begin together, so that one sync writes them all. */
 const PAGE = 256;
 /** Runs made at once: while those of one page are written, the sessions of the next are opened. */
 const AT_ONCE = 4 * PAGE;
@@ -221,7 +221,7 @@ export class Schedules implements TroupeSchedules {
     );
   }
 
-  /** What is asked under one key is done one behind the other. */
+  /** Runs a task behind all earlier ones of the same key. */
   async alone<T>(key: string, task: () => Promise<T>): Promise<T> {
     const turns = this.#turns.get(key) ?? new Serial();
     this.#turns.set(key, turns);

@@ -17,7 +17,7 @@ export class SideBySide {
     while (this.#running > 0 && this.#running + count > this.#most) await this.#less();
   }
 
-  /** What it rejects with is told by {@link ended}. */
+  /** Work that fails is told by {@link ended}, once all has ended. */
   begin(work: () => Promise<void>): void {
     this.#running++;
     void this.#follow(work());

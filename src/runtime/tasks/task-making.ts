@@ -80,7 +80,7 @@ export class TaskMaking {
     return stored.job === null || sameJson(await this.#input(sessionId, id), spec.input);
   }
 
-  /** What a task's job was asked with. */
+  /** The input that a task's job was given, from its row. */
   async #input(sessionId: string, id: string): Promise<Json> {
     const name = { table: TASK_STEPS, session: sessionId, key: stepKey(id, 0) };
     const row = await this.#parts.store().ask("row", name);
@@ -103,7 +103,7 @@ export class TaskMaking {
   }
 }
 
-/** What a task's job is asked with stays with its record. */
+/** The row that keeps a job's input beside its task, for every run of the job and to tell whether a second request is the same. */
 export function inputRow({ sessionId, id }: Pick<KnownTask, "sessionId" | "id">, input: Json): RowChange {
   return { table: TASK_STEPS, session: sessionId, key: stepKey(id, 0), value: encode(input) };
 }
